@@ -1,0 +1,48 @@
+"""Errors of the mathematics, named for the reader's next step.
+
+PolicyError
+├── InvalidProblem         a value that no problem can have: mend the input
+├── InfeasibleBudget       the budget is below the least that runs every job: raise it
+├── InfeasibleDeadline     no width is fast enough: relax the deadline
+├── ProblemTooLarge        exact search stopped at its limit: take the best found, or another version
+└── UnknownPolicy          no policy of that name: pick one from the list
+"""
+
+from __future__ import annotations
+
+
+class PolicyError(Exception):
+    """Anything the mathematics refuses to answer."""
+
+
+class InvalidProblem(PolicyError, ValueError):
+    """A value that cannot be part of a problem: negative, not finite, empty or duplicate."""
+
+
+class InfeasibleBudget(PolicyError):
+    """The budget is too small to run every job at its cheapest width."""
+
+    def __init__(self, message: str, *, least_spend: float) -> None:
+        super().__init__(message)
+        self.least_spend = least_spend
+
+
+class InfeasibleDeadline(PolicyError):
+    """No allowed width finishes the job by its deadline."""
+
+    def __init__(self, message: str, *, least_hours: float) -> None:
+        super().__init__(message)
+        self.least_hours = least_hours
+
+
+class ProblemTooLarge(PolicyError):
+    """The exact search hit its limit; carries the best answer found and its proven gap."""
+
+    def __init__(self, message: str, *, best: object, gap: float) -> None:
+        super().__init__(message)
+        self.best = best
+        self.gap = gap
+
+
+class UnknownPolicy(PolicyError):
+    """No policy is registered under that name."""

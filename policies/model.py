@@ -1,0 +1,239 @@
+"""The nouns of the planner and of the tick.
+
+Planner: a `Problem` is GPU types with prices and job classes with phases; a `Budget` is money (or GPUs)
+on average over time. Tick: a `Job` is what a policy may know of one job now; an `Allocation` says the width
+of each; a `Placement` says the GPUs.
+
+Frozen, slotted, keyword-only: a value that exists is a value that is right. Wrong values raise
+`InvalidProblem`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from policies.errors import InvalidProblem
+from policies.speedup import SpeedupCurve
+
+JobId: TypeAlias = str
+NodeId: TypeAlias = str
+BudgetUnit: TypeAlias = Literal["usd_per_hour", "gpus"]
+
+
+def _check_positive(what: str, value: float, *, zero: bool = False) -> None:
+    """Raise `InvalidProblem` unless `value` is finite and positive (or zero, where allowed)."""
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        low = "zero or more" if zero else "more than zero"
+        raise InvalidProblem(f"{what} must be a finite number, {low}; got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuType:
+    """A kind of GPU and its planning price: the instance's price divided by its GPUs."""
+
+    name: str
+    usd_per_gpu_hour: float
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InvalidProblem("a GPU type needs a name")
+        _check_positive(f"usd_per_gpu_hour of {self.name}", self.usd_per_gpu_hour)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A stretch of a job with one speed-up per GPU type (an epoch, say).
+
+    `size_gpu_hours` is work: hours on one GPU of the reference type.
+    """
+
+    size_gpu_hours: float
+    speedups: Mapping[str, SpeedupCurve]
+
+    def __post_init__(self) -> None:
+        _check_positive("size_gpu_hours", self.size_gpu_hours)
+        if not self.speedups:
+            raise InvalidProblem("a phase needs a speed-up on at least one GPU type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClass:
+    """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order."""
+
+    name: str
+    phases: tuple[Phase, ...]
+    arrivals_per_hour: float = 1.0
+    weight: float = 1.0
+    startup_hours: float = 0.0
+    rescale_hours: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InvalidProblem("a class needs a name")
+        if not self.phases:
+            raise InvalidProblem(f"class {self.name} needs at least one phase")
+        _check_positive(f"arrivals_per_hour of class {self.name}", self.arrivals_per_hour)
+        _check_positive(f"weight of class {self.name}", self.weight)
+        _check_positive(f"startup_hours of class {self.name}", self.startup_hours, zero=True)
+        _check_positive(f"rescale_hours of class {self.name}", self.rescale_hours, zero=True)
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether a width in one phase changes the price of the next: several phases and a rescale cost."""
+        return len(self.phases) > 1 and self.rescale_hours > 0.0
+
+    @property
+    def size_gpu_hours(self) -> float:
+        """Work of the whole job, hours on one reference GPU."""
+        return math.fsum(phase.size_gpu_hours for phase in self.phases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A time average: dollars per hour, or GPUs held."""
+
+    amount: float
+    unit: BudgetUnit = "usd_per_hour"
+
+    def __post_init__(self) -> None:
+        _check_positive("a budget", self.amount)
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} GPUs" if self.unit == "gpus" else f"{self.amount:.2f} USD/hour"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """GPU types with prices, and the classes to run on them.
+
+    With a budget in GPUs every GPU counts one, whatever its price.
+    """
+
+    classes: tuple[JobClass, ...]
+    gpu_types: tuple[GpuType, ...]
+    budget_unit: BudgetUnit = "usd_per_hour"
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise InvalidProblem("a problem needs at least one class")
+        if not self.gpu_types:
+            raise InvalidProblem("a problem needs at least one GPU type")
+        _check_distinct("GPU type", [gpu.name for gpu in self.gpu_types])
+        _check_distinct("class", [job_class.name for job_class in self.classes])
+        known = {gpu.name for gpu in self.gpu_types}
+        for job_class in self.classes:
+            for number, phase in enumerate(job_class.phases):
+                if not phase.speedups.keys() <= known:
+                    missing = sorted(phase.speedups.keys() - known)[0]
+                    raise InvalidProblem(
+                        f"class {job_class.name}, phase {number}: GPU type {missing!r} has a speed-up but no price; "
+                        f"known types are {', '.join(sorted(known))}"
+                    )
+
+    def price_of(self, gpu_type: str) -> float:
+        """Return what one GPU-hour of the type takes from the budget: its price, or 1 when GPUs are counted."""
+        if self.budget_unit == "gpus":
+            return 1.0
+        return next(gpu.usd_per_gpu_hour for gpu in self.gpu_types if gpu.name == gpu_type)
+
+
+def _check_distinct(what: str, names: list[str]) -> None:
+    """Raise `InvalidProblem` if a name occurs twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidProblem(f"{what} {name!r} is defined twice")
+        seen.add(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """A machine the cloud rents, at the price it asks."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+    usd_per_hour: float
+    link_gigabits_per_second: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidProblem(f"{self.name}: an instance type has at least one GPU, got {self.gpus}")
+        _check_positive(f"usd_per_hour of {self.name}", self.usd_per_hour)
+        _check_positive(f"link_gigabits_per_second of {self.name}", self.link_gigabits_per_second)
+
+    @property
+    def usd_per_gpu_hour(self) -> float:
+        """Planning price: whole instances are rented, so a GPU costs its share."""
+        return self.usd_per_hour / self.gpus
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Width:
+    """GPUs of one type: what a job holds, or should."""
+
+    gpu_type: str
+    gpus: int
+
+    def __str__(self) -> str:
+        return f"{self.gpus} x {self.gpu_type}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GpuSlot:
+    """One GPU of one node."""
+
+    node: NodeId
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """An instance as a policy sees it."""
+
+    id: NodeId
+    instance_type: InstanceType
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a policy may know of one job now.
+
+    `draw` is uniform on [0, 1) and fixed at arrival: where the optimum mixes two plans, it picks the job's.
+    `remaining_gpu_hours` is the work left, hours on one reference GPU, of all phases.
+    """
+
+    id: JobId
+    class_name: str
+    arrived_at: float
+    phase: int
+    remaining_gpu_hours: float
+    scale: float = 1.0
+    weight: float = 1.0
+    draw: float = 0.0
+    width: Width | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The width of each job, and the nodes to hold where the policy fixes them.
+
+    A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
+    "rent what the widths need".
+    """
+
+    widths: Mapping[JobId, Width]
+    nodes: Mapping[str, int] | None = None
+    reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The GPUs of each job that could be placed; the others wait for nodes."""
+
+    slots: Mapping[JobId, tuple[GpuSlot, ...]]

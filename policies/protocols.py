@@ -1,0 +1,33 @@
+"""What a policy is: one method each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from policies.model import Allocation, GpuSlot, Job, JobId, Node, Placement, Width
+
+
+class Allocator(Protocol):
+    """Decides how many GPUs of which type each job should hold."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+        """Return the width of each job at the instant `now` (seconds since the epoch); absent jobs wait."""
+        ...
+
+
+class Placer(Protocol):
+    """Decides which GPUs of which nodes each job gets."""
+
+    def place(
+        self,
+        widths: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        held: Mapping[JobId, tuple[GpuSlot, ...]],
+    ) -> Placement:
+        """Return the slots of each job that fits on ready nodes, in the order of `widths`.
+
+        `held` is what jobs hold now: a job whose held slots match its width keeps them.
+        """
+        ...

@@ -1,0 +1,212 @@
+"""Speed-up curves: how fast a job runs on k GPUs, relative to one GPU of the reference type.
+
+    curve     formula                                                   source
+    table     as measured, at the listed widths only                    a profile
+    Amdahl    v / ((1 - p) + p / k)                                     Amdahl 1967
+    power     v k^a                                                     Berg et al. 2018
+    USL       v k / (1 + sigma (k - 1) + kappa k (k - 1))               Gunther 2007
+
+    symbol       here                meaning
+    k            gpus                GPUs given to the job, k >= 1
+    v            speed               speed of one GPU of this type relative to the reference
+    p            parallel_fraction   part of the work that splits over GPUs, 0..1
+    a            exponent            elasticity of speed, 0..1
+    sigma        contention          serialisation, 0..1
+    kappa        crosstalk           pairwise coherency cost, >= 0
+
+Every curve is a frozen value; `speed_at` is vectorised over widths.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from policies.errors import InvalidProblem
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+MAX_GPUS = 1_000_000
+"""No curve is wider than this: a typo should not ask for a terabyte of options."""
+
+
+class SpeedupCurve(Protocol):
+    """How fast a job runs at a width."""
+
+    @property
+    def min_gpus(self) -> int:
+        """The narrowest width allowed, GPUs."""
+        ...
+
+    @property
+    def max_gpus(self) -> int:
+        """The widest width allowed, GPUs."""
+        ...
+
+    def whole_widths(self) -> Ints:
+        """Return the whole widths that may be used, ascending, shape (widths,)."""
+        ...
+
+    def speed_at(self, gpus: ArrayLike) -> Floats:
+        """Return the speed at each width, relative to one reference GPU, same shape as `gpus`."""
+        ...
+
+
+def _check_number(name: str, value: float, *, least: float, most: float = math.inf, open_least: bool = False) -> None:
+    """Raise `InvalidProblem` unless `value` is a finite number in the range."""
+    if not math.isfinite(value) or value < least or value > most or (open_least and value == least):
+        low = f"more than {least:g}" if open_least else f"at least {least:g}"
+        high = "" if math.isinf(most) else f" and at most {most:g}"
+        raise InvalidProblem(f"{name} must be a finite number, {low}{high}; got {value!r}")
+
+
+def _check_range(min_gpus: int, max_gpus: int) -> None:
+    """Raise `InvalidProblem` unless 1 <= min_gpus <= max_gpus <= MAX_GPUS, both whole."""
+    for name, value in (("min_gpus", min_gpus), ("max_gpus", max_gpus)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidProblem(f"{name} must be a whole number of GPUs; got {value!r}")
+    if not 1 <= min_gpus <= max_gpus:
+        raise InvalidProblem(f"min_gpus must be from 1 to max_gpus ({max_gpus}); got {min_gpus}")
+    if max_gpus > MAX_GPUS:
+        raise InvalidProblem(f"max_gpus must be at most {MAX_GPUS}; got {max_gpus}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Measured speeds at the listed widths; no other whole width may be used."""
+
+    gpus: tuple[int, ...]
+    speeds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.gpus:
+            raise InvalidProblem("a speed-up table needs at least one width; got an empty table")
+        if len(self.gpus) != len(self.speeds):
+            raise InvalidProblem(f"{len(self.gpus)} widths but {len(self.speeds)} speeds in a speed-up table")
+        for before, after in zip(self.gpus, self.gpus[1:], strict=False):
+            if after <= before:
+                raise InvalidProblem(f"widths of a speed-up table must rise; got {before} then {after}")
+        _check_range(self.gpus[0], self.gpus[-1])
+        for width, speed in zip(self.gpus, self.speeds, strict=True):
+            if isinstance(width, bool) or not isinstance(width, int):
+                raise InvalidProblem(f"widths of a speed-up table must be whole GPUs; got {width!r}")
+            if not (math.isfinite(speed) and speed > 0):
+                raise InvalidProblem(f"speed at {width} GPUs must be a positive finite number; got {speed!r}")
+
+    @property
+    def min_gpus(self) -> int:
+        """The narrowest width of the table."""
+        return self.gpus[0]
+
+    @property
+    def max_gpus(self) -> int:
+        """The widest width of the table."""
+        return self.gpus[-1]
+
+    def whole_widths(self) -> Ints:
+        """Return the widths of the table."""
+        return np.array(self.gpus, dtype=np.int64)
+
+    def speed_at(self, gpus: ArrayLike) -> Floats:
+        """Return the speed at each width: as measured, and linear between measured widths."""
+        return np.interp(np.asarray(gpus, dtype=float), self.gpus, self.speeds)
+
+    def envelope(self) -> tuple[Floats, Floats]:
+        """Return (widths, speeds) of the concave envelope from the best speed per GPU to the top speed.
+
+        Real widths on a chord are what time-sharing its two ends achieves (boa.md 2.4), so this is the
+        curve of the continuous version. Cost: O(widths).
+        """
+        widths, speeds = np.array(self.gpus, dtype=float), np.array(self.speeds)
+        hull: list[int] = []
+        start = len(widths) - 1 - int(np.argmax((speeds / widths)[::-1]))
+        for i in range(start, len(widths)):
+            while len(hull) >= 2 and _is_under(widths, speeds, hull[-2], hull[-1], i):
+                hull.pop()
+            hull.append(i)
+        top = int(np.argmax(speeds[hull]))
+        keep = hull[: top + 1]
+        return widths[keep], speeds[keep]
+
+
+def _is_under(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
+    """Return whether point b lies on or under the chord from a to c."""
+    return bool((y[b] - y[a]) * (x[c] - x[a]) <= (y[c] - y[a]) * (x[b] - x[a]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amdahl:
+    """A serial part that no GPU shortens: v / ((1 - p) + p / k)."""
+
+    parallel_fraction: float
+    speed: float = 1.0
+    max_gpus: int = 64
+    min_gpus: int = 1
+
+    def __post_init__(self) -> None:
+        _check_number("parallel_fraction", self.parallel_fraction, least=0.0, most=1.0)
+        _check_number("speed", self.speed, least=0.0, open_least=True)
+        _check_range(self.min_gpus, self.max_gpus)
+
+    def whole_widths(self) -> Ints:
+        """Return every whole width from `min_gpus` to `max_gpus`."""
+        return np.arange(self.min_gpus, self.max_gpus + 1)
+
+    def speed_at(self, gpus: ArrayLike) -> Floats:
+        """Return v / ((1 - p) + p / k)."""
+        k = np.asarray(gpus, dtype=float)
+        return np.asarray(self.speed / ((1.0 - self.parallel_fraction) + self.parallel_fraction / k))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLaw:
+    """Constant elasticity: v k^a."""
+
+    exponent: float
+    speed: float = 1.0
+    max_gpus: int = 64
+    min_gpus: int = 1
+
+    def __post_init__(self) -> None:
+        _check_number("exponent", self.exponent, least=0.0, most=1.0)
+        _check_number("speed", self.speed, least=0.0, open_least=True)
+        _check_range(self.min_gpus, self.max_gpus)
+
+    def whole_widths(self) -> Ints:
+        """Return every whole width from `min_gpus` to `max_gpus`."""
+        return np.arange(self.min_gpus, self.max_gpus + 1)
+
+    def speed_at(self, gpus: ArrayLike) -> Floats:
+        """Return v k^a."""
+        return np.asarray(self.speed * np.asarray(gpus, dtype=float) ** self.exponent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniversalScalability:
+    """Gunther's law, which may fall again: v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
+
+    contention: float
+    crosstalk: float
+    speed: float = 1.0
+    max_gpus: int = 64
+    min_gpus: int = 1
+
+    def __post_init__(self) -> None:
+        _check_number("contention", self.contention, least=0.0, most=1.0)
+        _check_number("crosstalk", self.crosstalk, least=0.0)
+        _check_number("speed", self.speed, least=0.0, open_least=True)
+        _check_range(self.min_gpus, self.max_gpus)
+
+    def whole_widths(self) -> Ints:
+        """Return every whole width from `min_gpus` to `max_gpus`."""
+        return np.arange(self.min_gpus, self.max_gpus + 1)
+
+    def speed_at(self, gpus: ArrayLike) -> Floats:
+        """Return v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
+        k = np.asarray(gpus, dtype=float)
+        return np.asarray(self.speed * k / (1.0 + self.contention * (k - 1.0) + self.crosstalk * k * (k - 1.0)))
