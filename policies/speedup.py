@@ -57,7 +57,9 @@ class SpeedupCurve(Protocol):
         ...
 
 
-def _check_number(name: str, value: float, *, least: float, most: float = math.inf, open_least: bool = False) -> None:
+def _check_number(
+    name: str, value: float, *, least: float, most: float = math.inf, open_least: bool = False
+) -> None:
     """Raise `InvalidProblem` unless `value` is a finite number in the range."""
     if not math.isfinite(value) or value < least or value > most or (open_least and value == least):
         low = f"more than {least:g}" if open_least else f"at least {least:g}"
@@ -209,4 +211,6 @@ class UniversalScalability:
     def speed_at(self, gpus: ArrayLike) -> Floats:
         """Return v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
         k = np.asarray(gpus, dtype=float)
-        return np.asarray(self.speed * k / (1.0 + self.contention * (k - 1.0) + self.crosstalk * k * (k - 1.0)))
+        return np.asarray(
+            self.speed * k / (1.0 + self.contention * (k - 1.0) + self.crosstalk * k * (k - 1.0))
+        )

@@ -1,0 +1,54 @@
+"""The command line: ``boa VERB``. Each verb lives in its own module and is registered here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import typer
+
+from boa_daemon import __version__
+from boa_daemon.cli.output import stderr_console
+from boa_daemon.errors import BoaError, exit_code_of
+from policies.errors import PolicyError
+
+app = typer.Typer(
+    name="boa",
+    help="Plan and run rented GPUs for training jobs: the least waiting that a budget can buy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    """Print the version and leave, when asked."""
+    if wanted:
+        typer.echo(f"boa {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Plan and run rented GPUs for training jobs: the least waiting that a budget can buy."""
+
+
+def main() -> None:
+    """Run the command line; turn known errors into one sentence and the exit code that they have."""
+    try:
+        app()
+    except (BoaError, PolicyError) as error:
+        stderr_console().print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        stderr_console().print(str(error), markup=False)
+        sys.exit(exit_code_of(error))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        # The reader went away (`boa ... | head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

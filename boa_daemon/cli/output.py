@@ -1,0 +1,88 @@
+"""How answers leave: tables for people, one JSON document for programs, errors in one sentence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+class OutputFormat(StrEnum):
+    """How to print an answer."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+OutputOption: TypeAlias = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="Print a table, JSON or CSV.", case_sensitive=False)
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
+
+
+def chosen_format(output: OutputFormat, as_json: bool) -> OutputFormat:
+    """Return the format that the two flags ask for together."""
+    return OutputFormat.json if as_json else output
+
+
+def stdout_console() -> Console:
+    """Return a console on standard output, without colour when that is not a terminal."""
+    return Console(soft_wrap=False, highlight=False)
+
+
+def stderr_console() -> Console:
+    """Return a console on standard error, for progress and notes."""
+    return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on one line; a float that JSON cannot say becomes null."""
+    json.dump(_plain(document), sys.stdout, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with floats that JSON lacks replaced by None, and tuples by lists."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows as CSV with a header; nothing for no rows."""
+    if not rows:
+        return
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    sys.stdout.write(buffer.getvalue())
+
+
+def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+    """Return a table in the house's look; the columns named in `right` hold numbers."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold cyan",
+        box=None,
+        pad_edge=False,
+    )
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+    return table

@@ -1,0 +1,76 @@
+"""Errors that reach a person, each with the exit code of the command that met it.
+
+Exception
+├── BoaError                exit 1    the command failed
+│   ├── InputError          exit 2    a file or flag is wrong: mend the named line
+│   │   ├── MissingPrice              a type has no price: name one, never assume zero
+│   │   └── MissingExtra              an optional library is needed: install the named extra
+│   └── InfeasibleRequest   exit 3    no plan does it: raise the budget or relax the deadline
+└── policies.PolicyError              the mathematics refuses; `exit_code_of` maps its leaves
+
+What happened, with which value, what to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+from policies import errors as policy_errors
+
+DONE, FAILED, USAGE, INFEASIBLE, PARTLY_DONE = 0, 1, 2, 3, 4
+DAEMON_UNREACHABLE, DRIFT_FOUND, CHANGES_PRESENT = 5, 6, 10
+
+
+class BoaError(Exception):
+    """Anything that a command reports in one sentence."""
+
+    exit_code = FAILED
+
+
+class InputError(BoaError):
+    """A file or a flag holds something that cannot be used; nothing was done."""
+
+    exit_code = USAGE
+
+    def __init__(
+        self, problem: str, *, file: str | Path | None = None, line: int | None = None, hint: str = ""
+    ) -> None:
+        self.problem, self.file, self.line, self.hint = problem, file, line, hint
+        where = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
+        super().__init__(f"{where}{problem}{'. ' + hint if hint else ''}")
+
+
+class MissingPrice(InputError):
+    """A type is used that has no price; zero would be a lie."""
+
+
+class MissingExtra(InputError):
+    """The command needs an optional library."""
+
+
+class InfeasibleRequest(BoaError):
+    """No plan satisfies the request, however it is solved."""
+
+    exit_code = INFEASIBLE
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the closest known word, or all of them when few and none is close."""
+    words = sorted(known)
+    close = get_close_matches(word, words, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known: {', '.join(words)}" if 0 < len(words) <= 20 else ""
+
+
+def exit_code_of(error: Exception) -> int:
+    """Return the exit code that `interfaces.md` gives an error."""
+    if isinstance(error, BoaError):
+        return error.exit_code
+    if isinstance(error, policy_errors.InfeasibleBudget | policy_errors.InfeasibleDeadline):
+        return INFEASIBLE
+    if isinstance(error, policy_errors.InvalidProblem | policy_errors.UnknownPolicy):
+        return USAGE
+    return FAILED

@@ -1,0 +1,90 @@
+"""Conversions, in one place: budgets as people write them, dollars and micro-dollars, hours and seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from boa_daemon.errors import InputError
+from policies.model import Budget
+
+SECONDS_PER_HOUR = 3600.0
+HOURS_PER_DAY = 24.0
+HOURS_PER_WEEK = 168.0
+HOURS_PER_MONTH = 730.0
+"""A month is 365 / 12 days, as cloud price lists count it."""
+MICRO_DOLLARS_PER_DOLLAR = 1_000_000
+
+_HOURS = {
+    "h": 1.0,
+    "hour": 1.0,
+    "day": HOURS_PER_DAY,
+    "d": HOURS_PER_DAY,
+    "week": HOURS_PER_WEEK,
+    "w": HOURS_PER_WEEK,
+    "month": HOURS_PER_MONTH,
+    "mo": HOURS_PER_MONTH,
+}
+_RATE = re.compile(r"\$?\s*(?P<amount>[^/\s]+)\s*/\s*(?P<per>[a-z]+)", re.IGNORECASE)
+_BUDGET_HINT = "Write dollars per time, such as 60/h, 900/day or 25000/month, or a GPU count, such as gpus:48"
+
+
+def parse_budget(text: str) -> Budget:
+    """Return the budget that `text` says: ``60/h``, ``900/day``, ``5000/week``, ``25000/month`` or ``gpus:48``.
+
+    Raises:
+        InputError: when the text is none of these, or the amount is not a positive finite number.
+    """
+    cleaned = text.strip()
+    if cleaned.lower().startswith("gpus:"):
+        return Budget(amount=_amount(cleaned[5:], text), unit="gpus")
+    match = _RATE.fullmatch(cleaned)
+    if match is None:
+        raise InputError(f"--budget {text!r} has no unit that BOA knows", hint=_BUDGET_HINT)
+    per = match["per"].lower()
+    if per not in _HOURS:
+        raise InputError(f"--budget {text!r}: unknown unit of time {match['per']!r}", hint=_BUDGET_HINT)
+    return Budget(amount=_amount(match["amount"], text) / _HOURS[per])
+
+
+def parse_dollars(text: str) -> float:
+    """Return dollars in all from ``$1,500`` or ``1500``.
+
+    Raises:
+        InputError: when that is not a positive finite number.
+    """
+    return _amount(text.strip().removeprefix("$"), text)
+
+
+def _amount(digits: str, text: str) -> float:
+    """Return the positive finite number in `digits`; commas may group thousands."""
+    try:
+        amount = float(digits.replace(",", ""))
+    except ValueError:
+        amount = math.nan
+    if not math.isfinite(amount) or amount <= 0:
+        raise InputError(f"--budget {text!r}: {digits.strip()!r} is not a positive number", hint=_BUDGET_HINT)
+    return amount
+
+
+def micro_dollars(usd: float) -> int:
+    """Return whole micro-dollars, rounded to nearest."""
+    return round(usd * MICRO_DOLLARS_PER_DOLLAR)
+
+
+def dollars(micro: int) -> float:
+    """Return dollars from whole micro-dollars."""
+    return micro / MICRO_DOLLARS_PER_DOLLAR
+
+
+def format_hours(hours: float) -> str:
+    """Return a duration as a person says it: ``42 s``, ``12.5 min``, ``3.20 h`` or ``2.1 days``."""
+    if not math.isfinite(hours):
+        return "unknown"
+    if hours < 1.0 / 60.0:
+        return f"{hours * SECONDS_PER_HOUR:.0f} s"
+    if hours < 1.0:
+        return f"{hours * 60.0:.1f} min"
+    if hours < 48.0:
+        return f"{hours:.2f} h"
+    return f"{hours / HOURS_PER_DAY:.1f} days"
