@@ -30,7 +30,7 @@ _BUDGET_HINT = "Write dollars per time, such as 60/h, 900/day or 25000/month, or
 
 
 def parse_budget(text: str) -> Budget:
-    """Return the budget that `text` says: ``60/h``, ``900/day``, ``5000/week``, ``25000/month`` or ``gpus:48``.
+    """Return the budget that `text` says: ``60/h``, ``900/day``, ``25000/month`` or ``gpus:48``.
 
     Raises:
         InputError: when the text is none of these, or the amount is not a positive finite number.

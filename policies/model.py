@@ -130,12 +130,12 @@ class Problem:
                 if not phase.speedups.keys() <= known:
                     missing = sorted(phase.speedups.keys() - known)[0]
                     raise InvalidProblem(
-                        f"class {job_class.name}, phase {number}: GPU type {missing!r} has a speed-up but no price; "
-                        f"known types are {', '.join(sorted(known))}"
+                        f"class {job_class.name}, phase {number}: GPU type {missing!r} has a speed-up but no "
+                        f"price; known types are {', '.join(sorted(known))}"
                     )
 
     def price_of(self, gpu_type: str) -> float:
-        """Return what one GPU-hour of the type takes from the budget: its price, or 1 when GPUs are counted."""
+        """Return what one GPU-hour takes from the budget: the type's price, or 1 when GPUs are counted."""
         if self.budget_unit == "gpus":
             return 1.0
         return next(gpu.usd_per_gpu_hour for gpu in self.gpu_types if gpu.name == gpu_type)

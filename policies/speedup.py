@@ -116,7 +116,7 @@ class Table:
 
     def speed_at(self, gpus: ArrayLike) -> Floats:
         """Return the speed at each width: as measured, and linear between measured widths."""
-        return np.interp(np.asarray(gpus, dtype=float), self.gpus, self.speeds)
+        return np.asarray(np.interp(np.asarray(gpus, dtype=float), self.gpus, self.speeds))
 
     def envelope(self) -> tuple[Floats, Floats]:
         """Return (widths, speeds) of the concave envelope from the best speed per GPU to the top speed.
