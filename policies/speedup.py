@@ -121,8 +121,8 @@ class Table:
     def envelope(self) -> tuple[Floats, Floats]:
         """Return (widths, speeds) of the concave envelope from the best speed per GPU to the top speed.
 
-        Real widths on a chord are what time-sharing its two ends achieves (boa.md 2.4), so this is the
-        curve of the continuous version. Cost: O(widths).
+        Real widths on a chord are what time-sharing its two ends achieves, so this is the curve of the
+        continuous version (docs/explanation/model.md). Cost: O(widths).
         """
         widths, speeds = np.array(self.gpus, dtype=float), np.array(self.speeds)
         hull: list[int] = []

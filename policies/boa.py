@@ -1,0 +1,97 @@
+"""BOA: the budget-optimal allocation. The widths that give the least mean completion time for a budget.
+
+Sources: Li et al., How to Rent GPUs on a Budget (arXiv 2406.15560), sections 1-2, for the model and the
+optimality of one fixed width per type; extended here to phases, overheads and several GPU types.
+
+    minimise  sum_i lambda_i w_i T_i    subject to    sum_i lambda_i C_i <= B
+
+    symbol   here                  meaning
+    lambda   arrivals_per_hour     jobs per hour
+    w        weight                priority
+    T, C     hours, spend          completion time of a job, and what it takes from the budget
+    B        budget                dollars per hour, or GPUs, on average over time
+    mu       multiplier            hours per hour that one more unit of budget saves
+
+Three versions, each with its own module and each exact:
+
+    integer-mixed   whole widths, at most one phase randomised     frontier    O(n log n), n options
+    integer-pure    whole widths, none randomised                  knapsack    exponential at worst, bounded
+    continuous      real widths on curves and concave envelopes    continuous  O(n) per step on mu
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from policies.continuous import solve_continuous
+from policies.errors import InvalidProblem
+from policies.frontier import MixedFrontier
+from policies.knapsack import solve_pure
+from policies.model import Allocation, Budget, Job, Problem, Width
+from policies.solution import PlanShare, Solution, Version
+
+VERSIONS: tuple[Version, ...] = ("integer-mixed", "integer-pure", "continuous")
+
+
+def solve(problem: Problem, budget: float, *, version: Version = "integer-mixed") -> Solution:
+    """Return the budget-optimal allocation; `budget` is in the problem's unit.
+
+    Raises:
+        InfeasibleBudget: when the budget is below the least that runs every job.
+        ProblemTooLarge: integer-pure only, when the search hits its limit; carries the best found.
+        InvalidProblem: when the budget is not a positive finite number.
+    """
+    Budget(amount=budget, unit=problem.budget_unit)
+    if version == "integer-mixed":
+        return MixedFrontier.of(problem).solution_at(budget)
+    if version == "integer-pure":
+        return solve_pure(problem, budget)
+    return solve_continuous(problem, budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetOptimal:
+    """Give every job the width of its class's plan at its phase, the moment it arrives; never queue.
+
+    Where the optimum mixes two plans, a job's `draw` picks one for its whole life, so the mix holds on
+    average and no job flaps between the two.
+    """
+
+    plans: Mapping[str, tuple[PlanShare, ...]]
+
+    @classmethod
+    def from_problem(cls, problem: Problem, budget: Budget) -> BudgetOptimal:
+        """Solve once, exactly, and keep the plans.
+
+        Raises:
+            InfeasibleBudget: when the budget is below the least that runs every job.
+            InvalidProblem: when the budget's unit is not the problem's.
+        """
+        if budget.unit != problem.budget_unit:
+            raise InvalidProblem(f"a budget of {budget} for a problem that counts {problem.budget_unit}")
+        return cls.from_solution(solve(problem, budget.amount))
+
+    @classmethod
+    def from_solution(cls, solution: Solution) -> BudgetOptimal:
+        """Follow a solution at whole widths."""
+        return cls(plans={c.name: c.plans for c in solution.classes})
+
+    def plan_of(self, job: Job) -> PlanShare:
+        """Return the plan that the job's draw picks."""
+        plans = self.plans[job.class_name]
+        below = 0.0
+        for plan in plans[:-1]:
+            below += plan.job_fraction
+            if job.draw < below:
+                return plan
+        return plans[-1]
+
+    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+        """Return the planned width of each job; none waits and none depends on the others. Cost: O(jobs)."""
+        del now
+        widths: dict[str, Width] = {}
+        for job in jobs:
+            step = self.plan_of(job).steps[job.phase]
+            widths[job.id] = Width(step.gpu_type, int(step.gpus))
+        return Allocation(widths=widths)

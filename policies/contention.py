@@ -1,0 +1,266 @@
+"""Contention on a shared link: k messages at once each get a k-th, less a penalty for crowding.
+
+Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, section on communication contention. One all-reduce of M
+bytes that meets k messages (itself included) from start to end takes
+
+    T(k, M) = a + k b M + (k - 1) eta M
+
+so it moves at one byte per ``k b + (k - 1) eta`` seconds. A message over several servers moves at the pace of
+its most crowded server, and paces change whenever a message starts or ends there.
+
+    symbol   here                          meaning
+    a        latency_seconds               fixed time of a message, whatever its size
+    b        seconds_per_byte              time of a byte on an idle link
+    eta      contention_seconds_per_byte   extra time per byte and per further message
+    k        messages_at_once              messages on the most crowded link, >= 1
+    M        message_bytes                 size of the message
+
+Cost: `paces` is linear in the number of (message, server) pairs; `fit_link` is a weighted least-squares fit
+repeated until it settles, linear in the samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from policies.errors import InvalidProblem
+
+Key = TypeVar("Key", bound=Hashable)
+
+_HUBER_CUT = 1.345
+"""Relative residuals beyond this many robust standard deviations lose weight (95 % efficient, Huber 1964)."""
+_MAX_ROUNDS = 100
+_SAMPLES_AT_LEAST = 4
+
+
+def pace(seconds_per_byte: float, contention_seconds_per_byte: float, messages_at_once: int) -> float:
+    """Return the seconds per byte of each of k messages that share a link: k b + (k - 1) eta."""
+    return messages_at_once * seconds_per_byte + (messages_at_once - 1) * contention_seconds_per_byte
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The three constants of a server's network card; measure them, they depend on transport and fabric."""
+
+    latency_seconds: float
+    seconds_per_byte: float
+    contention_seconds_per_byte: float
+
+    def __post_init__(self) -> None:
+        for name, value, zero in (
+            ("latency_seconds", self.latency_seconds, True),
+            ("seconds_per_byte", self.seconds_per_byte, False),
+            ("contention_seconds_per_byte", self.contention_seconds_per_byte, True),
+        ):
+            if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+                low = "zero or more" if zero else "more than zero"
+                raise InvalidProblem(f"{name} of a link must be a finite number, {low}; got {value!r}")
+
+    @classmethod
+    def of_gigabits(cls, gigabits_per_second: float) -> Link:
+        """Return a link of that speed with the proportions of the paper's 10 Gbit/s Ethernet.
+
+        b and eta scale with one over the speed; the latency stays.
+        """
+        if not (math.isfinite(gigabits_per_second) and gigabits_per_second > 0):
+            raise InvalidProblem(f"a link needs a speed above zero; got {gigabits_per_second!r} Gbit/s")
+        slower = 10.0 / gigabits_per_second
+        return cls(
+            latency_seconds=ETHERNET_10G.latency_seconds,
+            seconds_per_byte=ETHERNET_10G.seconds_per_byte * slower,
+            contention_seconds_per_byte=ETHERNET_10G.contention_seconds_per_byte * slower,
+        )
+
+    def pace(self, messages_at_once: int) -> float:
+        """Return the seconds per byte of each of `messages_at_once` messages."""
+        return pace(self.seconds_per_byte, self.contention_seconds_per_byte, messages_at_once)
+
+    def seconds(self, message_bytes: float, *, messages_at_once: int = 1) -> float:
+        """Return T(k, M): the time of a message that meets the same crowd from start to end."""
+        return self.latency_seconds + message_bytes * self.pace(messages_at_once)
+
+
+ETHERNET_10G = Link(latency_seconds=6.69e-4, seconds_per_byte=8.56e-10, contention_seconds_per_byte=2.35e-10)
+"""The paper's 10 Gbit/s Ethernet: 0.856 ms and 0.235 ms per million bytes."""
+
+
+def crowds(servers_of: Mapping[Key, Collection[Hashable]]) -> dict[Key, int]:
+    """Return k of each message in flight: how many messages its most crowded server carries."""
+    load = Counter(server for servers in servers_of.values() for server in set(servers))
+    return {key: max((load[server] for server in servers), default=1) for key, servers in servers_of.items()}
+
+
+def paces(link: Link, servers_of: Mapping[Key, Collection[Hashable]]) -> dict[Key, float]:
+    """Return the seconds per byte at which each message in flight moves now."""
+    return {key: link.pace(k) for key, k in crowds(servers_of).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One measured all-reduce: how many ran at once from start to end, how large, how long."""
+
+    messages_at_once: int
+    message_bytes: float
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if self.messages_at_once < 1:
+            raise InvalidProblem(f"messages_at_once must be 1 or more; got {self.messages_at_once}")
+        for name, value in (("message_bytes", self.message_bytes), ("seconds", self.seconds)):
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidProblem(f"{name} must be a finite number, more than zero; got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A constant with the interval that covers it at the stated confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFit:
+    """The constants of a link as measured, and how well the model describes the samples.
+
+    `median_relative_error` is the median of |measured - model| / model. `at_bound` names constants whose best
+    value would be negative and that were set to zero.
+    """
+
+    latency_seconds: Estimate
+    seconds_per_byte: Estimate
+    contention_seconds_per_byte: Estimate
+    confidence: float
+    samples: int
+    median_relative_error: float
+    at_bound: tuple[str, ...] = ()
+
+    @property
+    def link(self) -> Link:
+        """The fitted link."""
+        return Link(
+            latency_seconds=self.latency_seconds.value,
+            seconds_per_byte=self.seconds_per_byte.value,
+            contention_seconds_per_byte=self.contention_seconds_per_byte.value,
+        )
+
+    @property
+    def adadual_threshold(self) -> float:
+        """B / (2 (b + eta)): the ratio of sizes up to which two messages should overlap."""
+        both = self.seconds_per_byte.value + self.contention_seconds_per_byte.value
+        return self.seconds_per_byte.value / (2.0 * both)
+
+
+_NAMES = ("latency_seconds", "seconds_per_byte", "contention_seconds_per_byte")
+
+
+def fit_link(samples: Sequence[Sample], *, confidence: float = 0.95) -> LinkFit:
+    """Return the link that explains the samples best, with confidence intervals.
+
+    Residuals are taken relative to the model, because a long message varies more than a short one, and
+    Huber's weights keep single outliers from moving the answer. Intervals come from the sandwich covariance
+    with a leverage correction (HC3) and Student's t.
+    """
+    if not 0.0 < confidence < 1.0:
+        raise InvalidProblem(f"confidence must lie between 0 and 1; got {confidence!r}")
+    crowd = np.array([sample.messages_at_once for sample in samples], dtype=float)
+    size = np.array([sample.message_bytes for sample in samples], dtype=float)
+    seconds = np.array([sample.seconds for sample in samples], dtype=float)
+    _check_identifiable(crowd, size)
+    design = np.column_stack([np.ones_like(size), crowd * size, (crowd - 1.0) * size])
+    free = np.ones(3, dtype=bool)
+    values, spread = _fit_robust(design, seconds, free)
+    errors = np.sqrt(np.diag(spread))
+    centre = values.copy()
+    for index in (0, 2):
+        if values[index] < 0.0:
+            free[index] = False
+            values, _ = _fit_robust(design, seconds, free)
+    if values[1] <= 0.0:
+        raise InvalidProblem(
+            "the samples say that larger messages take no longer: seconds_per_byte comes out at "
+            f"{values[1]:.3g}. Check the units of message_bytes and seconds"
+        )
+    half = float(stats.t.ppf(0.5 + confidence / 2.0, len(samples) - 3)) * errors
+    estimates = [
+        Estimate(value=max(0.0, float(v)), low=max(0.0, float(c - h)), high=max(float(v), float(c + h), 0.0))
+        for v, c, h in zip(values, centre, half, strict=True)
+    ]
+    model = design @ values
+    return LinkFit(
+        latency_seconds=estimates[0],
+        seconds_per_byte=estimates[1],
+        contention_seconds_per_byte=estimates[2],
+        confidence=confidence,
+        samples=len(samples),
+        median_relative_error=float(np.median(np.abs(seconds - model) / model)),
+        at_bound=tuple(name for name, is_free in zip(_NAMES, free, strict=True) if not is_free),
+    )
+
+
+def _check_identifiable(crowd: NDArray[np.float64], size: NDArray[np.float64]) -> None:
+    """Raise `InvalidProblem` unless the samples can tell a, b and eta apart."""
+    if len(size) < _SAMPLES_AT_LEAST:
+        raise InvalidProblem(
+            f"{len(size)} samples cannot give three constants and an interval; measure 4 or more"
+        )
+    if len(np.unique(size)) < 2:
+        raise InvalidProblem(
+            f"every sample has message_bytes {size[0]:g}: latency and bandwidth cannot be told apart. "
+            "Measure at least two sizes"
+        )
+    if len(np.unique(crowd)) < 2:
+        raise InvalidProblem(
+            f"every sample has messages_at_once {crowd[0]:g}: contention cannot be told from bandwidth. "
+            "Measure alone and with at least two messages at once"
+        )
+    scaled = np.column_stack(
+        [np.ones_like(size), crowd * size / size.max(), (crowd - 1.0) * size / size.max()]
+    )
+    if np.linalg.matrix_rank(scaled) < 3:
+        raise InvalidProblem(
+            "the samples lie on one line: latency, bandwidth and contention cannot be told apart. "
+            "Measure two sizes, each alone and with several messages at once"
+        )
+
+
+def _fit_robust(
+    design: NDArray[np.float64], seconds: NDArray[np.float64], free: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (values, covariance) of the free columns' fit; the others are zero."""
+    columns = design[:, free]
+    unit = np.abs(columns).max(axis=0)
+    columns = columns / unit
+    model = seconds.copy()
+    weight = np.ones_like(seconds)
+    answer = np.zeros(columns.shape[1])
+    for _ in range(_MAX_ROUNDS):
+        root = np.sqrt(weight) / model
+        before, answer = answer, np.linalg.lstsq(columns * root[:, None], seconds * root, rcond=None)[0]
+        model = np.maximum(columns @ answer, 1e-3 * seconds)
+        relative = (seconds - columns @ answer) / model
+        scale = 1.4826 * float(np.median(np.abs(relative)))
+        weight = (
+            np.minimum(1.0, _HUBER_CUT * scale / np.maximum(np.abs(relative), 1e-300))
+            if scale > 1e-12
+            else weight
+        )
+        if np.allclose(answer, before, rtol=1e-10, atol=0.0):
+            break
+    rows = columns / model[:, None]
+    bread = np.linalg.pinv(rows.T @ (rows * weight[:, None]))
+    leverage = np.clip(np.einsum("ij,jk,ik->i", rows, bread, rows) * weight, 0.0, 0.99)
+    score = rows * (weight * (seconds - columns @ answer) / model / (1.0 - leverage))[:, None]
+    values, covariance = np.zeros(3), np.zeros((3, 3))
+    values[free] = answer / unit
+    covariance[np.ix_(free, free)] = bread @ (score.T @ score) @ bread / np.outer(unit, unit)
+    return values, covariance

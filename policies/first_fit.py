@@ -1,0 +1,85 @@
+"""First fit: each job takes the first node with room; a wider one takes as few nodes as it can.
+
+The plain neighbour of `lwf`. Nodes stand in the caller's order (oldest first, say), so old nodes stay full
+and young ones fall empty. Cost: O(jobs x nodes).
+
+    symbol   here          meaning
+    k        width.gpus    GPUs that a job needs
+    f        free[node]    indices of the GPUs nobody holds
+
+A job that fits on one node is put on the first such node (one where it already has GPUs before others). One
+that does not takes the nodes with most room first. Spreading is allowed: a job fits exactly when enough GPUs of
+its type are free, so no job starves because of fragmentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from policies.model import GpuSlot, JobId, Node, NodeId, Placement, Width
+
+_Free = dict[NodeId, list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFit:
+    """Put each job on the first node with room, else on as few nodes as possible."""
+
+    def place(
+        self,
+        widths: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        held: Mapping[JobId, tuple[GpuSlot, ...]],
+    ) -> Placement:
+        """Return the slots of each job that fits on ready nodes, in the order of `widths`."""
+        ready = {node.id: node for node in nodes if node.is_ready}
+        free: _Free = {node.id: list(range(node.instance_type.gpus)) for node in ready.values()}
+        slots: dict[JobId, tuple[GpuSlot, ...]] = {}
+        for job, width in widths.items():
+            own = held.get(job, ())
+            if own and _matches(own, width, ready):
+                _take(free, own)
+                slots[job] = own
+        for job, width in widths.items():
+            if job not in slots:
+                found = _first_fit(width, ready, free, prefer={slot.node for slot in held.get(job, ())})
+                if found is not None:
+                    _take(free, found)
+                    slots[job] = found
+        return Placement(slots={job: slots[job] for job in widths if job in slots})
+
+
+def _matches(own: tuple[GpuSlot, ...], width: Width, ready: Mapping[NodeId, Node]) -> bool:
+    """Return whether the held slots are the width: as many, of the type, on ready nodes."""
+    return len(own) == width.gpus and all(
+        slot.node in ready and ready[slot.node].instance_type.gpu_type == width.gpu_type for slot in own
+    )
+
+
+def _take(free: _Free, slots: tuple[GpuSlot, ...]) -> None:
+    """Remove slots from the free ones."""
+    for slot in slots:
+        free[slot.node].remove(slot.index)
+
+
+def _first_fit(
+    width: Width, ready: Mapping[NodeId, Node], free: _Free, *, prefer: set[NodeId]
+) -> tuple[GpuSlot, ...] | None:
+    """Return slots for a width: one node if any has room, else the fewest nodes; None if it does not fit."""
+    rooms = [
+        node.id for node in ready.values() if node.instance_type.gpu_type == width.gpu_type and free[node.id]
+    ]
+    rooms.sort(key=lambda node: node not in prefer)
+    for node in rooms:
+        if len(free[node]) >= width.gpus:
+            return tuple(GpuSlot(node, index) for index in free[node][: width.gpus])
+    if sum(len(free[node]) for node in rooms) < width.gpus:
+        return None
+    slots: list[GpuSlot] = []
+    for node in sorted(rooms, key=lambda node: -len(free[node])):
+        slots.extend(GpuSlot(node, index) for index in free[node][: width.gpus - len(slots)])
+        if len(slots) == width.gpus:
+            break
+    return tuple(slots)

@@ -1,0 +1,130 @@
+"""Lower hulls of (cost, time) points, for many groups at once, and their merge into one frontier.
+
+A group offers options; a job takes one, or a random mix. What mixing can reach is the convex hull of the
+options, and its lower-left chain is all that an optimum ever uses (the LP relaxation of a multiple-choice
+knapsack: Zemel 1980; docs/explanation/model.md). Merging the chains of all groups by slope, steepest first, gives the
+least total time at every total cost: one sort, the whole frontier.
+
+    symbol   here               meaning
+    C        cost               budget that an option takes (dollars per hour, or GPUs)
+    T        time               weighted hours of completion time that it takes
+    mu       slope              hours saved per unit of budget along an edge, -dT/dC
+
+Cost: O(n log n) for n options; memory O(n).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.speedup import Floats, Ints
+
+TIE = 1e-12
+"""Relative difference below which two amounts are the same amount."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HullChains:
+    """The lower-left chains of all groups, group after group, each by rising cost and falling time.
+
+    `option` holds positions in the arrays that were given; shapes are (vertices,) and (groups + 1,).
+    """
+
+    option: Ints
+    group: Ints
+    cost: Floats
+    time: Floats
+    starts: Ints
+
+
+def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> HullChains:
+    """Return the chain of each group: no vertex dominated, none above or on a chord.
+
+    `group` numbers the group of each option, 0 to groups - 1; every group has at least one option.
+    All groups shrink together: a round drops every point that its two surviving neighbours prove
+    superfluous, so the work is vectorised whatever the number of groups. Costs that differ by less than
+    `TIE` are the same cost: of such options only the fastest stays.
+    """
+    keep = np.lexsort((time, cost, group)).astype(np.int64)
+    c, t, g = cost[keep], time[keep], group[keep]
+    while True:
+        same = g[1:] == g[:-1]
+        dc, dt = np.diff(c), np.diff(t)
+        drop = np.zeros(len(c), dtype=bool)
+        drop[1:] = same & (dt >= 0.0)
+        drop[:-1] |= same & (dt < 0.0) & (dc <= TIE * c[1:])
+        if not drop.any():
+            # Only among distinct, undominated points does a chord prove anything.
+            inner = same[:-1] & same[1:]
+            drop[1:-1] = inner & (dt[:-1] * dc[1:] >= dt[1:] * dc[:-1])
+            if not drop.any():
+                break
+        stay = ~drop
+        keep, c, t, g = keep[stay], c[stay], t[stay], g[stay]
+    starts = np.searchsorted(g, np.arange(groups + 1)).astype(np.int64)
+    return HullChains(option=keep, group=g, cost=c, time=t, starts=starts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedFrontier:
+    """Least total time at every total cost: a convex chain of edges, steepest first.
+
+    Edge e moves group `edge_group[e]` from vertex `edge_vertex[e]` to the next one.
+    `cost` and `time` have one more entry than there are edges: totals before each edge and at the end.
+    """
+
+    chains: HullChains
+    edge_vertex: Ints
+    edge_group: Ints
+    slope: Floats
+    cost: Floats
+    time: Floats
+
+    def split(self, budget: float) -> tuple[int, float]:
+        """Return (edges taken whole, share of the next one) that spend `budget` exactly.
+
+        The share is 0 where the budget ends at a vertex or buys nothing more.
+        """
+        taken = int(np.searchsorted(self.cost, budget * (1.0 + TIE), side="right")) - 1
+        taken = max(taken, 0)
+        if taken == len(self.slope):
+            return taken, 0.0
+        step = float(self.cost[taken + 1] - self.cost[taken])
+        share = (budget - float(self.cost[taken])) / step
+        return taken, share if share > TIE else 0.0
+
+    def time_at(self, budgets: Floats) -> Floats:
+        """Return the least total time at each budget; budgets below the least cost are the caller's error."""
+        return np.asarray(np.interp(budgets, self.cost, self.time))
+
+    def slope_at(self, budgets: Floats) -> Floats:
+        """Return what one more unit of budget saves at each budget: the slope to the right, 0 at the end."""
+        taken = np.searchsorted(self.cost, budgets * (1.0 + TIE), side="right") - 1
+        return np.append(self.slope, 0.0)[np.clip(taken, 0, len(self.slope))]
+
+    def vertices_after(self, taken: int) -> Ints:
+        """Return the vertex of each group once the first `taken` edges are taken, shape (groups,)."""
+        groups = len(self.chains.starts) - 1
+        moves = np.bincount(self.edge_group[:taken], minlength=groups)
+        return np.asarray(self.chains.starts[:-1] + moves)
+
+
+def merge(chains: HullChains) -> MergedFrontier:
+    """Return the frontier of all groups together. Cost: one sort of the edges."""
+    inside = np.flatnonzero(chains.group[1:] == chains.group[:-1]).astype(np.int64)
+    dc = chains.cost[inside + 1] - chains.cost[inside]
+    dt = chains.time[inside] - chains.time[inside + 1]
+    slope = dt / dc
+    # A stable sort keeps the edges of one group in chain order where slopes tie.
+    order = np.argsort(-slope, kind="stable")
+    first = chains.starts[:-1]
+    return MergedFrontier(
+        chains=chains,
+        edge_vertex=inside[order],
+        edge_group=chains.group[inside[order]],
+        slope=slope[order],
+        cost=np.concatenate([[0.0], np.cumsum(dc[order])]) + float(chains.cost[first].sum()),
+        time=float(chains.time[first].sum()) - np.concatenate([[0.0], np.cumsum(dt[order])]),
+    )

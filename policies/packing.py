@@ -1,0 +1,221 @@
+"""Which GPUs of which nodes are taken, kept so that the next choice is quick.
+
+A job on exclusive GPUs takes the fewest nodes; of those, nodes whose links are quiet when it needs several;
+of those, the fullest that fit, so that whole nodes stay or fall empty. Nodes are filed by whether they are in
+use, how many GPUs are free and whether their link is busy, so a choice looks at a few short lists.
+
+    symbol   here         meaning
+    n        gpus         GPUs wanted
+    f_v      free         free GPUs of node v
+    -        senders      jobs on v that span several nodes, and so use its link
+
+Cost: O(largest instance) per node taken, plus a shift in a sorted list.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from policies.model import GpuSlot, JobId, Node, NodeId, Width
+
+_Shelf = list[int]
+"""Nodes by index, ascending."""
+_Key = tuple[str, bool, int, bool]
+"""GPU type, whether in use, free GPUs, whether the link is busy."""
+
+
+class Packing:
+    """The nodes of a cluster with the jobs on them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._ids = [node.id for node in nodes]
+        self._index: dict[NodeId, int] = {node_id: i for i, node_id in enumerate(self._ids)}
+        self._type = [node.instance_type.gpu_type for node in nodes]
+        self._capacity = [node.instance_type.gpus for node in nodes]
+        self._free = [list(range(gpus - 1, -1, -1)) for gpus in self._capacity]
+        self._senders: list[set[JobId]] = [set() for _ in nodes]
+        self._jobs: list[set[JobId]] = [set() for _ in nodes]
+        self._slots: dict[JobId, tuple[GpuSlot, ...]] = {}
+        self._total_free: defaultdict[str, int] = defaultdict(int)
+        self._widest: defaultdict[str, int] = defaultdict(int)
+        self._shelves: defaultdict[_Key, _Shelf] = defaultdict(list)
+        for node in range(len(self._ids)):
+            self._total_free[self._type[node]] += self._capacity[node]
+            self._widest[self._type[node]] = max(self._widest[self._type[node]], self._capacity[node])
+            insort(self._shelf_of(node), node)
+
+    @property
+    def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """The GPUs of each job placed."""
+        return dict(self._slots)
+
+    def slots_of(self, job: JobId) -> tuple[GpuSlot, ...]:
+        """Return the GPUs of a placed job."""
+        return self._slots[job]
+
+    def free_gpus(self, gpu_type: str) -> int:
+        """Return how many GPUs of the type are free, on all nodes together."""
+        return self._total_free.get(gpu_type, 0)
+
+    def jobs_on(self, node_id: NodeId) -> frozenset[JobId]:
+        """Return the jobs with a GPU on the node."""
+        return frozenset(self._jobs[self._index[node_id]])
+
+    def crowd_of(self, job: JobId) -> int:
+        """Return how many jobs send through the job's most crowded node; 0 for a job on one node."""
+        nodes = {self._index[slot.node] for slot in self._slots[job]}
+        return max(len(self._senders[node]) for node in nodes) if len(nodes) > 1 else 0
+
+    def can_hold(self, slots: Sequence[GpuSlot], width: Width) -> bool:
+        """Return whether these GPUs exist, are free, are of the width's type and make up the width."""
+        if len(slots) != width.gpus or len(set(slots)) != len(slots):
+            return False
+        for slot in slots:
+            node = self._index.get(slot.node)
+            if node is None or self._type[node] != width.gpu_type or slot.index not in self._free[node]:
+                return False
+        return True
+
+    def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
+        """Give the job exactly these free GPUs."""
+        by_node: defaultdict[int, list[int]] = defaultdict(list)
+        for slot in slots:
+            by_node[self._index[slot.node]].append(slot.index)
+        for node, taken in by_node.items():
+            self._unshelve(node)
+            for gpu in taken:
+                self._free[node].remove(gpu)
+            self._total_free[self._type[node]] -= len(taken)
+            self._jobs[node].add(job)
+            if len(by_node) > 1:
+                self._senders[node].add(job)
+            insort(self._shelf_of(node), node)
+        self._slots[job] = tuple(slots)
+
+    def remove(self, job: JobId) -> tuple[GpuSlot, ...]:
+        """Free the job's GPUs and return them."""
+        slots = self._slots.pop(job)
+        for node in dict.fromkeys(self._index[slot.node] for slot in slots):
+            self._unshelve(node)
+            freed = [slot.index for slot in slots if slot.node == self._ids[node]]
+            self._free[node] = sorted([*self._free[node], *freed], reverse=True)
+            self._total_free[self._type[node]] += len(freed)
+            self._jobs[node].discard(job)
+            self._senders[node].discard(job)
+            insort(self._shelf_of(node), node)
+        return slots
+
+    def least_used(self) -> list[tuple[NodeId, int]]:
+        """Return (node, its GPUs) of the nodes in use, the one with the smallest part taken first."""
+        part = {i: 1.0 - len(free) / self._capacity[i] for i, free in enumerate(self._free) if self._jobs[i]}
+        return [(self._ids[i], self._capacity[i]) for i in sorted(part, key=lambda i: (part[i], i))]
+
+    def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
+        """Place the job if enough GPUs are free, and return whether they were.
+
+        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are.
+        """
+        if self.free_gpus(width.gpu_type) < width.gpus:
+            return False
+        nodes = self._leftovers(width) if 1 < width.gpus <= kappa else self._fewest(width)
+        slots: list[GpuSlot] = []
+        left = width.gpus
+        for node in nodes:
+            free = self._free[node]
+            take = min(left, len(free))
+            slots.extend(GpuSlot(self._ids[node], gpu) for gpu in reversed(free[len(free) - take :]))
+            left -= take
+        self.hold(job, slots)
+        return True
+
+    def add_to_gap(self, job: JobId, width: Width) -> bool:
+        """Place the job on one node that is in use already; return whether one has room."""
+        node = self._first(self._one_node_keys(width, in_use=(True,)), ())
+        if node is None:
+            return False
+        free = self._free[node]
+        self.hold(job, [GpuSlot(self._ids[node], gpu) for gpu in reversed(free[len(free) - width.gpus :])])
+        return True
+
+    def _leftovers(self, width: Width) -> list[int]:
+        """Return the fullest nodes, however many it takes."""
+        chosen: list[int] = []
+        left = width.gpus
+        for in_use in (True, False):
+            for free in range(1, self._widest[width.gpu_type] + 1):
+                for busy in (False, True):
+                    for node in self._shelves[(width.gpu_type, in_use, free, busy)]:
+                        if left <= 0:
+                            return chosen
+                        chosen.append(node)
+                        left -= free
+        return chosen
+
+    def _fewest(self, width: Width) -> list[int]:
+        """Return the fewest nodes that do; on equal terms those with quiet links; then the best fit."""
+        node = self._first(self._one_node_keys(width, in_use=(True, False)), ())
+        if node is not None:
+            return [node]
+        nodes = self._greedy(width, busy=(False, True))
+        if any(self._senders[node] for node in nodes):
+            quiet = self._greedy(width, busy=(False,))
+            if 0 < len(quiet) <= len(nodes):
+                return quiet
+        return nodes
+
+    def _greedy(self, width: Width, *, busy: Sequence[bool]) -> list[int]:
+        """Return the freest nodes until one node fits the rest, and that node; empty where none does."""
+        chosen: list[int] = []
+        left, widest = width.gpus, self._widest[width.gpu_type]
+        freest = (
+            node
+            for free in range(widest, 0, -1)
+            for is_busy in busy
+            for used in (True, False)
+            for node in self._shelves.get((width.gpu_type, used, free, is_busy), ())
+        )
+        for node in freest:
+            chosen.append(node)
+            left -= len(self._free[node])
+            if left <= 0:
+                return chosen
+            if left <= widest:
+                sizes = range(left, widest + 1)
+                keys = (
+                    (width.gpu_type, used, f, is_busy)
+                    for is_busy in busy
+                    for used in (True, False)
+                    for f in sizes
+                )
+                last = self._first(keys, chosen)
+                if last is not None:
+                    return [*chosen, last]
+        return []
+
+    def _one_node_keys(self, width: Width, *, in_use: Sequence[bool]) -> Iterator[_Key]:
+        """Yield the shelves for a job on one node, best first: in use, the fullest, link busy anyway."""
+        for used in in_use:
+            for free in range(width.gpus, self._widest[width.gpu_type] + 1):
+                for is_busy in (True, False):
+                    yield (width.gpu_type, used, free, is_busy)
+
+    def _first(self, keys: Iterable[_Key], avoid: Collection[int]) -> int | None:
+        """Return the first node on the first of the shelves that has one not to be avoided."""
+        for key in keys:
+            for node in self._shelves.get(key, ()):
+                if node not in avoid:
+                    return node
+        return None
+
+    def _shelf_of(self, node: int) -> _Shelf:
+        """Return the sorted list that files the node now."""
+        free = len(self._free[node])
+        key = (self._type[node], free < self._capacity[node], free, bool(self._senders[node]))
+        return self._shelves[key]
+
+    def _unshelve(self, node: int) -> None:
+        """Take the node out of its list."""
+        shelf = self._shelf_of(node)
+        del shelf[bisect_left(shelf, node)]

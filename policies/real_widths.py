@@ -1,0 +1,347 @@
+"""Every choice of real widths, laid out as terms: what `curves` minimises, what a coupled class may plan.
+
+A group is a phase, or a whole coupled class; its terms are what it may choose among: one smooth curve per
+type, the vertices of a table's concave envelope (without start-up), its chords (with start-up), or the
+plans on a coupled class's hull over a fine grid of widths.
+
+Cost: O(terms) memory; a coupled class costs one hull over phases x grid columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.coupled import CoupledClass, best_costs, plan_hulls
+from policies.curves import ChordTerms, FixedTerms, PowerTerms, RationalTerms, Terms
+from policies.hull import TIE
+from policies.model import JobClass, Problem
+from policies.options import Columns
+from policies.speedup import Amdahl, Floats, Ints, PowerLaw, SpeedupCurve, Table, UniversalScalability
+
+GRID = 0.01
+"""Relative distance of the widths that coupled plans choose from."""
+CELL = 2e-4
+"""Relative width of the cells that bound what a finer grid could gain."""
+PLAN_TOLERANCE = 1e-9
+"""Relative accuracy of the hull of coupled plans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealWidths:
+    """All terms of a problem, grouped: a group is a phase, or a coupled class.
+
+    Arrays of terms are sorted by group: `group`, `price`, `gpu_type` (terms,). Arrays of groups: `arrivals`,
+    `weight`, `owner`, `starts` (groups,). `plans` holds, per coupled class, its columns and the plan that
+    each of its terms stands for.
+    """
+
+    problem: Problem
+    families: tuple[Terms, ...]
+    group: Ints
+    price: Floats
+    gpu_type: Ints
+    starts: Ints
+    owner: Ints
+    arrivals: Floats
+    weight: Floats
+    plans: dict[int, tuple[Columns, Ints]]
+
+    def best(self, multiplier: Floats) -> Chosen:
+        """Return the best term of every group for each multiplier."""
+        shape = (len(multiplier), len(self.group))
+        gpus, hours = np.empty(shape), np.empty(shape)
+        for family in self.families:
+            gpus[:, family.term], hours[:, family.term] = family.best(multiplier)
+        spend = self.price * gpus * hours
+        if len(self.group) == len(self.starts):
+            return Chosen(
+                term=np.broadcast_to(np.arange(shape[1]), shape), gpus=gpus, hours=hours, spend=spend
+            )
+        cost = self.weight[self.group] * hours + multiplier[:, None] * spend
+        least = np.minimum.reduceat(cost, self.starts, axis=1)
+        is_best = cost <= least[:, self.group]
+        term = np.minimum.reduceat(np.where(is_best, np.arange(shape[1]), shape[1]), self.starts, axis=1)
+        rows = np.arange(len(multiplier))[:, None]
+        return Chosen(term=term, gpus=gpus[rows, term], hours=hours[rows, term], spend=spend[rows, term])
+
+    def total_spend(self, chosen: Chosen) -> Floats:
+        """Return what the choices spend together, in the budget's unit, shape (multipliers,)."""
+        return np.asarray(chosen.spend @ self.arrivals)
+
+    def total_hours(self, chosen: Chosen) -> Floats:
+        """Return the sum of arrivals x weight x hours, shape (multipliers,)."""
+        return np.asarray(chosen.hours @ (self.arrivals * self.weight))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The best term of every group, for several multipliers: shapes (multipliers, groups)."""
+
+    term: Ints
+    gpus: Floats
+    hours: Floats
+    spend: Floats
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects terms in group order; rows become the arrays of each family at the end."""
+
+    group: list[int] = field(default_factory=list)
+    price: list[float] = field(default_factory=list)
+    gpu_type: list[int] = field(default_factory=list)
+    owner: list[int] = field(default_factory=list)
+    fixed: list[tuple[float, ...]] = field(default_factory=list)
+    rational: list[tuple[float, ...]] = field(default_factory=list)
+    power: list[tuple[float, ...]] = field(default_factory=list)
+    chord: list[tuple[float, ...]] = field(default_factory=list)
+
+    def open_group(self, owner: int) -> None:
+        """Start a group of the class."""
+        self.owner.append(owner)
+
+    def term(self, gpu_type: int, price: float) -> int:
+        """Add a term to the open group and return its position."""
+        self.group.append(len(self.owner) - 1)
+        self.price.append(price)
+        self.gpu_type.append(gpu_type)
+        return len(self.group) - 1
+
+    def families(self) -> tuple[Terms, ...]:
+        """Return the families that have terms."""
+        found: list[Terms] = []
+        if self.fixed:
+            term, gpus, hours = _columns_of(self.fixed)
+            found.append(FixedTerms(term=term.astype(np.int64), gpus=gpus, hours=hours))
+        if self.rational:
+            term, weight, price, size, startup, contention, crosstalk, least, most = _columns_of(
+                self.rational
+            )
+            found.append(
+                RationalTerms(
+                    term=term.astype(np.int64),
+                    weight=weight,
+                    price=price,
+                    size=size,
+                    startup=startup,
+                    contention=contention,
+                    crosstalk=crosstalk,
+                    least=least,
+                    most=most,
+                )
+            )
+        if self.power:
+            term, weight, price, size, startup, exponent, least, most = _columns_of(self.power)
+            found.append(
+                PowerTerms(
+                    term=term.astype(np.int64),
+                    weight=weight,
+                    price=price,
+                    size=size,
+                    startup=startup,
+                    exponent=exponent,
+                    least=least,
+                    most=most,
+                )
+            )
+        if self.chord:
+            term, weight, price, size, startup, alpha, beta, least, most = _columns_of(self.chord)
+            found.append(
+                ChordTerms(
+                    term=term.astype(np.int64),
+                    weight=weight,
+                    price=price,
+                    size=size,
+                    startup=startup,
+                    alpha=alpha,
+                    beta=beta,
+                    least=least,
+                    most=most,
+                )
+            )
+        return tuple(found)
+
+
+def _columns_of(rows: list[tuple[float, ...]]) -> Floats:
+    """Return the rows' columns, shape (fields, rows)."""
+    return np.array(rows, dtype=float).T
+
+
+def lay_out(problem: Problem) -> RealWidths:
+    """Return all terms of the problem."""
+    number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
+    prices = [problem.price_of(gpu.name) for gpu in problem.gpu_types]
+    coupled = [i for i, c in enumerate(problem.classes) if c.is_coupled]
+    columns = {i: _grid_columns(problem, problem.classes[i]) for i in coupled}
+    hulls = dict(
+        zip(coupled, plan_hulls([columns[i].arrays for i in coupled], tolerance=PLAN_TOLERANCE), strict=True)
+        if coupled
+        else ()
+    )
+    rows = _Builder()
+    for i, job_class in enumerate(problem.classes):
+        if i in hulls:
+            rows.open_group(i)
+            for spend, hours in zip(hulls[i].cost.tolist(), hulls[i].time.tolist(), strict=True):
+                rows.fixed.append((rows.term(-1, 1.0), spend / hours, hours))
+            continue
+        for number, phase in enumerate(job_class.phases):
+            rows.open_group(i)
+            startup = job_class.startup_hours if number == 0 else 0.0
+            for name, curve in phase.speedups.items():
+                _add_terms(
+                    rows,
+                    curve,
+                    _PhaseOnType(
+                        gpu_type=number_of[name],
+                        price=prices[number_of[name]],
+                        weight=job_class.weight,
+                        size=phase.size_gpu_hours,
+                        startup=startup,
+                    ),
+                )
+    group = np.array(rows.group)
+    owner = np.array(rows.owner)
+    return RealWidths(
+        problem=problem,
+        families=rows.families(),
+        group=group,
+        price=np.array(rows.price),
+        gpu_type=np.array(rows.gpu_type),
+        starts=np.searchsorted(group, np.arange(len(owner))).astype(np.int64),
+        owner=owner,
+        arrivals=np.array([c.arrivals_per_hour for c in problem.classes])[owner],
+        weight=np.array([c.weight for c in problem.classes])[owner],
+        plans={i: (columns[i], hulls[i].columns) for i in coupled},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PhaseOnType:
+    """One phase on one GPU type: what its terms share."""
+
+    gpu_type: int
+    price: float
+    weight: float
+    size: float
+    startup: float
+
+
+def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None:
+    """Add the terms of one phase on one type."""
+    if isinstance(curve, Table):
+        widths, speeds = curve.envelope()
+        if phase.startup == 0.0 or len(widths) == 1:
+            for k, s in zip(widths.tolist(), speeds.tolist(), strict=True):
+                rows.fixed.append((rows.term(phase.gpu_type, phase.price), k, phase.size / s + phase.startup))
+            return
+        shared = phase.weight, phase.price, phase.size, phase.startup
+        for j in range(len(widths) - 1):
+            beta = float((speeds[j + 1] - speeds[j]) / (widths[j + 1] - widths[j]))
+            alpha = float(speeds[j] - beta * widths[j])
+            term = rows.term(phase.gpu_type, phase.price)
+            ends = float(widths[j]), float(widths[j + 1])
+            rows.chord.append((term, *shared, alpha, beta, *ends))
+        return
+    term = rows.term(phase.gpu_type, phase.price)
+    ends = float(curve.min_gpus), float(curve.max_gpus)
+    if not isinstance(curve, Amdahl | UniversalScalability | PowerLaw):
+        raise TypeError(f"no continuous form for {type(curve).__name__}")
+    term = rows.term(phase.gpu_type, phase.price)
+    scaled = phase.weight, phase.price, phase.size / curve.speed, phase.startup
+    ends = float(curve.min_gpus), float(curve.max_gpus)
+    if isinstance(curve, PowerLaw):
+        rows.power.append((term, *scaled, curve.exponent, *ends))
+    elif isinstance(curve, Amdahl):
+        rows.rational.append((term, *scaled, 1.0 - curve.parallel_fraction, 0.0, *ends))
+    else:
+        rows.rational.append((term, *scaled, curve.contention, curve.crosstalk, *ends))
+
+
+def _grid_columns(problem: Problem, job_class: JobClass) -> Columns:
+    """Return a fine grid of real widths per type for a coupled class, every table vertex included."""
+    types: list[Ints] = []
+    widths: list[Floats] = []
+    for t, gpu in enumerate(problem.gpu_types):
+        curves = [phase.speedups[gpu.name] for phase in job_class.phases if gpu.name in phase.speedups]
+        if not curves:
+            continue
+        least, most = min(c.min_gpus for c in curves), max(c.max_gpus for c in curves)
+        corners = [c.envelope()[0] for c in curves if isinstance(c, Table)]
+        steps = 1 + int(np.ceil(np.log(most / least) / np.log1p(GRID)))
+        grid = np.unique(np.concatenate([np.geomspace(least, most, steps), [least, most], *corners]))
+        # geomspace returns its ends a rounding error off: near twins of a corner are that corner.
+        grid = grid[np.concatenate([np.diff(grid) > TIE * grid[1:], [True]])]
+        types.append(np.full(len(grid), t))
+        widths.append(grid)
+    gpu_type, gpus = np.concatenate(types), np.concatenate(widths)
+    price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
+    return Columns(
+        gpu_type=gpu_type,
+        gpus=gpus,
+        arrays=CoupledClass(
+            phase_time=_phase_times(problem, job_class, gpu_type, gpus, slack=1.0),
+            rate=price[gpu_type] * gpus,
+            startup_hours=job_class.startup_hours,
+            rescale_hours=job_class.rescale_hours,
+        ),
+    )
+
+
+def _phase_times(
+    problem: Problem, job_class: JobClass, gpu_type: Ints, gpus: Floats, *, slack: float
+) -> Floats:
+    """Return hours of each phase in each column, inf where not allowed, shape (phases, columns).
+
+    With `slack` above 1 the hours hold for every width from `gpus` to `gpus x slack`, from below: speed per
+    GPU never rises with the width.
+    """
+    time = np.full((len(job_class.phases), len(gpus)), np.inf)
+    for number, phase in enumerate(job_class.phases):
+        for t, gpu in enumerate(problem.gpu_types):
+            if gpu.name not in phase.speedups:
+                continue
+            curve = phase.speedups[gpu.name]
+            at = np.flatnonzero(
+                (gpu_type == t)
+                & (gpus * slack >= curve.min_gpus * (1.0 - TIE))
+                & (gpus <= curve.max_gpus * (1.0 + TIE))
+            )
+            speed = real_speed(curve, np.maximum(gpus[at], curve.min_gpus))
+            time[number, at] = phase.size_gpu_hours / (speed * slack)
+    return time
+
+
+def real_speed(curve: SpeedupCurve, gpus: Floats) -> Floats:
+    """Return the speed at real widths: the curve, or a table's concave envelope from the origin on."""
+    if not isinstance(curve, Table):
+        return curve.speed_at(gpus)
+    widths, speeds = curve.envelope()
+    return np.asarray(np.interp(gpus, np.append(0.0, widths), np.append(0.0, speeds)))
+
+
+def least_lagrangian(problem: Problem, job_class: JobClass, multiplier: float) -> float:
+    """Return a bound from below on weight x hours + multiplier x spend of a coupled class, per job.
+
+    A shortest path over cells of widths, each at the price of its lower end and the speed of its upper end.
+    """
+    types: list[Ints] = []
+    widths: list[Floats] = []
+    for t, gpu in enumerate(problem.gpu_types):
+        curves = [phase.speedups[gpu.name] for phase in job_class.phases if gpu.name in phase.speedups]
+        if curves:
+            least, most = min(c.min_gpus for c in curves), max(c.max_gpus for c in curves)
+            cells = 1 + int(np.ceil(np.log(most / least) / np.log1p(CELL)))
+            widths.append(np.asarray(least * (1.0 + CELL) ** np.arange(cells)))
+            types.append(np.full(cells, t))
+    gpu_type, gpus = np.concatenate(types), np.concatenate(widths)
+    price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
+    cells_of = CoupledClass(
+        phase_time=_phase_times(problem, job_class, gpu_type, gpus, slack=1.0 + CELL),
+        rate=price[gpu_type] * gpus,
+        startup_hours=job_class.startup_hours,
+        rescale_hours=job_class.rescale_hours,
+    )
+    return job_class.weight * float(best_costs(cells_of, np.array([multiplier / job_class.weight]))[0])
