@@ -2,8 +2,8 @@
 
 A group offers options; a job takes one, or a random mix. What mixing can reach is the convex hull of the
 options, and its lower-left chain is all that an optimum ever uses (the LP relaxation of a multiple-choice
-knapsack: Zemel 1980; docs/explanation/model.md). Merging the chains of all groups by slope, steepest first, gives the
-least total time at every total cost: one sort, the whole frontier.
+knapsack, Zemel 1980). Merging the chains of all groups by slope, steepest first, gives the least total time
+at every total cost: one sort, the whole frontier.
 
     symbol   here               meaning
     C        cost               budget that an option takes (dollars per hour, or GPUs)

@@ -245,8 +245,6 @@ def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None
             ends = float(widths[j]), float(widths[j + 1])
             rows.chord.append((term, *shared, alpha, beta, *ends))
         return
-    term = rows.term(phase.gpu_type, phase.price)
-    ends = float(curve.min_gpus), float(curve.max_gpus)
     if not isinstance(curve, Amdahl | UniversalScalability | PowerLaw):
         raise TypeError(f"no continuous form for {type(curve).__name__}")
     term = rows.term(phase.gpu_type, phase.price)
