@@ -1,0 +1,180 @@
+"""``boa trace import``: public traces and profiles become ``trace.csv`` and ``classes.yaml``."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stdout_console,
+)
+from boa_daemon.errors import InputError
+from boa_daemon.traces.sources import SourceName, import_source
+from boa_daemon.traces.workload import GpuSource, Options, Workload
+from boa_daemon.traces.writer import write_workload
+
+app = typer.Typer(name="trace", help="Bring in traces of training jobs.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Bring in traces of training jobs."""
+
+
+@app.command("import")
+def import_trace(
+    src: Annotated[Path, typer.Argument(metavar="SRC", help="File or directory of the source.")],
+    *,
+    source: Annotated[SourceName, typer.Option("--from", help="Whose trace it is.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
+    workload: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Which file of SRC, when there are several.")
+    ] = None,
+    apps: Annotated[str | None, typer.Option(metavar="A,B", help="Only jobs of these applications.")] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Measured speed-ups for a trace that has none.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draw from --profiles; default 0.")] = None,
+    startup_seconds: Annotated[float | None, typer.Option(help="Paid seconds before a job starts.")] = None,
+    rescale_seconds: Annotated[float | None, typer.Option(help="Paid seconds at a change of width.")] = None,
+    from_hours: Annotated[float | None, typer.Option(help="Leave out arrivals before this hour.")] = None,
+    to_hours: Annotated[float | None, typer.Option(help="Leave out arrivals from this hour on.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many jobs, the earliest.")] = None,
+    price: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=USD", help="Dollars per GPU-hour of a GPU type.")
+    ] = None,
+    instance_type: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=NAME", help="Instance type that has the GPU type.")
+    ] = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn a public trace into a trace and classes that the simulator and the planner read."""
+    options = Options(
+        workload=workload,
+        apps=None if apps is None else tuple(name.strip() for name in apps.split(",") if name.strip()),
+        profiles=profiles,
+        seed=seed,
+        startup_seconds=_seconds("--startup-seconds", startup_seconds),
+        rescale_seconds=_seconds("--rescale-seconds", rescale_seconds),
+        from_hours=_seconds("--from-hours", from_hours),
+        to_hours=_seconds("--to-hours", to_hours),
+        limit=limit,
+        gpu_types=_gpu_types(price or [], instance_type or []),
+    )
+    found = import_source(source, src, options)
+    files = write_workload(found, out)
+    summary = _summary(found, files)
+    match chosen_format(output, as_json):
+        case OutputFormat.json:
+            print_json(summary)
+        case OutputFormat.csv:
+            print_csv(summary["classes"])
+        case OutputFormat.table:
+            _print_table(summary)
+
+
+def _seconds(flag: str, value: float | None) -> float | None:
+    """Return the value if it is a finite number, zero or more."""
+    if value is not None and not (math.isfinite(value) and value >= 0.0):
+        raise InputError(f"{flag} must be a finite number, zero or more; got {value!r}")
+    return value
+
+
+def _gpu_types(prices: Sequence[str], instance_types: Sequence[str]) -> dict[str, GpuSource]:
+    """Return GPU type -> source of its price, from the repeated flags."""
+    found = {}
+    for text in instance_types:
+        name, value = _pair("--instance-type", text, "a100=p4d.24xlarge")
+        found[name] = GpuSource(instance_type=value)
+    for text in prices:
+        name, value = _pair("--price", text, "rtx=1.2")
+        try:
+            usd = float(value)
+        except ValueError:
+            usd = math.nan
+        if not (math.isfinite(usd) and usd > 0.0):
+            raise InputError(f"--price {text!r}: {value!r} is not a positive number of dollars")
+        if name in found:
+            raise InputError(f"--price and --instance-type both price {name!r}", hint="Give one of them")
+        found[name] = GpuSource(usd_per_gpu_hour=usd)
+    return found
+
+
+def _pair(flag: str, text: str, example: str) -> tuple[str, str]:
+    """Return the two sides of ``TYPE=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip() and value.strip()):
+        raise InputError(f"{flag} {text!r} is not TYPE=VALUE", hint=f"Write it as {flag} {example}")
+    return name.strip(), value.strip()
+
+
+def _summary(found: Workload, files: Sequence[Path]) -> dict[str, Any]:
+    """Return what was imported; load is work per hour of the window, in reference GPUs."""
+    hours = found.trace.window_hours
+    work = found.work_gpu_hours()
+    jobs = Counter(job.class_name for job in found.trace.jobs)
+    classes = [
+        {
+            "name": job_class.name,
+            "jobs": jobs[job_class.name],
+            "arrivals_per_hour": job_class.arrivals_per_hour if found.rates_known else None,
+            "phases": len(job_class.phases),
+            "size_gpu_hours": job_class.size_gpu_hours,
+            "load_gpus": work[job_class.name] / hours if found.rates_known else None,
+        }
+        for job_class in found.classes
+    ]
+    return {
+        "source": found.source,
+        "jobs": len(found.trace.jobs),
+        "window_hours": hours,
+        "load_gpus": sum(work.values()) / hours if found.rates_known else None,
+        "classes": classes,
+        "gpu_types": list(found.gpu_types),
+        "dropped": dict(found.dropped),
+        "notes": list(found.notes),
+        "files": [str(path) for path in files],
+    }
+
+
+def _print_table(summary: dict[str, Any]) -> None:
+    """Print the summary for a person."""
+    numbers = ("jobs", "per hour", "phases", "size, GPU-h", "load, GPUs")
+    title = f"{summary['source']}: {summary['jobs']} jobs over {summary['window_hours']:.2f} h"
+    table = a_table(title, "class", *numbers, right=numbers)
+    for row in summary["classes"]:
+        table.add_row(
+            row["name"],
+            str(row["jobs"]),
+            _number(row["arrivals_per_hour"]),
+            str(row["phases"]),
+            _number(row["size_gpu_hours"]),
+            _number(row["load_gpus"]),
+        )
+    table.add_row("all", str(summary["jobs"]), "", "", "", _number(summary["load_gpus"]), style="bold")
+    console = stdout_console()
+    console.print(table)
+    for reason, count in summary["dropped"].items():
+        console.print(f"Left out: {count} jobs {reason}.")
+    for note in summary["notes"]:
+        console.print(f"Note: {note}.", markup=False, soft_wrap=True)
+    for path in summary["files"]:
+        console.print(f"Wrote {path}", markup=False, soft_wrap=True)
+
+
+def _number(value: float | None) -> str:
+    """Return a number at 4 significant digits; nothing where it is not known."""
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,1 @@
+"""Traces of arrivals: read ours strictly, and turn public ones into ours."""

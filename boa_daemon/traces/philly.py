@@ -1,0 +1,102 @@
+"""Microsoft's Philly trace: the original job log (JSON), and the extract that Pollux ships (CSV).
+
+Times are local and without a zone; across a change of the clocks they are off by an hour. The original log
+lists attempts: a job's GPU-time is their sum, its width that of the widest. Jobs without an attempt that
+ended are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.traces.tables import Row, pick_file, read_rows, read_text
+from boa_daemon.traces.workload import Options, Workload
+
+FILES = ("cluster_job_log*", "philly*.csv", "*.csv", "*.json")
+_UNKNOWN = (None, "", "None")
+
+
+def import_philly(source: Path, options: Options) -> Workload:
+    """Return the workload of either form of the trace.
+
+    Raises:
+        InputError: when the file is missing or damaged.
+    """
+    path = pick_file(source, FILES, options.workload)
+    dropped: Counter[str] = Counter()
+    is_json = path.suffix != ".csv" and read_text(path).lstrip().startswith("[")
+    jobs = _log_jobs(path) if is_json else _extract_jobs(path)
+    return rigid_workload(f"Philly {path.name}", jobs, options, path=path, dropped=dropped)
+
+
+def clock_seconds(text: str) -> float:
+    """Return seconds on a clock without zones of ``YYYY-MM-DD HH:MM:SS``; raises ValueError otherwise."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def row_seconds(row: Row, column: str) -> float:
+    """Return the time in a cell, seconds on a clock without zones.
+
+    Raises:
+        InputError: naming the line, when it is no time.
+    """
+    text = row.text(column)
+    try:
+        return clock_seconds(text)
+    except ValueError:
+        raise row.refuse(f"{column} must be YYYY-MM-DD HH:MM:SS; got {text!r}") from None
+
+
+def _extract_jobs(path: Path) -> Iterator[RigidJob]:
+    """Yield the jobs of Pollux's extract, which has no ids: the line number serves."""
+    for row in read_rows(path, ("timestamp", "duration", "num_gpus")):
+        gpus = row.whole("num_gpus")
+        yield RigidJob(
+            id=f"philly-{row.line}",
+            submitted_at_seconds=row_seconds(row, "timestamp"),
+            gpus=gpus,
+            gpu_seconds=row.number("duration") * gpus,
+        )
+
+
+def _log_jobs(path: Path) -> Iterator[RigidJob]:
+    """Yield the jobs of the original log."""
+    try:
+        entries = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"not JSON: {error.msg}", file=path, line=error.lineno, hint="The file may be cut short"
+        ) from error
+    for number, entry in enumerate(entries):
+        try:
+            yield _log_job(entry)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"entry {number} is not a job of Philly's log: {type(error).__name__} {error}",
+                file=path,
+                hint="Needed: jobid, submitted_time, attempts of start_time, end_time, detail of gpus",
+            ) from error
+
+
+def _log_job(entry: dict[str, Any]) -> RigidJob:
+    """Return the job of one entry."""
+    widest, gpu_seconds = 0, 0.0
+    for attempt in entry["attempts"]:
+        gpus = sum(len(node["gpus"]) for node in attempt["detail"])
+        widest = max(widest, gpus)
+        started, ended = attempt["start_time"], attempt["end_time"]
+        if started not in _UNKNOWN and ended not in _UNKNOWN:
+            gpu_seconds += max(0.0, clock_seconds(ended) - clock_seconds(started)) * gpus
+    return RigidJob(
+        id=str(entry["jobid"]),
+        submitted_at_seconds=clock_seconds(entry["submitted_time"]),
+        gpus=widest,
+        gpu_seconds=gpu_seconds,
+    )

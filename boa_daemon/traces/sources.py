@@ -1,0 +1,63 @@
+"""Public sources by name, and the options that each of them understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+from boa_daemon.errors import InputError
+from boa_daemon.traces.helios import import_helios
+from boa_daemon.traces.itp import import_itp
+from boa_daemon.traces.philly import import_philly
+from boa_daemon.traces.pollux import import_pollux
+from boa_daemon.traces.sia import import_sia
+from boa_daemon.traces.workload import Options, Workload
+
+Importer: TypeAlias = Callable[[Path, Options], Workload]
+
+
+class SourceName(StrEnum):
+    """Whose trace it is."""
+
+    pollux = "pollux"
+    sia = "sia"
+    philly = "philly"
+    helios = "helios"
+    itp = "itp"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An importer, and the options that only some importers understand and this one does."""
+
+    importer: Importer
+    accepts: frozenset[str]
+
+
+SOURCES: Mapping[SourceName, _Source] = {
+    SourceName.pollux: _Source(import_pollux, frozenset({"apps"})),
+    SourceName.sia: _Source(import_sia, frozenset({"apps"})),
+    SourceName.philly: _Source(import_philly, frozenset({"profiles", "seed"})),
+    SourceName.helios: _Source(import_helios, frozenset({"profiles", "seed"})),
+    SourceName.itp: _Source(import_itp, frozenset({"profiles"})),
+}
+_PARTIAL = ("apps", "profiles", "seed")
+
+
+def import_source(name: SourceName, source: Path, options: Options) -> Workload:
+    """Return the workload that a public source holds.
+
+    Raises:
+        InputError: when a file is missing, damaged or ambiguous, or an option does not apply.
+    """
+    chosen = SOURCES[name]
+    for option in _PARTIAL:
+        if getattr(options, option) is not None and option not in chosen.accepts:
+            others = ", ".join(other for other, entry in SOURCES.items() if option in entry.accepts)
+            raise InputError(f"--{option} does not apply to --from {name}", hint=f"It is for {others}")
+    if options.seed is not None and options.profiles is None:
+        raise InputError("--seed draws from --profiles, which was not given")
+    return chosen.importer(source, options)

@@ -1,0 +1,143 @@
+"""Public CSV files, read strictly: every refusal names the file and the line."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from boa_daemon.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: cells by column, and where they stand."""
+
+    cells: dict[str, str]
+    path: Path
+    line: int
+
+    def text(self, column: str) -> str:
+        """Return the cell as it is, which may not be empty."""
+        cell = self.cells[column].strip()
+        if not cell:
+            raise self.refuse(f"{column} is empty")
+        return cell
+
+    def number(self, column: str, *, least: float = 0.0) -> float:
+        """Return the finite number in the cell, at least `least`."""
+        cell = self.cells[column]
+        try:
+            value = float(cell)
+        except ValueError:
+            raise self.refuse(f"{column} must be a number; got {cell!r}") from None
+        if not math.isfinite(value) or value < least:
+            raise self.refuse(f"{column} must be a finite number, {least:g} or more; got {cell!r}")
+        return value
+
+    def whole(self, column: str, *, least: int = 0) -> int:
+        """Return the whole number in the cell, at least `least`; 8.0 is 8."""
+        value = self.number(column, least=least)
+        if value != int(value):
+            raise self.refuse(f"{column} must be a whole number; got {self.cells[column]!r}")
+        return int(value)
+
+    def refuse(self, problem: str, hint: str = "") -> InputError:
+        """Return the error that says what is wrong with this line."""
+        return InputError(problem, file=self.path, line=self.line, hint=hint)
+
+
+def header_of(path: Path) -> list[str]:
+    """Return the column names of a CSV file, or an empty list for an empty file.
+
+    Raises:
+        InputError: when it cannot be read or is not text.
+    """
+    return next(csv.reader(read_text(path).splitlines()), [])
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        InputError: when it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror}", file=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start} is not UTF-8 text", file=path) from error
+
+
+def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of a CSV file that has at least the `required` columns, and at least one row.
+
+    Raises:
+        InputError: when it cannot be read, is empty, lacks a column or has a row with missing cells.
+    """
+    lines = csv.reader(read_text(path).splitlines(), strict=True)
+    try:
+        header = [name.strip() for name in next(lines, [])]
+        for name in required:
+            if name not in header:
+                raise InputError(
+                    f"column {name!r} is missing", file=path, line=1, hint=f"Needed: {', '.join(required)}"
+                )
+        count = 0
+        for cells in lines:
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{len(cells)} cells where the header has {len(header)}",
+                    file=path,
+                    line=lines.line_num,
+                    hint="The file may be cut short: fetch it again",
+                )
+            count += 1
+            yield Row(dict(zip(header, cells, strict=True)), path, lines.line_num)
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", file=path, line=lines.line_num) from error
+    if not count:
+        raise InputError("no rows below the header", file=path)
+
+
+def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path:
+    """Return the one file meant: `source` itself, the chosen one inside it, or the only one that matches.
+
+    Raises:
+        InputError: when nothing matches, or several do and none was chosen; the error lists them.
+    """
+    if chosen is not None:
+        for candidate in (source / chosen, Path(chosen)):
+            if candidate.is_file():
+                return candidate
+        raise InputError(
+            f"--workload {chosen!r} is no file, neither in {source} nor here", hint=_listing(source, patterns)
+        )
+    if source.is_file():
+        return source
+    if not source.is_dir():
+        raise InputError("no such file or directory", file=source)
+    found = _matches(source, patterns)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(f"no {' or '.join(patterns)} in this directory", file=source)
+    raise InputError(f"{len(found)} workloads, and none picked", file=source, hint=_listing(source, patterns))
+
+
+def _matches(source: Path, patterns: Sequence[str]) -> list[Path]:
+    """Return the files of the first pattern that matches any, in order of name."""
+    for pattern in patterns:
+        found = sorted(path for path in source.glob(pattern) if path.is_file())
+        if found:
+            return found
+    return []
+
+
+def _listing(source: Path, patterns: Sequence[str]) -> str:
+    """Return a hint that lists what --workload could name."""
+    names = [str(path.relative_to(source)) for path in _matches(source, patterns)]
+    return f"Pick one with --workload: {', '.join(names)}" if names else ""

@@ -1,0 +1,220 @@
+"""Goodput from measurements: by hand, by a plain reading of the published rules, and beside ElasticFlow's."""
+
+import csv
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.traces.profiles import (
+    POLLUX_FACTS,
+    Facts,
+    Statistics,
+    StepTimes,
+    goodput,
+    read_statistics,
+    read_step_times,
+)
+
+Write = Callable[[str, str], Path]
+
+
+def some_times(gpus: int, **batches: tuple[float, float]) -> StepTimes:
+    """Return step times from ``b8=(step, sync)``."""
+    local = {int(name[1:]): value for name, value in batches.items()}
+    return StepTimes(
+        gpus=gpus,
+        nodes=1,
+        local_batches=np.array(list(local), float),
+        step_seconds=np.array([step for step, _ in local.values()]),
+        sync_seconds=np.array([sync for _, sync in local.values()]),
+    )
+
+
+def some_statistics(*batches: int, sqr: float, var: float) -> Statistics:
+    """Return one epoch of 100 steps with the same gradient at every batch."""
+    return Statistics(
+        batches=np.array(batches, float),
+        progress_steps=np.array([100.0]),
+        grad_sqr=np.full((1, len(batches)), sqr),
+        grad_var=np.full((1, len(batches)), var),
+    )
+
+
+def test_goodput_is_gain_over_the_time_of_a_step() -> None:
+    """Two GPUs at 8 each: batch 16, gain (3 + 1) / (3 / 2 + 1) = 1.6, in 0.5 s."""
+    found = goodput(some_times(2, b8=(0.5, 0.1)), some_statistics(8, 16, sqr=1.0, var=3.0), Facts())
+
+    assert found == pytest.approx([1.6 / 0.5])
+
+
+def test_accumulation_repeats_the_part_of_a_step_without_synchronisation() -> None:
+    """Two GPUs hold 8 each, so batch 32 takes two passes: 0.5 + (0.5 - 0.1) s."""
+    statistics = some_statistics(8, 32, sqr=1.0, var=3.0)
+
+    found = goodput(some_times(2, b8=(0.5, 0.1)), statistics, Facts(), batch=32)
+
+    assert found == pytest.approx([(3 + 1) / (3 * 8 / 32 + 1) / (0.5 + (0.5 - 0.1))])
+
+
+def test_one_gpu_beyond_the_initial_batch_makes_two_passes() -> None:
+    """Batch 16 on one GPU that could hold it is two passes of 8."""
+    statistics = some_statistics(8, 16, sqr=1.0, var=3.0)
+    times = some_times(1, b8=(0.5, 0.0), b16=(0.6, 0.0))
+
+    assert goodput(times, statistics, Facts(), batch=16) == pytest.approx([1.6 / (0.5 + 0.5)])
+
+
+def test_a_batch_that_fits_nowhere_has_no_goodput() -> None:
+    """Nine GPUs at one sample each exceed the largest batch."""
+    assert goodput(some_times(9, b1=(0.1, 0.0)), some_statistics(4, 8, sqr=1.0, var=1.0), Facts()) is None
+
+
+def plain_goodput(directory: Path, facts: Facts, gpus: int, epoch: int) -> float:
+    """Return the best goodput by trying every batch, with rows read anew and no arrays."""
+    runs = {
+        int(path.stem.split("-")[1]): list(csv.DictReader(path.read_text().splitlines()))[epoch]
+        for path in directory.glob("validation-*.csv")
+    }
+    sizes = sorted(runs)
+    places: dict[str, list[tuple[int, float, float]]] = {}
+    for row in csv.DictReader((directory / "placements.csv").read_text().splitlines()):
+        digits = row["placement"]
+        if sum(map(int, digits)) == gpus and len(digits) == math.ceil(gpus / 4):
+            point = (int(row["local_bsz"]), float(row["step_time"]), float(row["sync_time"]))
+            places.setdefault(digits, []).append(point)
+
+    def between(x: float, points: list[tuple[float, float]]) -> float:
+        (x0, y0), (x1, y1) = next((low, high) for low, high in pairwise(points) if low[0] <= x <= high[0])
+        return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+    best = 0.0
+    for points in places.values():
+        points.sort()
+        low, high = points[0][0], min(points[-1][0], facts.max_local_batch or points[-1][0])
+        for share in range(1, sizes[-1] // gpus + 1):
+            passes = math.ceil(share / high)
+            if gpus == 1 and share > sizes[0]:
+                passes = max(passes, 2)
+            local = math.ceil(share / passes)
+            batch = local * passes * gpus
+            if not (low <= local <= high and sizes[0] <= batch <= sizes[-1]):
+                continue
+            step = between(local, [(size, step) for size, step, _ in points])
+            sync = between(local, [(size, sync) for size, _, sync in points])
+            sqr = between(batch, [(size, float(runs[size]["grad_sqr"])) for size in sizes])
+            var = between(batch, [(size, float(runs[size]["grad_var"])) for size in sizes])
+            gain = (var + sqr) / (var * sizes[0] / batch + sqr)
+            best = max(best, gain / (step + (passes - 1) * (step - sync)))
+    return best
+
+
+@pytest.mark.parametrize("application", ["bert", "cifar10", "deepspeech2", "yolov3"])
+@pytest.mark.parametrize("gpus", [1, 3, 6, 16])
+def test_goodput_agrees_with_a_plain_reading_of_the_rules(data: Path, application: str, gpus: int) -> None:
+    """The vectorised search finds what trying every batch one by one finds, first and last epoch."""
+    home, facts = data / "pollux/traces" / application, POLLUX_FACTS[application]
+    statistics, times = read_statistics(home, facts), read_step_times(home)
+    found = np.max([goodput(place, statistics, facts) for place in times[gpus]], axis=0)
+
+    for epoch in (0, len(found) - 1):
+        assert found[epoch] == pytest.approx(plain_goodput(home, facts, gpus, epoch), rel=1e-12)
+
+
+@pytest.mark.parametrize("application", ["bert", "cifar10", "deepspeech2", "imagenet", "yolov3"])
+def test_steps_per_second_at_a_fixed_batch_are_elasticflows(data: Path, application: str) -> None:
+    """ElasticFlow's T4 table is the same arithmetic on the same measurements, by other people.
+
+    All of its cells agree, and what it could not tell we cannot. They let yolov3 use all measured batches.
+    """
+    facts = Facts(epochs=1)
+    home = data / "pollux/traces" / application
+    statistics, times = read_statistics(home, facts), read_step_times(home)
+    table = (data / "elasticflow/throughputs_T4" / f"{application}.csv").read_text().splitlines()
+    for row in csv.DictReader(table):
+        batch = int(row["global_batch_size"])
+        gain = statistics.gain(np.array([batch]))[0, 0]
+        for gpus in (1, 2, 4, 8, 16, 32, 64):
+            (place,) = times[gpus]
+            found = goodput(place, statistics, facts, batch=batch)
+            expected = float(row[str(gpus)])
+            assert (found is None) == math.isnan(expected)
+            if found is not None:
+                assert found[0] / gain == pytest.approx(expected, rel=1e-9)
+
+
+def test_only_the_fewest_nodes_of_each_width_are_taken(data: Path) -> None:
+    """4 GPUs are on one node, 5 on two in two ways, 16 on four; 24 were measured on six only."""
+    times = read_step_times(data / "pollux/traces/cifar10")
+
+    assert [(place.gpus, place.nodes) for place in times[4]] == [(4, 1)]
+    assert [place.nodes for place in times[5]] == [2, 2]
+    assert [place.nodes for place in times[16]] == [4]
+    assert [place.nodes for place in times[24]] == [6]
+    assert sorted(times) == [*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64]
+
+
+VALIDATION = "progress,iteration,metric,grad_sqr,grad_var\n10,10,0,1,1\n20,20,0,1,1\n"
+
+
+def test_an_epoch_ends_where_the_slowest_batch_ends(written: Write) -> None:
+    """Progress is the least over the batches, epoch by epoch."""
+    written("validation-8.csv", VALIDATION)
+    path = written("validation-16.csv", VALIDATION.replace("20,20", "19,20"))
+
+    found = read_statistics(path.parent, Facts())
+
+    assert found.initial_batch == 8
+    assert found.epoch_steps.tolist() == [10.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("other.csv", "x", "no validation-BATCH.csv"),
+        ("validation-x.csv", VALIDATION, "the name must be validation-BATCH.csv"),
+        ("validation-8.csv", VALIDATION[:60], "cells where the header has 5"),
+        ("validation-8.csv", VALIDATION.replace("20,20,0,1,1\n", ""), "1 epochs where a job has 2"),
+        ("validation-8.csv", VALIDATION.replace("20,20", "5,20"), "progress must rise"),
+        ("validation-8.csv", VALIDATION.replace("20,20,0,1", "20,20,0,nan"), "grad_sqr must be a finite"),
+    ],
+)
+def test_damaged_training_runs_are_refused(written: Write, name: str, text: str, problem: str) -> None:
+    """Each fault is named."""
+    path = written(name, text)
+
+    with pytest.raises(InputError, match=problem):
+        read_statistics(path.parent, Facts(epochs=2))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("1,8,0,0", "step_time must be positive"),
+        ("1,8,0.1,0.2", "step_time must be positive and at least sync_time"),
+        ("one,8,0.1,0", "placement must be a number"),
+        ("1,8.5,0.1,0", "local_bsz must be a whole number"),
+    ],
+)
+def test_damaged_step_times_are_refused(written: Write, row: str, problem: str) -> None:
+    """Each fault is named with its line."""
+    path = written("placements.csv", f"placement,local_bsz,step_time,sync_time\n{row}\n")
+
+    with pytest.raises(InputError, match=rf"placements\.csv:2: {problem}"):
+        read_step_times(path.parent)
+
+
+def test_columns_may_stand_in_any_order_and_larger_widths_be_unmeasured(written: Write) -> None:
+    """Sia writes its columns in another order, and some types have no scalability file."""
+    path = written(
+        "placements-x.csv", "local_bsz,step_time,sync_time,placement\n8,0.1,0.02,1\n4,0.05,0.01,1\n"
+    )
+
+    ((only,),) = read_step_times(path.parent, "-x").values()
+
+    assert only.local_batches.tolist() == [4.0, 8.0]
+    assert only.step_seconds.tolist() == [0.05, 0.1]
