@@ -13,7 +13,7 @@ What happened, with which value, what to try.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -56,12 +56,13 @@ class InfeasibleRequest(BoaError):
     exit_code = INFEASIBLE
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the closest known word, or all of them when few and none is close."""
+def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str] | None = None) -> str:
+    """Return a hint: the closest known word and its meaning, or all words when few and none is close."""
     words = sorted(known)
     close = get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
-        return f"Did you mean {close[0]!r}?"
+        meaning = (meanings or {}).get(close[0], "")
+        return f"Did you mean {close[0]!r}{f' ({meaning})' if meaning else ''}?"
     return f"Known: {', '.join(words)}" if 0 < len(words) <= 20 else ""
 
 

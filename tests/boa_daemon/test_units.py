@@ -1,0 +1,111 @@
+"""Units: budgets as people write them, money in whole micro-dollars, durations in words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.errors import InputError
+from boa_daemon.units import dollars, format_hours, micro_dollars, parse_budget, parse_dollars
+from policies.model import Budget
+
+amounts = st.floats(min_value=1e-6, max_value=1e9)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "unit"),
+    [
+        ("60/h", 60.0, "usd_per_hour"),
+        ("60/hour", 60.0, "usd_per_hour"),
+        ("$60 / H", 60.0, "usd_per_hour"),
+        ("900/day", 900 / 24, "usd_per_hour"),
+        ("8,400/week", 8400 / (24 * 7), "usd_per_hour"),
+        ("25000/month", 25000 / (365 * 24 / 12), "usd_per_hour"),
+        ("gpus:48", 48.0, "gpus"),
+        (" GPUS: 1.5 ", 1.5, "gpus"),
+    ],
+)
+def test_a_budget_is_an_amount_per_time_or_a_count(text: str, amount: float, unit: str) -> None:
+    """Dollars per any time become dollars per hour; a month is a twelfth of 365 days."""
+    budget = parse_budget(text)
+
+    assert budget.unit == unit
+    assert budget.amount == pytest.approx(amount, rel=1e-15)
+
+
+@given(amount=amounts)
+def test_the_same_money_reads_alike_in_every_unit(amount: float) -> None:
+    """A day is 24 hours, a week 7 days, and a month 730 hours."""
+    by_hour = parse_budget(f"{amount!r}/h").amount
+
+    assert by_hour == amount
+    for per, hours in (("day", 24), ("week", 168), ("month", 730)):
+        assert math.isclose(parse_budget(f"{amount * hours!r}/{per}").amount, by_hour, rel_tol=1e-12)
+    assert parse_budget(f"gpus:{amount!r}") == Budget(amount=amount, unit="gpus")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "60",
+        "60/",
+        "/h",
+        "60/year",
+        "-3/h",
+        "0/day",
+        "nan/h",
+        "inf/h",
+        "1e999/h",
+        "gpus:",
+        "gpus:0",
+        "gpus:x",
+        "1/h/h",
+    ],
+)
+def test_a_budget_that_says_nothing_is_refused(text: str) -> None:
+    """No unit, an unknown one, or an amount that is not positive: the answer shows how to write it."""
+    with pytest.raises(InputError, match="60/h, 900/day or 25000/month"):
+        parse_budget(text)
+
+
+@given(text=st.text(max_size=12) | st.from_regex(r"(gpus:)?[\d.,e+-]{1,6}(/[a-z]{1,5})?", fullmatch=True))
+def test_any_text_is_a_budget_or_refused(text: str) -> None:
+    """Whatever stands on the command line, the budget is positive and finite, or there is an error."""
+    try:
+        amount = parse_budget(text).amount
+    except InputError:
+        return
+    assert 0.0 < amount < math.inf
+
+
+def test_dollars_in_all() -> None:
+    """A sum may have a sign and thousands."""
+    assert parse_dollars("$1,500") == 1500.0
+    with pytest.raises(InputError, match="'ten' is not a positive number"):
+        parse_dollars("ten")
+
+
+@given(micro=st.integers(-(10**15), 10**15))
+def test_micro_dollars_survive_the_way_to_dollars_and_back(micro: int) -> None:
+    """Amounts up to a thousand million dollars lose nothing."""
+    assert micro_dollars(dollars(micro)) == micro
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (0.0, "0 s"),
+        (0.01, "36 s"),
+        (0.5, "30.0 min"),
+        (3.2, "3.20 h"),
+        (72.0, "3.0 days"),
+        (math.inf, "unknown"),
+    ],
+)
+def test_durations_are_said_in_a_fitting_unit(hours: float, words: str) -> None:
+    """Seconds, minutes, hours or days, whichever a person would use."""
+    assert format_hours(hours) == words
