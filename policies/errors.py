@@ -10,6 +10,11 @@ PolicyError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from policies.solution import Solution
+
 
 class PolicyError(Exception):
     """Anything the mathematics refuses to answer."""
@@ -38,7 +43,7 @@ class InfeasibleDeadline(PolicyError):
 class ProblemTooLarge(PolicyError):
     """The exact search hit its limit; carries the best answer found and its proven gap."""
 
-    def __init__(self, message: str, *, best: object, gap: float) -> None:
+    def __init__(self, message: str, *, best: Solution, gap: float) -> None:
         super().__init__(message)
         self.best = best
         self.gap = gap

@@ -23,7 +23,7 @@ import numpy as np
 from policies.coupled import CoupledClass, PlanHull
 from policies.errors import ProblemTooLarge
 from policies.frontier import MixedFrontier, class_solutions
-from policies.hull import TIE
+from policies.hull import TIE, undominated
 from policies.model import Problem
 from policies.options import OptionSet, assemble
 from policies.solution import Solution
@@ -78,7 +78,7 @@ def solve_pure(problem: Problem, budget: float, *, state_limit: int = STATE_LIMI
         )
         try:
             best = _enumerate(_with_near_plans(frontier, search), search, best)
-        except _TooManyStatesError:
+        except TooManyStatesError:
             solution = _solution(frontier, budget, best, proven)
             raise ProblemTooLarge(
                 f"integer-pure stopped at {state_limit} states: the best found has a mean JCT of "
@@ -103,7 +103,7 @@ class _Search:
     state_limit: int
 
 
-class _TooManyStatesError(Exception):
+class TooManyStatesError(Exception):
     """The list of states has outgrown its limit."""
 
 
@@ -160,7 +160,7 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
     known = best.time
     for number, (_, group) in enumerate(candidates):
         if len(state_cost) * len(group.cost) > 64 * search.state_limit:
-            raise _TooManyStatesError
+            raise TooManyStatesError
         c = (state_cost[:, None] + group.cost).ravel()
         t = (state_time[:, None] + group.time).ravel()
         r = (state_reduced[:, None] + group.reduced).ravel()
@@ -170,7 +170,7 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
         falling = t[alive] < np.concatenate([[np.inf], np.minimum.accumulate(t[alive])[:-1]])
         alive = alive[falling]
         if len(alive) > search.state_limit:
-            raise _TooManyStatesError
+            raise TooManyStatesError
         history.append(np.divmod(alive, len(group.cost)))
         state_cost, state_time, state_reduced = c[alive], t[alive], r[alive]
         fits = state_time[state_cost <= room]
@@ -245,13 +245,13 @@ def near_plans(
         spent, taken = c[parent, to], t[parent, to]
         order = np.lexsort((taken, spent, to))
         parent, to, spent, taken = parent[order], to[order], spent[order], taken[order]
-        keep = _undominated(to, taken)
+        keep = undominated(to, taken)
         parent, column, spent, taken = parent[keep], to[keep], spent[keep], taken[keep]
         if len(column) > state_limit:
-            raise _TooManyStatesError
+            raise TooManyStatesError
         history.append((parent, column))
     order = np.lexsort((taken, spent))
-    order = order[_undominated(np.zeros(len(order), dtype=np.int64), taken[order])]
+    order = order[undominated(np.zeros(len(order), dtype=np.int64), taken[order])]
     plans = np.empty((len(order), len(time)), dtype=np.int64)
     label = order
     for p in range(len(time) - 1, -1, -1):
@@ -259,18 +259,6 @@ def near_plans(
         plans[:, p] = columns[label]
         label = parents[label]
     return PlanHull(cost=spent[order], time=taken[order], columns=plans)
-
-
-def _undominated(group: Ints, time: Floats) -> Ints:
-    """Return the entries, sorted by group and cost, that are faster than all cheaper ones of their group."""
-    keep = np.arange(len(time))
-    while True:
-        same = group[keep][1:] == group[keep][:-1]
-        drop = np.zeros(len(keep), dtype=bool)
-        drop[1:] = same & (time[keep][1:] >= time[keep][:-1])
-        if not drop.any():
-            return keep
-        keep = keep[~drop]
 
 
 def _shortest_to_go(job_class: CoupledClass, price: Floats) -> Floats:

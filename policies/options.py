@@ -118,7 +118,7 @@ def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -
 def whole_width_options(problem: Problem) -> OptionSet:
     """Return every option at whole widths, coupled classes already reduced to their hulls."""
     coupled = [i for i, c in enumerate(problem.classes) if c.is_coupled]
-    columns = {i: _whole_columns(problem, problem.classes[i]) for i in coupled}
+    columns = {i: whole_columns(problem, problem.classes[i]) for i in coupled}
     hulls = plan_hulls([columns[i].arrays for i in coupled]) if coupled else []
     return assemble(problem, columns=columns, hulls=dict(zip(coupled, hulls, strict=True)))
 
@@ -176,7 +176,7 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
     )
 
 
-def _whole_columns(problem: Problem, job_class: JobClass) -> Columns:
+def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
     """Return the union of the (type, width) pairs of all phases; a phase that lacks one has inf there."""
     pairs: dict[tuple[int, int], int] = {}
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}

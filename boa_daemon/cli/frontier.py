@@ -1,0 +1,255 @@
+"""``boa frontier``: waiting against money, the whole curve."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.progress import track
+
+from boa_daemon.answers import has_weights, infeasible_document, solution_document
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.cli.planning import PricesOption, a_budget, money, read_problem
+from boa_daemon.cli.solve import VersionName, VersionOption
+from boa_daemon.curve import Curve
+from boa_daemon.errors import INFEASIBLE, InputError
+from boa_daemon.plots import CurvePlot, check_plot_path, draw_curve
+from boa_daemon.problem_file import ProblemFile, with_budget
+from boa_daemon.units import format_hours
+from policies.errors import InfeasibleBudget, ProblemTooLarge
+from policies.model import Budget
+from policies.solution import Solution
+
+MOST_POINTS = 10_000
+POINTS = 25
+_RANGE = re.compile(r"(?P<low>[^:]+?)\.\.(?P<high>[^:]+?)(?::(?P<points>\d+))?")
+_BUDGETS_HELP = (
+    "8..40 (steps of one), 8..40:200 (200 points), or 8,12,20; in the file's unit, or 200..900/day."
+)
+
+
+def frontier(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Problem file, YAML, JSON or TOML.")],
+    *,
+    budgets: Annotated[str | None, typer.Option(help=f"Budgets to answer: {_BUDGETS_HELP}")] = None,
+    version: VersionOption = VersionName.mixed,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|png", help="Draw the curve.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the plot. Default: the file's name.")] = None,
+    mark: Annotated[
+        str | None, typer.Option(help="A budget to mark in the plot. Default: the file's.")
+    ] = None,
+    prices: PricesOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what each budget buys: the knee, the floor, the cliff, and a plot for a slide."""
+    if plot is not None:
+        check_plot_path(plot)
+    problem_file = read_problem(file, prices)
+    asked = None if budgets is None else parse_budgets(budgets, problem_file)
+    marked = problem_file.budget if mark is None else a_budget(mark, problem_file)
+    unit = asked[0].unit if asked else marked.unit if marked is not None else problem_file.problem.budget_unit
+    problem_file = with_budget(problem_file, Budget(amount=1.0, unit=unit))
+    curve = Curve.of(problem_file.problem, version.value)
+    amounts = [b.amount for b in asked] if asked else _default_amounts(curve)
+    points = _solutions(curve, amounts)
+    if plot is not None:
+        draw_curve(_curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
+        stderr_console().print(f"wrote {plot}")
+    match chosen_format(output, as_json):
+        case OutputFormat.json:
+            print_json(_document(curve, points))
+        case OutputFormat.csv:
+            print_csv([_row(budget, point) for budget, point in points])
+        case OutputFormat.table:
+            _print_table(curve, points, file)
+    if all(isinstance(point, InfeasibleBudget) for _, point in points):
+        raise typer.Exit(INFEASIBLE)
+
+
+Point = tuple[float, Solution | InfeasibleBudget]
+"""A budget and what it buys."""
+
+
+def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
+    """Return the budgets that a flag says, rising.
+
+    Raises:
+        InputError: when the text is no range and no list, or asks for too many points.
+    """
+    amounts, slash, per = text.partition("/")
+    ending = slash + per
+    if amounts.lower().startswith("gpus:"):
+        amounts, start = amounts[5:], "gpus:"
+    else:
+        start = ""
+
+    def one(word: str) -> Budget:
+        return a_budget(f"{start}{word.strip()}{ending}", file)
+
+    match = _RANGE.fullmatch(amounts)
+    if match is None:
+        return sorted((one(word) for word in amounts.split(",")), key=lambda budget: budget.amount)
+    low, high = one(match["low"]), one(match["high"])
+    if high.amount < low.amount:
+        raise InputError(f"--budgets {text!r}: the range ends below its start", hint=_BUDGETS_HELP)
+    # Steps of one in the unit that was typed, unless a number of points is asked for.
+    steps = float(match["high"]) - float(match["low"])
+    points = int(match["points"]) if match["points"] else math.floor(steps + 1e-9) + 1
+    if not 1 <= points <= MOST_POINTS:
+        raise InputError(f"--budgets {text!r} asks for {points} points", hint=f"At most {MOST_POINTS}")
+    if match["points"] or steps == 0.0:
+        spread = np.linspace(low.amount, high.amount, points).tolist()
+    else:
+        step = (high.amount - low.amount) / steps
+        spread = [low.amount + step * number for number in range(points)]
+    return [Budget(amount=amount, unit=low.unit) for amount in spread]
+
+
+def _default_amounts(curve: Curve) -> list[float]:
+    """Return budgets over the part of the curve where it bends, denser where it is steep."""
+    knee = curve.knee()
+    end = min(knee.cliff_budget + 2.0 * (knee.flat_budget - knee.cliff_budget), curve.largest_useful)
+    reach = max(end - curve.cheapest, 0.0)
+    return (
+        [curve.cheapest + reach * share**2 for share in np.linspace(0.0, 1.0, POINTS).tolist()]
+        if reach
+        else [curve.cheapest]
+    )
+
+
+def _solutions(curve: Curve, amounts: list[float]) -> list[Point]:
+    """Return the answer at each budget; the pure version solves each anew, so it shows its progress."""
+    points: list[Point] = []
+    console = stderr_console()
+    slow = curve.version == "integer-pure" and console.is_terminal
+    for amount in track(amounts, "solving", console=console, transient=True, disable=not slow):
+        try:
+            points.append((amount, curve.solution_at(amount)))
+        except InfeasibleBudget as error:
+            points.append((amount, error))
+        except ProblemTooLarge as error:
+            points.append((amount, error.best))
+    return points
+
+
+def _curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
+    """Return the picture to draw."""
+    budgets, hours = curve.vertices()
+    if budgets[-1] > budgets[0]:
+        end = max(float(budgets[-1]), 1.2 * marked.amount if marked is not None else 0.0)
+        budgets, hours = np.append(budgets, end), np.append(hours, hours[-1])
+    at = None
+    if marked is not None and marked.unit == curve.problem.budget_unit and marked.amount >= curve.cheapest:
+        at = marked.amount, float(curve.weighted_hours_at(np.array([marked.amount]))[0])
+    return CurvePlot(
+        budgets=budgets,
+        hours=hours,
+        knee=curve.knee(),
+        unit=curve.problem.budget_unit,
+        title=title,
+        marked=at,
+        is_weighted=has_weights(curve.problem),
+    )
+
+
+def knee_document(curve: Curve) -> dict[str, Any]:
+    """Return the knee as JSON."""
+    knee = curve.knee()
+    return {"budget": knee.budget, "mean_jct_hours": knee.hours, "flat_budget": knee.flat_budget}
+
+
+def _document(curve: Curve, points: list[Point]) -> dict[str, Any]:
+    """Return the whole curve as one document; each point is what ``boa solve`` answers there."""
+    return {
+        "version": curve.version,
+        "budget_unit": curve.problem.budget_unit,
+        "cheapest_feasible_spend": curve.cheapest,
+        "largest_useful_spend": curve.largest_useful,
+        "floor_mean_jct_hours": curve.knee().floor_hours,
+        "knee": knee_document(curve),
+        "points": [
+            infeasible_document(point, budget, curve.problem, curve.version)
+            if isinstance(point, InfeasibleBudget)
+            else solution_document(point, curve.problem)
+            for budget, point in points
+        ],
+    }
+
+
+def _row(budget: float, point: Solution | InfeasibleBudget) -> dict[str, Any]:
+    """Return one point of the curve as a row."""
+    if isinstance(point, InfeasibleBudget):
+        return {
+            "budget": budget,
+            "status": "infeasible",
+            "mean_jct_hours": "",
+            "mean_spend": "",
+            "multiplier": "",
+        }
+    return {
+        "budget": budget,
+        "status": point.status,
+        "mean_jct_hours": point.mean_jct_hours,
+        "mean_spend": point.mean_spend,
+        "multiplier": point.multiplier,
+    }
+
+
+def _print_table(curve: Curve, points: list[Point], file: Path) -> None:
+    """Print the curve for people, a bar for each waiting time."""
+    console = stdout_console()
+    unit = curve.problem.budget_unit
+    table = a_table(
+        f"{file}: what a budget buys",
+        "budget",
+        "spent",
+        "mean JCT",
+        "",
+        right=("budget", "spent", "mean JCT"),
+    )
+    longest = max((p.mean_jct_hours for _, p in points if isinstance(p, Solution)), default=1.0)
+    for budget, point in points:
+        if isinstance(point, InfeasibleBudget):
+            table.add_row(money(budget, unit), "", "[red]infeasible[/]", "")
+        else:
+            bar = "█" * max(1, round(36 * point.weighted_mean_jct_hours / longest))
+            table.add_row(
+                money(budget, unit),
+                money(point.mean_spend, unit),
+                format_hours(point.weighted_mean_jct_hours),
+                f"[blue]{bar}[/]",
+            )
+    console.print(table)
+    console.print()
+    for sentence in curve_sentences(curve):
+        console.print(sentence)
+
+
+def curve_sentences(curve: Curve) -> list[str]:
+    """Return the curve in words: cliff, knee, floor."""
+    knee, unit = curve.knee(), curve.problem.budget_unit
+    flat, end = money(knee.flat_budget, unit), money(curve.largest_useful, unit)
+    one = "GPU" if unit == "gpus" else "dollar"
+    return [
+        f"Cliff: below {money(knee.cliff_budget, unit)} the jobs cannot all run; there they take "
+        f"{format_hours(knee.cliff_hours)} on average.",
+        f"Knee: at {money(knee.budget, unit)} they take {format_hours(knee.hours)}; past it each further "
+        f"{one} saves less than its share.",
+        f"Floor: {format_hours(knee.floor_hours)}. At {flat} 95 % of the way is done; above {end} more "
+        "buys nothing.",
+    ]

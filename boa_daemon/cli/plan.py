@@ -1,0 +1,338 @@
+"""``boa plan``: what a budget buys for a stream of jobs, or for a finite list of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.budget_plan import BudgetPlan, Packing, budget_plan, with_trace
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.cli.planning import (
+    PricesOption,
+    budgeted,
+    money,
+    phases_text,
+    read_problem,
+    runs,
+    share_text,
+    width_text,
+)
+from boa_daemon.cli.solve import VersionName, VersionOption
+from boa_daemon.errors import InputError
+from boa_daemon.jobs_file import read_jobs
+from boa_daemon.problem_file import ProblemFile
+from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.units import format_hours, parse_dollars
+from policies.job_list import JobList, JobPlan, ListSolution
+from policies.solution import Version
+
+_ROWS = 60
+"""Jobs of a list that the table shows; JSON and CSV show all."""
+
+
+def plan(
+    *,
+    classes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Classes and prices. Default: classes.yaml beside the trace."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Arrivals that give the rates: trace.csv of an import."),
+    ] = None,
+    jobs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A finite list instead: job_id,class_name[,scale][,deadline_hours]."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="40/h, 900/day, 25000/month or gpus:48; dollars in all with --jobs.")
+    ] = None,
+    min_budget: Annotated[
+        bool, typer.Option("--min-budget", help="With --jobs: the cheapest budget that meets every deadline.")
+    ] = False,
+    version: VersionOption = VersionName.mixed,
+    prices: PricesOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy."""
+    file = _read(classes, trace, jobs, prices)
+    form = chosen_format(output, as_json)
+    if jobs is not None:
+        if trace is not None:
+            raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
+        _plan_list(file, jobs, budget, min_budget, form)
+        return
+    if min_budget:
+        raise InputError(
+            "--min-budget needs --jobs", hint="For a stream see cheapest_feasible_spend in the answer"
+        )
+    whole: Version = version.value
+    if whole == "continuous":
+        raise InputError(
+            "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
+        )
+    file, asked = budgeted(file, budget)
+    result = budget_plan(file, asked, whole)
+    if form is OutputFormat.json:
+        print_json(result.to_document())
+    elif form is OutputFormat.csv:
+        print_csv(_stream_rows(result))
+    else:
+        _print_stream(result)
+
+
+def _read(
+    classes: Path | None, trace: Path | None, jobs: Path | None, prices: list[Path] | None
+) -> ProblemFile:
+    """Return the classes with rates: their own, or those of the trace."""
+    if classes is None:
+        if trace is None:
+            raise InputError(
+                "nothing to plan", hint="Give --classes FILE, or --trace FILE with classes.yaml beside it"
+            )
+        classes = trace.with_name("classes.yaml")
+    if trace is None:
+        return read_problem(classes, prices, require_rates=jobs is None)
+    file = read_problem(classes, prices, require_rates=False)
+    arrivals = read_trace(trace)
+    check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
+    return with_trace(file, arrivals)
+
+
+def _stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
+    """Return one row per class and stretch of phases."""
+    return [
+        {
+            "class": answer.name,
+            "job_fraction": share.job_fraction,
+            "first_phase": first,
+            "last_phase": last,
+            "gpu_type": step.gpu_type,
+            "gpus": step.gpus,
+            "hours": step.hours,
+            "spend_per_job": step.spend,
+        }
+        for answer in result.solution.classes
+        for share in answer.plans
+        for first, last, step in runs(share.steps)
+    ]
+
+
+def _print_stream(result: BudgetPlan) -> None:
+    """Print the plan for people: who gets what, the totals, the curve around it, the swing."""
+    console = stdout_console()
+    unit = result.budget.unit
+    sign = "" if unit == "gpus" else "$"
+    per_job = "GPU-h/job" if unit == "gpus" else "$/job"
+    per_hour = "GPUs" if unit == "gpus" else "$/h"
+    right = ("jobs/h", "phases", "width", "JCT", per_job, per_hour)
+    table = a_table(
+        f"Plan for {money(result.budget.amount, unit)}",
+        *("class", "jobs/h", "share", "phases", "width", "JCT", per_job, per_hour),
+        right=right,
+    )
+    for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
+        spend = job_class.arrivals_per_hour * answer.mean_spend
+        table.add_row(
+            f"[bold]{job_class.name}[/]",
+            f"{job_class.arrivals_per_hour:.3g}",
+            *("", "", ""),
+            format_hours(answer.mean_jct_hours),
+            f"{answer.mean_spend:,.4g}",
+            f"{spend:,.2f}",
+        )
+        for share in answer.plans:
+            part = share_text(share)
+            for first, last, step in runs(share.steps):
+                table.add_row(
+                    *("", "", part, phases_text(first, last, len(share.steps)), width_text(step)),
+                    f"[dim]{format_hours(step.hours)}[/]",
+                    f"[dim]{step.spend:,.4g}[/]",
+                )
+                part = ""
+    table.add_section()
+    table.add_row(
+        *("[bold]all[/]", f"{sum(c.arrivals_per_hour for c in result.problem.classes):.3g}", "", "", ""),
+        f"[bold]{format_hours(result.solution.mean_jct_hours)}[/]",
+        "",
+        f"[bold]{result.solution.mean_spend:,.2f}[/]",
+    )
+    console.print(table)
+    console.print()
+    for sentence in stream_sentences(result):
+        console.print(f"  {sentence}")
+    console.print()
+    console.print(_swing_table(result.packing))
+    console.print()
+    month = "" if unit == "gpus" else f" ({sign}{730 * result.solution.mean_spend:,.0f} a month)"
+    console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    console.print(
+        "[dim]Next: boa frontier FILE --plot curve.svg   ·   "
+        "boa simulate --trace FILE --classes FILE --budget B[/]"
+    )
+
+
+def stream_sentences(result: BudgetPlan) -> list[str]:
+    """Return what surrounds the plan on the curve, in words."""
+    unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
+    one = "GPU" if unit == "gpus" else "dollar per hour"
+    found = []
+    if result.next_unit_saves_hours > 0.0:
+        found.append(
+            f"One more {one} would cut the mean JCT by {format_hours(result.next_unit_saves_hours)}."
+        )
+    else:
+        found.append(f"One more {one} would buy nothing: every job already has its fastest width.")
+    bend = f"the knee ({money(knee.budget, unit)}, {format_hours(knee.hours)})"
+    if spent < 0.98 * knee.budget:
+        found.append(f"You are left of {bend}: more money pays well.")
+    elif spent > 1.02 * knee.budget:
+        each = "GPU" if unit == "gpus" else "dollar"
+        found.append(f"You are right of {bend}: each further {each} saves less than its share.")
+    else:
+        found.append(f"You are at {bend}: a good place to stop.")
+    least, most = result.waste
+    found.append(
+        f"Whole instances add {least:.0%} to the planned spend with perfect packing, {most:.0%} if no two "
+        "jobs share a node; leave that part of the budget out of the plan."
+    )
+    return found
+
+
+def _swing_table(packing: tuple[Packing, ...]) -> Any:
+    """Return how many GPUs and instances are held, so that quotas can be asked for."""
+    table = a_table(
+        "How wide the cluster swings",
+        *("GPU type", "instance", "mean GPUs", "± sd", "99 % of the time", "instances to ask for"),
+        right=("mean GPUs", "± sd", "99 % of the time", "instances to ask for"),
+    )
+    for part in packing:
+        table.add_row(
+            part.gpu_type,
+            f"{part.instance_type.name} ({part.instance_type.gpus} GPUs)",
+            f"{part.swing.mean_gpus:.1f}",
+            f"{part.swing.sd_gpus:.1f}",
+            f"{part.quota_gpus}",
+            f"{part.quota_nodes}",
+        )
+    return table
+
+
+def _plan_list(
+    file: ProblemFile, path: Path, budget: str | None, min_budget: bool, form: OutputFormat
+) -> None:
+    """Plan a finite list of jobs and print it."""
+    listed = read_jobs(path, [job_class.name for job_class in file.problem.classes])
+    with stderr_console().status(f"weighing the plans of {len(listed)} jobs"):
+        jobs = JobList.of(file.problem, listed)
+    least = jobs.frontier.cheapest_feasible_spend
+    if budget is None and not min_budget:
+        raise InputError("no budget", file=path, hint="Give --budget DOLLARS in all, or --min-budget")
+    amount = least if budget is None else parse_dollars(budget)
+    solution = jobs.solution_at(least if min_budget else amount)
+    if form is OutputFormat.json:
+        print_json(_list_document(solution, file))
+    elif form is OutputFormat.csv:
+        print_csv([_job_row(job_plan) for job_plan in solution.jobs])
+    else:
+        _print_list(solution, file, min_budget)
+
+
+def _list_document(solution: ListSolution, file: ProblemFile) -> dict[str, Any]:
+    """Return the plan of a list as JSON."""
+    return {
+        "status": "optimal" if solution.gap <= 1e-9 else "feasible",
+        "budget_unit": "gpu_hours" if file.problem.budget_unit == "gpus" else "usd",
+        "budget": solution.budget,
+        "spend": solution.spend,
+        "mean_jct_hours": solution.mean_jct_hours,
+        "weighted_mean_jct_hours": solution.weighted_mean_jct_hours,
+        "dual_bound_hours": solution.bound_weighted_mean_jct_hours,
+        "gap": solution.gap,
+        "multiplier": solution.multiplier,
+        "cheapest_feasible_spend": solution.cheapest_feasible_spend,
+        "largest_useful_spend": solution.largest_useful_spend,
+        "jobs": [
+            {
+                "job_id": job_plan.job.id,
+                "class_name": job_plan.job.class_name,
+                "jct_hours": job_plan.plan.hours,
+                "deadline_hours": job_plan.job.deadline_hours,
+                "spend": job_plan.plan.spend,
+                "phases": [{"gpu_type": step.gpu_type, "gpus": step.gpus} for step in job_plan.plan.steps],
+            }
+            for job_plan in solution.jobs
+        ],
+    }
+
+
+def _job_row(job_plan: JobPlan) -> dict[str, Any]:
+    """Return one job as a row."""
+    return {
+        "job_id": job_plan.job.id,
+        "class_name": job_plan.job.class_name,
+        "jct_hours": job_plan.plan.hours,
+        "deadline_hours": "" if job_plan.job.deadline_hours is None else job_plan.job.deadline_hours,
+        "spend": job_plan.plan.spend,
+        "widths": _widths_text(job_plan),
+    }
+
+
+def _widths_text(job_plan: JobPlan) -> str:
+    """Return the widths in order: ``4 x t4, then 16 x t4``."""
+    return ", then ".join(width_text(step) for _, _, step in runs(job_plan.plan.steps))
+
+
+def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> None:
+    """Print the plan of a list for people."""
+    console = stdout_console()
+    counted = file.problem.budget_unit == "gpus"
+    unit = "GPU-h" if counted else "$"
+    table = a_table(
+        f"Plan for {len(solution.jobs)} jobs",
+        *("job", "class", "width", "done in", "deadline", unit),
+        right=("done in", "deadline", unit),
+    )
+    for job_plan in solution.jobs[:_ROWS]:
+        deadline = job_plan.job.deadline_hours
+        table.add_row(
+            job_plan.job.id,
+            job_plan.job.class_name,
+            _widths_text(job_plan),
+            format_hours(job_plan.plan.hours),
+            "" if deadline is None else format_hours(deadline),
+            f"{job_plan.plan.spend:,.2f}",
+        )
+    console.print(table)
+    if len(solution.jobs) > _ROWS:
+        console.print(f"  … and {len(solution.jobs) - _ROWS} more; -o csv shows all")
+    console.print()
+    total = f"{solution.spend:,.2f} GPU-hours" if counted else f"${solution.spend:,.2f}"
+    least = (
+        f"{solution.cheapest_feasible_spend:,.2f} GPU-hours"
+        if counted
+        else f"${solution.cheapest_feasible_spend:,.2f}"
+    )
+    console.print(
+        f"  Mean JCT {format_hours(solution.mean_jct_hours)} for {total}; "
+        f"within {solution.gap:.2%} of the bound."
+    )
+    if min_budget:
+        console.print(f"  The cheapest budget that runs every job in time is {least}.")
+    else:
+        console.print(f"  The least that would do is {least}.")

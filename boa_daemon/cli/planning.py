@@ -1,0 +1,97 @@
+"""What the planning verbs share: problem files with prices, budgets from flags, how plans are said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from boa_daemon.catalog import Catalog
+from boa_daemon.cli.output import stderr_console
+from boa_daemon.errors import InputError
+from boa_daemon.problem_file import ProblemFile, load_problem, with_budget
+from boa_daemon.units import parse_budget
+from policies.model import Budget
+from policies.options import Step
+from policies.solution import PlanShare
+
+PricesOption: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--prices", metavar="FILE", help="Your prices and discounts; may be repeated."),
+]
+
+
+def read_problem(path: Path, prices: Sequence[Path] | None, *, require_rates: bool = True) -> ProblemFile:
+    """Return the problem file, its warnings said on standard error."""
+    file = load_problem(path, catalog=Catalog.load(*(prices or ())), require_rates=require_rates)
+    for warning in file.warnings:
+        stderr_console().print(f"[yellow]note[/] {warning}")
+    return file
+
+
+def budgeted(file: ProblemFile, text: str | None) -> tuple[ProblemFile, Budget]:
+    """Return the file under the budget of the flag, or its own; a bare number is in the file's own unit.
+
+    Raises:
+        InputError: when neither says one.
+    """
+    if text is not None:
+        budget = a_budget(text, file)
+        return with_budget(file, budget), budget
+    if file.budget is None:
+        raise InputError(
+            "no budget", file=file.path, hint="Add budget: {usd_per_hour: 40} to the file, or --budget 40/h"
+        )
+    return file, file.budget
+
+
+def a_budget(text: str, file: ProblemFile) -> Budget:
+    """Return the budget that a flag says; a bare number is in the file's own unit."""
+    try:
+        amount = float(text)
+    except ValueError:
+        return parse_budget(text)
+    return parse_budget(f"gpus:{amount}" if file.problem.budget_unit == "gpus" else f"{amount}/h")
+
+
+def money(amount: float, unit: str) -> str:
+    """Return an amount of budget as a person says it."""
+    return f"{amount:,.4g} GPUs" if unit == "gpus" else f"${amount:,.2f}/h"
+
+
+def runs(steps: Sequence[Step]) -> list[tuple[int, int, Step]]:
+    """Return the stretches of phases at one width as (first phase, last phase, step summed over them)."""
+    found: list[tuple[int, int, Step]] = []
+    for number, step in enumerate(steps):
+        if found and (found[-1][2].gpu_type, found[-1][2].gpus) == (step.gpu_type, step.gpus):
+            first, _, before = found[-1]
+            joined = Step(
+                gpu_type=step.gpu_type,
+                gpus=step.gpus,
+                hours=before.hours + step.hours,
+                spend=before.spend + step.spend,
+            )
+            found[-1] = (first, number, joined)
+        else:
+            found.append((number, number, step))
+    return found
+
+
+def width_text(step: Step) -> str:
+    """Return ``8 x a100``; a real width with two decimals."""
+    gpus = f"{step.gpus:.2f}" if isinstance(step.gpus, float) else str(step.gpus)
+    return f"{gpus} x {step.gpu_type}"
+
+
+def share_text(plan: PlanShare) -> str:
+    """Return the share of jobs that follow a plan, or nothing where all do."""
+    return "" if plan.job_fraction == 1.0 else f"{100.0 * plan.job_fraction:.1f} %"
+
+
+def phases_text(first: int, last: int, of: int) -> str:
+    """Return which phases a stretch covers, counted from 1 as people do; nothing where there is only one."""
+    if of == 1:
+        return ""
+    return f"{first + 1}" if first == last else f"{first + 1}-{last + 1}"

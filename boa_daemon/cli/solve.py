@@ -1,0 +1,169 @@
+"""``boa solve``: the exact optimum of a problem file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.answers import has_weights, infeasible_document, solution_document
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.cli.planning import (
+    PricesOption,
+    budgeted,
+    money,
+    phases_text,
+    read_problem,
+    runs,
+    share_text,
+    width_text,
+)
+from boa_daemon.errors import INFEASIBLE, PARTLY_DONE
+from boa_daemon.units import format_hours
+from policies.boa import solve as solve_problem
+from policies.errors import InfeasibleBudget, ProblemTooLarge
+from policies.model import Budget, Problem
+from policies.solution import Solution
+
+
+class VersionName(StrEnum):
+    """Which optimum: whole widths with at most one phase mixed, none mixed, or real widths."""
+
+    mixed = "integer-mixed"
+    pure = "integer-pure"
+    continuous = "continuous"
+
+
+VersionOption = Annotated[
+    VersionName,
+    typer.Option(
+        "--version", help="Whole widths, one phase mixed; none mixed; or real widths.", case_sensitive=False
+    ),
+]
+
+
+def solve(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Problem files, YAML, JSON or TOML.")
+    ],
+    *,
+    version: VersionOption = VersionName.mixed,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Instead of the file's: 40/h, 900/day, gpus:48, or a number in its unit."),
+    ] = None,
+    prices: PricesOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Solve for the widths that wait least within a budget, with a proof of optimality."""
+    cases = [budgeted(read_problem(path, prices), budget) for path in files]
+    code = 0
+    for file, asked in cases:
+        code = max(code, _solve_one(file.path, file.problem, asked, version, chosen_format(output, as_json)))
+    if code:
+        raise typer.Exit(code)
+
+
+def _solve_one(path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat) -> int:
+    """Print one answer and return its exit code."""
+    try:
+        solution = solve_problem(problem, budget.amount, version=version.value)
+        code = 0
+    except InfeasibleBudget as error:
+        if form is OutputFormat.json:
+            print_json(infeasible_document(error, budget.amount, problem, version.value))
+        stderr_console().print(f"[bold red]InfeasibleBudget[/]: {path}: {error}")
+        return INFEASIBLE
+    except ProblemTooLarge as error:
+        stderr_console().print(f"[bold yellow]ProblemTooLarge[/]: {path}: {error}")
+        solution, code = error.best, PARTLY_DONE
+    if form is OutputFormat.json:
+        print_json(solution_document(solution, problem))
+    elif form is OutputFormat.csv:
+        print_csv(_rows(solution))
+    else:
+        _print_tables(path, solution, problem)
+    return code
+
+
+def _rows(solution: Solution) -> list[dict[str, Any]]:
+    """Return one row per stretch of phases at one width."""
+    return [
+        {
+            "class": answer.name,
+            "job_fraction": plan.job_fraction,
+            "first_phase": first,
+            "last_phase": last,
+            "gpu_type": step.gpu_type,
+            "gpus": step.gpus,
+            "hours": step.hours,
+            "spend": step.spend,
+        }
+        for answer in solution.classes
+        for plan in answer.plans
+        for first, last, step in runs(plan.steps)
+    ]
+
+
+def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
+    """Print the plan for people."""
+    console = stdout_console()
+    console.print(class_table(f"{path}: {solution.version}, {solution.status}", solution))
+    unit = solution.budget_unit
+    facts = [
+        ("mean JCT", format_hours(solution.mean_jct_hours)),
+        ("spend", f"{money(solution.mean_spend, unit)} of {money(solution.budget, unit)}"),
+        ("cheapest feasible", money(solution.cheapest_feasible_spend, unit)),
+        ("more buys nothing above", money(solution.largest_useful_spend, unit)),
+        ("lower bound, any policy", format_hours(solution.lower_bound_mean_jct_hours)),
+        ("multiplier", f"{solution.multiplier:.6g}"),
+        ("gap to the bound", f"{solution.gap:.2%}"),
+    ]
+    if has_weights(problem):
+        facts.insert(1, ("weighted mean JCT", format_hours(solution.weighted_mean_jct_hours)))
+    console.print()
+    for name, value in facts:
+        console.print(f"  {name:<26}{value}")
+
+
+def class_table(title: str, solution: Solution) -> Any:
+    """Return the table of widths by class and stretch of phases."""
+    spend = "GPU-hours" if solution.budget_unit == "gpus" else "USD"
+    table = a_table(
+        title,
+        "class",
+        "jobs",
+        "phases",
+        "width",
+        "hours",
+        spend,
+        right=("jobs", "phases", "width", "hours", spend),
+    )
+    for answer in solution.classes:
+        name = answer.name
+        for plan in answer.plans:
+            share = share_text(plan)
+            for first, last, step in runs(plan.steps):
+                table.add_row(
+                    name,
+                    share,
+                    phases_text(first, last, len(plan.steps)),
+                    width_text(step),
+                    f"{step.hours:.4g}",
+                    f"{step.spend:.4g}",
+                )
+                name = share = ""
+    return table
