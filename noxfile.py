@@ -1,0 +1,42 @@
+"""``nox`` does what CI does, one session at a time: tests, lint, types, contracts, benchmarks."""
+
+import nox
+
+nox.options.sessions = ["tests", "lint", "types", "contracts"]
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The whole suite, on every core."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "-q", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and layout."""
+    session.install("ruff>=0.8")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict."""
+    session.install("-e", ".[dev]")
+    session.run("mypy")
+
+
+@nox.session
+def contracts(session: nox.Session) -> None:
+    """Which package may import which."""
+    session.install("-e", ".[dev]")
+    session.run("lint-imports")
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """The quick form of every benchmark."""
+    session.install("-e", ".[test]")
+    for script in ("solver", "network", "ada_srsf"):
+        session.run("python", f"benchmarks/{script}.py", "--quick")
