@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from boa_daemon.curve import Curve
 from policies.errors import InfeasibleBudget
 from policies.model import Problem
 from policies.solution import ClassSolution, Solution, Version
@@ -32,6 +33,30 @@ def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
         "dual_bound_hours": solution.dual_bound_hours,
         "gap": solution.gap,
         "classes": [_class_document(answer) for answer in solution.classes],
+    }
+
+
+def landmarks(curve: Curve) -> dict[str, Any]:
+    """Return the knee and the floor of a curve; where jobs have weights, both means."""
+    knee, end = curve.knee(), curve.largest_useful
+    if not has_weights(curve.problem):
+        return {
+            "floor_mean_jct_hours": knee.floor_hours,
+            "knee": {
+                "budget": knee.budget,
+                "mean_jct_hours": knee.hours,
+                "flat_budget": knee.flat_budget,
+            },
+        }
+    return {
+        "floor_mean_jct_hours": curve.mean_jct_at(end),
+        "floor_weighted_mean_jct_hours": knee.floor_hours,
+        "knee": {
+            "budget": knee.budget,
+            "mean_jct_hours": curve.mean_jct_at(knee.budget),
+            "weighted_mean_jct_hours": knee.hours,
+            "flat_budget": knee.flat_budget,
+        },
     }
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from boa_daemon.answers import solution_document
+from boa_daemon.answers import landmarks, solution_document
 from boa_daemon.curve import Curve
 from boa_daemon.problem_file import ProblemFile
 from boa_daemon.traces.reader import Trace
+from policies.errors import ProblemTooLarge
 from policies.knee import Knee
 from policies.model import Budget, InstanceType, JobClass, Phase, Problem
 from policies.solution import Solution, Version
@@ -66,6 +67,7 @@ class BudgetPlan:
     problem: Problem
     budget: Budget
     solution: Solution
+    curve: Curve
     knee: Knee
     next_unit_saves_hours: float
     packing: tuple[Packing, ...]
@@ -92,8 +94,7 @@ class BudgetPlan:
                 for job_class, answer in zip(self.problem.classes, self.solution.classes, strict=True)
             ],
             "next_unit_saves_hours": self.next_unit_saves_hours,
-            "knee": {"budget": self.knee.budget, "mean_jct_hours": self.knee.hours},
-            "floor_mean_jct_hours": self.knee.floor_hours,
+            **landmarks(self.curve),
             "packing_waste_fraction": {"least": least, "most": most},
             "swing": [
                 {
@@ -111,20 +112,23 @@ class BudgetPlan:
 
 
 def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPlan:
-    """Return the plan for a stream of jobs.
+    """Return the plan for a stream of jobs; the best found where the proof of a pure one is too long.
 
     Raises:
         InfeasibleBudget: when the budget is below the least feasible one.
-        ProblemTooLarge: for integer-pure only.
     """
     problem = file.problem
     curve = Curve.of(problem, version)
-    solution = curve.solution_at(budget.amount)
+    try:
+        solution = curve.solution_at(budget.amount)
+    except ProblemTooLarge as error:
+        solution = error.best
     here, there = curve.weighted_hours_at(np.array([budget.amount, budget.amount + 1.0]))
     return BudgetPlan(
         problem=problem,
         budget=budget,
         solution=solution,
+        curve=curve,
         knee=curve.knee(),
         next_unit_saves_hours=float(here - there),
         packing=tuple(

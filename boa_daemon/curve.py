@@ -49,6 +49,10 @@ class Curve:
         weighted = sum(c.arrivals_per_hour * c.weight for c in self.problem.classes)
         return self.frontier.curve_at(budgets)[0] / weighted
 
+    def mean_jct_at(self, budget: float) -> float:
+        """Return the plain mean JCT in hours of the curve's plan at a feasible budget."""
+        return self.frontier.solution_at(budget).mean_jct_hours
+
     def vertices(self) -> tuple[Floats, Floats]:
         """Return (budgets, hours) that draw the curve: its very vertices, or a fine grid of a smooth one."""
         if isinstance(self.frontier, MixedFrontier):

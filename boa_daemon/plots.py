@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".svg", ".png", ".pdf")
+_UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+"""Metadata without a date, so that the same curve gives the same file."""
 INK, LINE, MARK, SOFT, DANGER = "#1f2933", "#1769aa", "#d9480f", "#8895a7", "#c92a2a"
 
 
@@ -44,6 +46,8 @@ def check_plot_path(path: Path) -> None:
         raise InputError(
             f"--plot {path}: {path.suffix or 'no suffix'!s} is no picture", hint="Use .svg or .png"
         )
+    if path.is_dir():
+        raise InputError(f"--plot {path}: this is a folder", hint="Name a file in it, such as curve.svg")
     if not path.absolute().parent.is_dir():
         raise InputError(f"--plot {path}: folder {path.absolute().parent} does not exist")
     try:
@@ -161,15 +165,15 @@ def _label(unit: str) -> Callable[[float], str]:
 
 def _save(figure: Figure, path: Path) -> None:
     """Write the picture next to its name, then rename it: a reader never sees half of one."""
+    from matplotlib import rc_context  # noqa: PLC0415 - see check_plot_path
+
+    kind = path.suffix.lower().lstrip(".")
     part = path.with_name(f".{path.name}.part")
     try:
-        figure.savefig(part, format=path.suffix.lower().lstrip("."), dpi=150, metadata=_undated(path))
+        # Without a salt of our own the names inside an SVG are drawn at random.
+        with rc_context({"svg.hashsalt": "boa"}):
+            figure.savefig(part, format=kind, dpi=150, metadata=_UNDATED[kind])
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise InputError(f"cannot write the plot: {error.strerror}", file=path) from error
-
-
-def _undated(path: Path) -> dict[str, None]:
-    """Return metadata without a date, so that the same curve gives the same file."""
-    return {"Date": None} if path.suffix.lower() == ".svg" else {}

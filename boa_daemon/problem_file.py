@@ -18,7 +18,9 @@ from boa_daemon.gpu_file import GpuRow, read_machines
 from boa_daemon.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
 from boa_daemon.speedup_file import limited, read_speedups
 from boa_daemon.yaml_file import At, Document, read_document
-from policies.model import Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
+from policies.contention import Link
+from policies.link_share import across_nodes, network_share
+from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
 
 _HOW_TO_PRICE = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}, or count GPUs"
 
@@ -50,6 +52,11 @@ class _Phase(Strict):
     speedup: object = Field(description="table, amdahl, power or usl, or one of them for each GPU type")
 
 
+class _Network(Strict):
+    message_bytes: Positive = Field(description="bytes that one iteration all-reduces")
+    compute_seconds: Positive = Field(description="seconds of forward and backward per iteration")
+
+
 class _Class(Strict):
     name: Name = Field(description="text")
     arrivals_per_hour: Positive | None = Field(default=None, description="jobs per hour")
@@ -58,6 +65,7 @@ class _Class(Strict):
     rescale_hours: NotNegative = Field(default=0.0, description="hours at each change of type or width")
     min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
     max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
+    network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
     phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
 
 
@@ -100,7 +108,7 @@ def parse_problem(
         raise document.error(message, at=("budget",), hint=_HOW_TO_PRICE, kind=MissingPrice)
     machines = read_machines(file.gpu_types, document=document, catalog=catalog)
     problem = Problem(
-        classes=_job_classes(file.classes, tuple(machines), document, require_rates=require_rates),
+        classes=_job_classes(file.classes, machines, document, require_rates=require_rates),
         gpu_types=tuple(
             GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
             for name, machine in machines.items()
@@ -158,7 +166,11 @@ def _warnings(machines: Mapping[str, InstanceType], catalog: Catalog | None) -> 
 
 
 def _job_classes(
-    rows: Sequence[_Class], gpu_types: tuple[str, ...], document: Document, *, require_rates: bool
+    rows: Sequence[_Class],
+    machines: Mapping[str, InstanceType],
+    document: Document,
+    *,
+    require_rates: bool,
 ) -> tuple[JobClass, ...]:
     """Return the classes; their names are distinct."""
     classes: dict[str, JobClass] = {}
@@ -172,23 +184,36 @@ def _job_classes(
         classes[row.name] = JobClass(
             name=row.name,
             phases=tuple(
-                _phase(row, phase, gpu_types, document, (*at, "phases", number))
+                _phase(row, phase, machines, document, (*at, "phases", number))
                 for number, phase in enumerate(row.phases)
             ),
             arrivals_per_hour=1.0 if row.arrivals_per_hour is None else row.arrivals_per_hour,
             weight=row.weight,
             startup_hours=row.startup_hours,
             rescale_hours=row.rescale_hours,
+            network=None if row.network is None else AllReduce(**row.network.model_dump()),
         )
     return tuple(classes.values())
 
 
-def _phase(row: _Class, phase: _Phase, gpu_types: tuple[str, ...], document: Document, at: At) -> Phase:
-    """Return one phase, with the widths that its class allows."""
-    curves = read_speedups(phase.speedup, gpu_types, document=document, at=(*at, "speedup"))
+def _phase(
+    row: _Class, phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+) -> Phase:
+    """Return one phase, with the widths that its class allows and what sending between nodes costs."""
+    curves = read_speedups(phase.speedup, tuple(machines), document=document, at=(*at, "speedup"))
     if row.min_gpus is not None or row.max_gpus is not None:
         curves = limited(curves, min_gpus=row.min_gpus, max_gpus=row.max_gpus)
         if not curves:
             problem = f"{spoken(at, document.content)}: min_gpus and max_gpus of the class leave no width"
             raise document.error(problem, at=at)
+    if row.network is not None:
+        need = AllReduce(**row.network.model_dump())
+        curves = {
+            name: across_nodes(
+                curve,
+                gpus_per_node=machines[name].gpus,
+                share=network_share(Link.of_gigabits(machines[name].link_gigabits_per_second), need),
+            )
+            for name, curve in curves.items()
+        }
     return Phase(size_gpu_hours=phase.size_gpu_hours, speedups=curves)

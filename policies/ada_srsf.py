@@ -39,8 +39,10 @@ from policies.contention import Link
 from policies.errors import InvalidProblem, UnknownPolicy
 from policies.model import JobId
 
-DEFAULT_BUCKET_BYTES = 25_000_000
+LEAST_BUCKET_BYTES = 25_000_000
 """What data-parallel training sends at a time."""
+LATENCIES_PER_BUCKET = 30
+"""A default bucket takes at least this many latencies to send, so cutting costs at most some 3 %."""
 LEAST_RANK = 1e-9
 """Service below this counts as this where its inverse is a weight."""
 
@@ -90,6 +92,8 @@ class LinkPolicy:
     def __post_init__(self) -> None:
         if self.max_at_once < 1:
             raise InvalidProblem(f"max_at_once must be 1 or more; got {self.max_at_once}")
+        if self.preempts and self.max_at_once != 1:
+            raise InvalidProblem("a policy that pauses messages sends one at a time: max_at_once must be 1")
         if not self.threshold >= 0.0:
             raise InvalidProblem(f"the AdaDUAL threshold must be zero or more; got {self.threshold!r}")
         if not self.bucket_bytes > 0.0:
@@ -167,12 +171,12 @@ class LinkPolicy:
 
     def _preempt(self, waiting: Sequence[Message], in_flight: Sequence[Message]) -> Admission:
         """Give every server to the best-ranked message that wants it and gets all of its servers."""
-        taken: Counter[Hashable] = Counter()
+        taken: set[Hashable] = set()
         flying = {id(message) for message in in_flight}
         start, kept = [], set()
         for message in sorted([*in_flight, *waiting], key=self._order):
-            if all(taken[server] < self.max_at_once for server in message.servers):
-                taken.update(message.servers)
+            if taken.isdisjoint(message.servers):
+                taken |= message.servers
                 if id(message) in flying:
                     kept.add(id(message))
                 else:
@@ -198,17 +202,23 @@ NAMES: Mapping[str, str] = MappingProxyType(
 DEFAULT_LINK_POLICY = "ada-srsf-buckets"
 
 
+def default_bucket_bytes(link: Link) -> float:
+    """Return the bucket for a link: 25 MB, or more where that would be sent within a few latencies."""
+    return max(LEAST_BUCKET_BYTES, LATENCIES_PER_BUCKET * link.latency_seconds / link.seconds_per_byte)
+
+
 def link_policy(
     name: str,
     link: Link,
     *,
     threshold: float | None = None,
-    bucket_bytes: float = DEFAULT_BUCKET_BYTES,
+    bucket_bytes: float | None = None,
     max_wait_seconds: float = math.inf,
 ) -> LinkPolicy:
     """Return the policy of that name for a link.
 
-    `threshold` replaces AdaDUAL's b / (2 (b + eta)) in `ada-srsf` and `ada-srsf-buckets`.
+    `threshold` replaces AdaDUAL's b / (2 (b + eta)) in `ada-srsf` and `ada-srsf-buckets`; `bucket_bytes`
+    replaces `default_bucket_bytes(link)`.
     """
     if name not in NAMES:
         raise UnknownPolicy(f"there is no link policy {name!r}. Choose one of {', '.join(NAMES)}")
@@ -222,11 +232,12 @@ def link_policy(
             max_wait_seconds=max_wait_seconds,
         )
     ratio = adadual.threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
+    bucket = default_bucket_bytes(link) if bucket_bytes is None else bucket_bytes
     rules: Mapping[str, Rule] = {"ada-srsf-weighted": "weighted", "ada-srsf-queue": "queue"}
     return LinkPolicy(
         link=link,
         threshold=ratio if threshold is None else threshold,
         rule=rules.get(name, "plain"),
-        bucket_bytes=bucket_bytes if name == "ada-srsf-buckets" else math.inf,
+        bucket_bytes=bucket if name == "ada-srsf-buckets" else math.inf,
         max_wait_seconds=max_wait_seconds,
     )

@@ -5,8 +5,8 @@
     StaticFifo   a fixed number               the same; first come, first served, nobody overtakes
     EqualShare   a fixed number               the fastest within an equal share of the fleet
 
-"The fastest within k" is the allowed width of at most k GPUs with the highest speed (the narrowest of equals),
-and the narrowest allowed one where all are wider: no baseline takes GPUs that slow its job down.
+"The fastest within k" is the allowed width of at most k GPUs with the highest speed (the narrowest of
+equals), and the narrowest allowed one where all are wider: no baseline takes GPUs that slow its job down.
 Cost: O(jobs) per call.
 
     symbol   here           meaning

@@ -21,14 +21,14 @@ Three versions, each with its own module and each exact:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from policies.continuous import solve_continuous
 from policies.errors import InvalidProblem
 from policies.frontier import MixedFrontier
 from policies.knapsack import solve_pure
-from policies.model import Allocation, Budget, Job, Problem, Width
+from policies.model import Allocation, Budget, Job, JobId, Problem, Width
 from policies.solution import PlanShare, Solution, Version
 
 VERSIONS: tuple[Version, ...] = ("integer-mixed", "integer-pure", "continuous")
@@ -59,6 +59,8 @@ class BudgetOptimal:
     """
 
     plans: Mapping[str, tuple[PlanShare, ...]]
+    multiplier: float = 0.0
+    _widths: dict[int, tuple[Width, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_problem(cls, problem: Problem, budget: Budget) -> BudgetOptimal:
@@ -75,7 +77,7 @@ class BudgetOptimal:
     @classmethod
     def from_solution(cls, solution: Solution) -> BudgetOptimal:
         """Follow a solution at whole widths."""
-        return cls(plans={c.name: c.plans for c in solution.classes})
+        return cls(plans={c.name: c.plans for c in solution.classes}, multiplier=solution.multiplier)
 
     def plan_of(self, job: Job) -> PlanShare:
         """Return the plan that the job's draw picks."""
@@ -90,8 +92,40 @@ class BudgetOptimal:
     def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
         """Return the planned width of each job; none waits and none depends on the others. Cost: O(jobs)."""
         del now
-        widths: dict[str, Width] = {}
-        for job in jobs:
-            step = self.plan_of(job).steps[job.phase]
-            widths[job.id] = Width(step.gpu_type, int(step.gpus))
-        return Allocation(widths=widths)
+        return Allocation(
+            widths={job.id: self._widths_of(self.plan_of(job))[job.phase] for job in jobs},
+            reasons=_Reasons(self, {job.id: job for job in jobs}),
+        )
+
+    def reason(self, job: Job) -> str:
+        """Return why the job has its width, with the numbers: its plan, and the worth of a budget unit."""
+        plan = self.plan_of(job)
+        share = "" if plan.job_fraction == 1.0 else f", which {plan.job_fraction:.0%} of its class follow"
+        return (
+            f"class {job.class_name} finishes in {plan.hours:.3g} h for {plan.spend:.4g} of the budget{share}; "
+            f"at this budget one more unit of it per hour saves {self.multiplier:.3g} job-hours per hour"
+        )
+
+    def _widths_of(self, plan: PlanShare) -> tuple[Width, ...]:
+        """Return the plan's widths, the same objects each time: comparing them costs next to nothing."""
+        widths = self._widths.get(id(plan))
+        if widths is None:
+            widths = self._widths[id(plan)] = plan.widths
+        return widths
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons(Mapping[JobId, str]):
+    """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
+
+    policy: BudgetOptimal
+    jobs: Mapping[JobId, Job]
+
+    def __getitem__(self, job_id: JobId) -> str:
+        return self.policy.reason(self.jobs[job_id])
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)

@@ -25,7 +25,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from scipy import stats
 from policies.errors import InvalidProblem
 
 Key = TypeVar("Key", bound=Hashable)
+Floats: TypeAlias = NDArray[np.float64]
 
 _HUBER_CUT = 1.345
 """Relative residuals beyond this many robust standard deviations lose weight (95 % efficient, Huber 1964)."""
@@ -207,7 +208,7 @@ def fit_link(samples: Sequence[Sample], *, confidence: float = 0.95) -> LinkFit:
     )
 
 
-def _check_identifiable(crowd: NDArray[np.float64], size: NDArray[np.float64]) -> None:
+def _check_identifiable(crowd: Floats, size: Floats) -> None:
     """Raise `InvalidProblem` unless the samples can tell a, b and eta apart."""
     if len(size) < _SAMPLES_AT_LEAST:
         raise InvalidProblem(
@@ -233,14 +234,12 @@ def _check_identifiable(crowd: NDArray[np.float64], size: NDArray[np.float64]) -
         )
 
 
-def _fit_robust(
-    design: NDArray[np.float64], seconds: NDArray[np.float64], free: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fit_robust(design: Floats, seconds: Floats, free: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Return (values, covariance) of the free columns' fit; the others are zero."""
     columns = design[:, free]
     unit = np.abs(columns).max(axis=0)
     columns = columns / unit
-    model = seconds.copy()
+    model, relative = seconds, np.zeros_like(seconds)
     weight = np.ones_like(seconds)
     answer = np.zeros(columns.shape[1])
     for _ in range(_MAX_ROUNDS):
@@ -248,19 +247,24 @@ def _fit_robust(
         before, answer = answer, np.linalg.lstsq(columns * root[:, None], seconds * root, rcond=None)[0]
         model = np.maximum(columns @ answer, 1e-3 * seconds)
         relative = (seconds - columns @ answer) / model
-        scale = 1.4826 * float(np.median(np.abs(relative)))
-        weight = (
-            np.minimum(1.0, _HUBER_CUT * scale / np.maximum(np.abs(relative), 1e-300))
-            if scale > 1e-12
-            else weight
-        )
+        weight = _huber_weights(relative)
         if np.allclose(answer, before, rtol=1e-10, atol=0.0):
             break
     rows = columns / model[:, None]
-    bread = np.linalg.pinv(rows.T @ (rows * weight[:, None]))
-    leverage = np.clip(np.einsum("ij,jk,ik->i", rows, bread, rows) * weight, 0.0, 0.99)
-    score = rows * (weight * (seconds - columns @ answer) / model / (1.0 - leverage))[:, None]
+    # The curvature of Huber's loss is one inside the cut and nothing beyond it.
+    inside = (weight == 1.0).astype(float)
+    bread = np.linalg.pinv(rows.T @ (rows * inside[:, None]))
+    leverage = np.clip(np.einsum("ij,jk,ik->i", rows, bread, rows) * inside, 0.0, 0.99)
+    score = rows * (weight * relative / (1.0 - leverage))[:, None]
     values, covariance = np.zeros(3), np.zeros((3, 3))
     values[free] = answer / unit
     covariance[np.ix_(free, free)] = bread @ (score.T @ score) @ bread / np.outer(unit, unit)
     return values, covariance
+
+
+def _huber_weights(relative: Floats) -> Floats:
+    """Return 1 for ordinary residuals and less for outliers, in proportion."""
+    scale = 1.4826 * float(np.median(np.abs(relative)))
+    if scale <= 1e-12:
+        return np.ones_like(relative)
+    return np.minimum(1.0, _HUBER_CUT * scale / np.maximum(np.abs(relative), 1e-300))

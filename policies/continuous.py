@@ -36,6 +36,8 @@ SAME = 1e-9
 """Relative difference below which two choices are one."""
 GAP_PROVEN = 1e-9
 """Relative gap below which an answer counts as optimal."""
+NOTHING = 1e-18
+"""A multiplier this small, relative to prices, counts time alone; its inverse counts spend alone."""
 WIDENING = 4
 """First steps, which walk away from the middle until the budget is passed."""
 
@@ -45,6 +47,7 @@ class ContinuousFrontier:
     """Real widths at every budget; budgets are in the problem's unit."""
 
     terms: RealWidths
+    fastest: Chosen
     cheapest_feasible_spend: float
     largest_useful_spend: float
     scale: float
@@ -54,26 +57,30 @@ class ContinuousFrontier:
         """Lay out the terms and find both ends of the curve."""
         terms = lay_out(problem)
         scale = 1.0 / float(np.mean(terms.price))
-        ends = terms.total_spend(terms.best(np.array([1e18, 1e-18]) * scale))
+        fastest = terms.fastest(NOTHING * scale)
+        cheapest = float(terms.total_spend(terms.best(np.array([scale / NOTHING])))[0])
         return cls(
             terms=terms,
-            cheapest_feasible_spend=float(ends[0]),
-            largest_useful_spend=float(max(ends)),
+            fastest=fastest,
+            cheapest_feasible_spend=cheapest,
+            largest_useful_spend=max(cheapest, float(terms.total_spend(fastest)[0])),
             scale=scale,
         )
 
     def multipliers_at(self, budgets: Floats) -> tuple[Floats, Floats]:
         """Return (under, over) for each budget: neighbouring multipliers that spend more, and at most, it."""
-        low = np.full(len(budgets), np.log(1e-18 * self.scale))
-        high = np.full(len(budgets), np.log(1e18 * self.scale))
+        low = np.full(len(budgets), np.log(NOTHING * self.scale))
+        high = np.full(len(budgets), np.log(self.scale / NOTHING))
         f_low = np.log(self.largest_useful_spend / budgets)
         f_high = np.log(np.minimum(self.cheapest_feasible_spend / budgets, 1.0))
+        # At the least budget only rounding is over it, whatever the multiplier.
+        rounding = np.where(budgets <= self.cheapest_feasible_spend * (1.0 + TIE), TIE, 0.0)
         was_over = np.zeros(len(budgets), dtype=np.int64)
         at = np.full(len(budgets), np.log(self.scale))
         for step in range(STEPS):
             spend = self.terms.total_spend(self.terms.best(np.exp(at)))
             f_at = np.log(spend / budgets)
-            is_over = np.where(f_at > 0.0, 1, -1)
+            is_over = np.where(f_at > rounding, 1, -1)
             # Illinois: an end that stays twice counts half, so that both ends close in.
             stays = np.where(is_over == was_over, 0.5, 1.0)
             low, high = np.where(is_over > 0, at, low), np.where(is_over > 0, high, at)
@@ -104,7 +111,11 @@ class ContinuousFrontier:
             step > 0.0, np.clip((budgets - spend_less) / np.where(step > 0, step, 1.0), 0, 1), 0.0
         )
         is_full = budgets >= self.largest_useful_spend * (1.0 - TIE)
-        return hours_less + share * (hours_more - hours_less), np.where(is_full, 0.0, high)
+        hours = hours_less + share * (hours_more - hours_less)
+        return (
+            np.where(is_full, self.terms.total_hours(self.fastest)[0], hours),
+            np.where(is_full, 0.0, high),
+        )
 
     def solution_at(self, budget: float) -> Solution:
         """Return the optimal plans at a budget, with the gap that the grid of coupled plans leaves.
@@ -116,15 +127,18 @@ class ContinuousFrontier:
         if budget < self.cheapest_feasible_spend * (1.0 - TIE):
             raise infeasible(budget, self.cheapest_feasible_spend, problem)
         spend = min(max(budget, self.cheapest_feasible_spend), self.largest_useful_spend)
-        low, high = self.multipliers_at(np.array([spend]))
-        is_full = spend >= self.largest_useful_spend * (1.0 - TIE)
-        multiplier = low if is_full else high
-        classes = self._classes(terms.best(low), terms.best(multiplier), spend)
+        if spend >= self.largest_useful_spend * (1.0 - TIE):
+            multiplier = 0.0
+            classes = self._classes(self.fastest, self.fastest, spend)
+        else:
+            low, high = self.multipliers_at(np.array([spend]))
+            multiplier = float(high[0])
+            classes = self._classes(terms.best(low), terms.best(high), spend)
         arrivals = [c.arrivals_per_hour for c in problem.classes]
         weights = [c.arrivals_per_hour * c.weight for c in problem.classes]
         hours = [c.mean_jct_hours for c in classes]
         weighted = float(np.dot(weights, hours) / np.sum(weights))
-        bound = min(weighted, self._dual_bound(float(multiplier[0]), spend))
+        bound = min(weighted, self._dual_bound(max(multiplier, NOTHING * self.scale), spend))
         is_weighted = len({c.weight for c in problem.classes}) > 1
         mean = float(np.dot(arrivals, hours) / np.sum(arrivals))
         gap = (weighted - bound) / weighted
@@ -136,7 +150,7 @@ class ContinuousFrontier:
             mean_jct_hours=mean,
             weighted_mean_jct_hours=weighted,
             mean_spend=float(np.dot(arrivals, [c.mean_spend for c in classes])),
-            multiplier=0.0 if is_full else float(high[0]),
+            multiplier=multiplier,
             dual_bound_hours=bound,
             gap=gap,
             cheapest_feasible_spend=self.cheapest_feasible_spend,

@@ -90,12 +90,12 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
     stack = _stack(classes)
     owner, multiplier = _first_multipliers(classes)
     plans = _best_plans(stack, owner, multiplier)
-    is_edge: set[tuple[int, int]] = set()
+    tested: set[tuple[int, int]] = set()
     while True:
         chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
         left = np.flatnonzero(chains.group[1:] == chains.group[:-1])
         ends = zip(chains.option[left].tolist(), chains.option[left + 1].tolist(), strict=True)
-        chords = [pair for pair in ends if pair not in is_edge]
+        chords = [pair for pair in ends if pair not in tested]
         if not chords:
             break
         a, b = np.array(chords, dtype=np.int64).T
@@ -103,7 +103,8 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
         found = _best_plans(stack, plans.owner[a], multiplier)
         on_chord = plans.time[a] + multiplier * plans.cost[a]
         is_below = found.time + multiplier * found.cost < on_chord * (1.0 - tolerance)
-        is_edge.update(chord for chord, below in zip(chords, is_below.tolist(), strict=True) if not below)
+        # Every chord is tested once: where a plan below it changes nothing, rounding alone put it there.
+        tested.update(chords)
         if is_below.any():
             better = np.flatnonzero(is_below)
             plans = plans.and_more(
@@ -152,7 +153,8 @@ def _stack(classes: Sequence[CoupledClass]) -> _Stack:
 
 def _first_multipliers(classes: Sequence[CoupledClass]) -> tuple[Ints, Floats]:
     """Return (owner, multiplier) of the first paths: both ends, and a spread between them."""
-    spread = np.concatenate([[1e-12], np.geomspace(1e-3, 1e3, SPREAD), [1e12]])
+    # Two paths at each end: one sees nothing but time (or cost), one breaks its ties by the other.
+    spread = np.concatenate([[1e-18, 1e-9], np.geomspace(1e-3, 1e3, SPREAD), [1e9, 1e18]])
     owner = np.repeat(np.arange(len(classes)), len(spread))
     multiplier = np.concatenate([spread / float(c.rate.mean()) for c in classes])
     return owner, multiplier

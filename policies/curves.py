@@ -92,7 +92,7 @@ def _positive_root(cubic: Floats, square: Floats, free: Floats) -> Floats:
     Newton on q = 1/k, where f(q) = free q^3 - square q - cubic is convex for q > 0: from the right of the
     root it falls monotonically onto it.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         plain = np.sqrt(free / square)
         if not cubic.any():
             return np.where(free > 0.0, np.where(square > 0.0, plain, np.inf), 0.0)
@@ -124,7 +124,7 @@ class PowerTerms:
         paid = multiplier[:, None] * self.price
         wanted = np.broadcast_to(self.exponent * self.weight * self.size, paid.shape)
         linear = (1.0 - self.exponent) * paid * self.size
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             k = np.where(wanted > 0.0, np.where(linear > 0.0, wanted / linear, np.inf), 0.0)
             late = self.startup * paid
             if late.any():
@@ -161,7 +161,7 @@ class ChordTerms:
 
     def best(self, multiplier: Floats) -> tuple[Floats, Floats]:
         """Return the stationary width of each, inside its range."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             gain = self.weight * self.beta / (multiplier[:, None] * self.price) - self.alpha
         speed = np.sqrt(np.maximum(self.size / self.startup * gain, 0.0))
         k = np.clip((speed - self.alpha) / self.beta, self.least, self.most)

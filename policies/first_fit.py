@@ -8,8 +8,8 @@ and young ones fall empty. Cost: O(jobs x nodes).
     f        free[node]    indices of the GPUs nobody holds
 
 A job that fits on one node is put on the first such node (one where it already has GPUs before others). One
-that does not takes the nodes with most room first. Spreading is allowed: a job fits exactly when enough GPUs of
-its type are free, so no job starves because of fragmentation.
+that does not takes the nodes with most room first. Spreading is allowed: a job fits exactly when enough GPUs
+of its type are free, so no job starves because of fragmentation.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from policies.errors import InfeasibleBudget
-from policies.hull import TIE, MergedFrontier, lower_hulls, merge
+from policies.hull import TIE, MergedFrontier, backward_sums, lower_hulls, merge
 from policies.model import Budget, Problem
 from policies.options import OptionSet, Step, whole_width_options
 from policies.solution import ClassSolution, PlanShare, Solution
@@ -76,11 +76,10 @@ class MixedFrontier:
     @cached_property
     def _plain_time(self) -> Floats:
         """Sum of arrivals x JCT at each vertex of the frontier, weights left out."""
-        weights = self.options.weights
-        first = self.merged.chains.starts[:-1]
-        steps = np.diff(self.merged.time) / weights[self.merged.edge_group]
-        start = float((self.merged.chains.time[first] / weights).sum())
-        return start + np.concatenate([[0.0], np.cumsum(steps)])
+        weights, chains = self.options.weights, self.merged.chains
+        edge = self.merged.edge_vertex
+        steps = (chains.time[edge] - chains.time[edge + 1]) / weights[self.merged.edge_group]
+        return float((chains.time[chains.starts[1:] - 1] / weights).sum()) + backward_sums(steps)
 
     @cached_property
     def _plain(self) -> MergedFrontier:

@@ -15,14 +15,21 @@ Cost: O(n log n) for n options; memory O(n).
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.speedup import Floats, Ints
 
+BoolArray: TypeAlias = NDArray[np.bool_]
+
 TIE = 1e-12
 """Relative difference below which two amounts are the same amount."""
+PATIENCE = 6
+"""Rounds of neighbour tests, each quick, before groups that still shrink are cut by their furthest points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +55,63 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
     `TIE` are the same cost: of such options only the fastest stays.
     """
     keep = np.lexsort((time, cost, group)).astype(np.int64)
+    keep = keep[undominated(group[keep], time[keep])]
     c, t, g = cost[keep], time[keep], group[keep]
-    while True:
+    for rounds in itertools.count():
         same = g[1:] == g[:-1]
         dc, dt = np.diff(c), np.diff(t)
         drop = np.zeros(len(c), dtype=bool)
-        drop[1:] = same & (dt >= 0.0)
-        drop[:-1] |= same & (dt < 0.0) & (dc <= TIE * c[1:])
+        drop[:-1] = same & (dc <= TIE * c[1:])
         if not drop.any():
             # Only among distinct, undominated points does a chord prove anything.
             inner = same[:-1] & same[1:]
             drop[1:-1] = inner & (dt[:-1] * dc[1:] >= dt[1:] * dc[:-1])
             if not drop.any():
                 break
+        if rounds == PATIENCE:
+            drop |= _above_chords(c, t, g, np.bincount(g[drop], minlength=groups) > 0)
         stay = ~drop
         keep, c, t, g = keep[stay], c[stay], t[stay], g[stay]
     starts = np.searchsorted(g, np.arange(groups + 1)).astype(np.int64)
     return HullChains(option=keep, group=g, cost=c, time=t, starts=starts)
+
+
+def undominated(group: Ints, time: Floats) -> Ints:
+    """Return the entries, sorted by group and cost, that are faster than all cheaper ones of their group.
+
+    A running minimum that starts anew in each group, over spans that double.
+    """
+    before = np.full(len(time), np.inf)
+    same = group[1:] == group[:-1]
+    before[1:][same] = time[:-1][same]
+    span = 1
+    while (same := group[span:] == group[:-span]).any():
+        before[span:] = np.where(same, np.minimum(before[span:], before[:-span]), before[span:])
+        span *= 2
+    return np.flatnonzero(time < before)
+
+
+def _above_chords(cost: Floats, time: Floats, group: Ints, is_open: BoolArray) -> BoolArray:
+    """Return which points of the open groups lie on or above the lower hull of their group.
+
+    Quickhull: the point furthest below a chord is a vertex and splits it; what is not below any goes.
+    """
+    at = np.flatnonzero(is_open[group])
+    above = np.zeros(len(cost), dtype=bool)
+    is_vertex = np.ones(len(at), dtype=bool)
+    is_vertex[1:-1] = (group[at][1:-1] != group[at][:-2]) | (group[at][1:-1] != group[at][2:])
+    while not is_vertex.all():
+        ends = np.flatnonzero(is_vertex)
+        chord = np.cumsum(is_vertex) - 1
+        a, b = at[ends[chord]], at[ends[np.minimum(chord + 1, len(ends) - 1)]]
+        depth = (cost[b] - cost[a]) * (time[at] - time[a]) - (time[b] - time[a]) * (cost[at] - cost[a])
+        is_below = ~is_vertex & (depth < 0.0)
+        deepest = np.minimum.reduceat(np.where(is_below, depth, 0.0), ends)
+        above[at[~is_vertex & ~is_below]] = True
+        is_vertex |= is_below & (depth <= deepest[chord])
+        stay = is_vertex | is_below
+        at, is_vertex = at[stay], is_vertex[stay]
+    return above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +158,11 @@ class MergedFrontier:
         return np.asarray(self.chains.starts[:-1] + moves)
 
 
+def backward_sums(amounts: Floats) -> Floats:
+    """Return the sum of all amounts from each on, and a zero at the end."""
+    return np.append(np.cumsum(amounts[::-1])[::-1], 0.0)
+
+
 def merge(chains: HullChains) -> MergedFrontier:
     """Return the frontier of all groups together. Cost: one sort of the edges."""
     inside = np.flatnonzero(chains.group[1:] == chains.group[:-1]).astype(np.int64)
@@ -126,5 +178,6 @@ def merge(chains: HullChains) -> MergedFrontier:
         edge_group=chains.group[inside[order]],
         slope=slope[order],
         cost=np.concatenate([[0.0], np.cumsum(dc[order])]) + float(chains.cost[first].sum()),
-        time=float(chains.time[first].sum()) - np.concatenate([[0.0], np.cumsum(dt[order])]),
+        # Summed from the far end: what is left is small, and no large sums cancel.
+        time=float(chains.time[chains.starts[1:] - 1].sum()) + backward_sums(dt[order]),
     )

@@ -54,7 +54,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSolution:
-    """Plans for all jobs. `bound_mean_jct_hours` holds for every way to spend the budget on whole widths."""
+    """Plans for all jobs. The bound holds for every way to spend the budget on whole widths."""
 
     jobs: tuple[JobPlan, ...]
     budget: float
@@ -113,11 +113,7 @@ class JobList:
         """
         least = self.frontier.cheapest_feasible_spend
         if budget < least * (1.0 - TIE):
-            raise InfeasibleBudget(
-                f"{budget:.2f} in all is too small: {sum(len(g) for g in self.groups)} jobs need at least "
-                f"{least:.2f}. Raise the budget or relax the deadlines",
-                least_spend=least,
-            )
+            raise self._infeasible(budget)
         plans = [
             JobPlan(job=job, plan=plan)
             for number, at in enumerate(self._vertices(budget))
@@ -136,6 +132,18 @@ class JobList:
             cheapest_feasible_spend=least,
             largest_useful_spend=mixed.largest_useful_spend,
             multiplier=mixed.multiplier,
+        )
+
+    def _infeasible(self, budget: float) -> InfeasibleBudget:
+        """Return the error that says the least sum that would do."""
+        least = self.frontier.cheapest_feasible_spend
+        unit = "GPU-hours" if self.frontier.problem.budget_unit == "gpus" else "USD"
+        jobs = sum(len(group) for group in self.groups)
+        # Rounded up, so that it is enough when it is typed back in.
+        return InfeasibleBudget(
+            f"{budget:.2f} {unit} in all is too small: {jobs} {'job needs' if jobs == 1 else 'jobs need'} "
+            f"at least {np.ceil(100.0 * least) / 100.0:.2f} {unit}. Raise the budget or relax the deadlines",
+            least_spend=least,
         )
 
     def _vertices(self, budget: float) -> list[list[int]]:

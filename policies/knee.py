@@ -3,7 +3,8 @@
 Between the cliff (the least feasible budget) and the place where all but `NEAR_FLOOR` of the time above the
 floor is gone, the knee is the point furthest below the chord, both axes scaled to one (Kneedle: Satopaa
 et al. 2011, for an exact curve). There one per cent of the money range saves exactly one per cent of the
-time range; to the left it saves more, to the right less. Cost: O(vertices).
+time range; to the left it saves more, to the right less. Of points equally far below, the last one: along a straight line
+every dollar is worth the same, so the knee is where the line ends. Cost: O(vertices).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.hull import TIE
 from policies.speedup import Floats
 
 NEAR_FLOOR = 0.05
@@ -39,7 +41,7 @@ def knee_of(budget: Floats, hours: Floats) -> Knee:
     x, y = np.append(budget[inside], flat), np.append(hours[inside], flat_hours if span > 0.0 else hours[0])
     width, height = max(flat - float(budget[0]), 1e-300), max(float(y[0] - y[-1]), 1e-300)
     below = (y[0] - y) / height - (x - x[0]) / width
-    at = int(np.argmax(below))
+    at = int(np.flatnonzero(below >= below.max() - TIE)[-1])
     return Knee(
         budget=float(x[at]),
         hours=float(y[at]),

@@ -109,8 +109,9 @@ class LeastWorkloadFirst:
     """Exclusive GPUs: fewest nodes, quiet links, best fit; running jobs stay unless a move pays.
 
     A move costs `move_seconds` of the job's GPUs. It is made only if it saves at least `least_return` times
-    that: in the job's own time, or in GPUs of a node that falls empty and would else be held for the time its
-    jobs have left, counted up to `horizon_seconds`. Jobs without `Traffic` never move.
+    that: in the job's own time, or in GPUs of a node that falls empty sooner, counted for as long as both
+    that node and the one that takes its jobs would be held, up to `horizon_seconds`. Jobs without `Traffic`
+    stay.
     """
 
     kappa: float = 1
@@ -178,26 +179,40 @@ class LeastWorkloadFirst:
             jobs = sorted(packing.jobs_on(node_id), key=lambda name: (-widths[name].gpus, name))
             if not jobs or not all(job in movable and packing.crowd_of(job) == 0 for job in jobs):
                 continue
-            held_seconds = min(self.horizon_seconds, max(movable[job].remaining_seconds for job in jobs))
             cost = self.move_seconds * sum(widths[job].gpus for job in jobs)
-            if gpus * held_seconds >= self.least_return * cost:
-                _move_off(packing, jobs, widths)
+            held_seconds = min(self.horizon_seconds, max(movable[job].remaining_seconds for job in jobs))
+            if gpus * held_seconds < self.least_return * cost:
+                continue
+            before = {job: packing.remove(job) for job in jobs}
+            if _fill_gaps(packing, jobs, widths, movable, at_least=self.least_return * cost / gpus):
+                continue
+            for job, slots in before.items():
+                packing.hold(job, slots)
 
 
-def _move_off(packing: Packing, jobs: Sequence[JobId], widths: Mapping[JobId, Width]) -> None:
-    """Move all of a node's jobs to other nodes that are in use, each to one, or none of them."""
-    before = {job: packing.remove(job) for job in jobs}
+def _fill_gaps(
+    packing: Packing,
+    jobs: Sequence[JobId],
+    widths: Mapping[JobId, Width],
+    movable: Mapping[JobId, Traffic],
+    *,
+    at_least: float,
+) -> bool:
+    """Place each job in a gap of a node that will be held `at_least` that many seconds anyway, or none."""
     moved: list[JobId] = []
     for job in jobs:
         if not packing.add_to_gap(job, widths[job]):
             break
         moved.append(job)
+        neighbours = packing.jobs_on(packing.slots_of(job)[0].node) - set(jobs)
+        lasting = (movable[name].remaining_seconds if name in movable else at_least for name in neighbours)
+        if max(lasting, default=0.0) < at_least:
+            break
     else:
-        return
+        return True
     for job in moved:
         packing.remove(job)
-    for job, slots in before.items():
-        packing.hold(job, slots)
+    return False
 
 
 def senders(slots: Mapping[JobId, Sequence[GpuSlot]]) -> dict[NodeId, tuple[JobId, ...]]:

@@ -61,8 +61,23 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """What one training iteration sends, and what it computes before: bytes per message, seconds per GPU."""
+
+    message_bytes: float
+    compute_seconds: float
+
+    def __post_init__(self) -> None:
+        _check_positive("message_bytes", self.message_bytes)
+        _check_positive("compute_seconds", self.compute_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobClass:
-    """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order."""
+    """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order.
+
+    `network` says what an iteration sends between nodes, where that is known.
+    """
 
     name: str
     phases: tuple[Phase, ...]
@@ -70,6 +85,7 @@ class JobClass:
     weight: float = 1.0
     startup_hours: float = 0.0
     rescale_hours: float = 0.0
+    network: AllReduce | None = None
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -24,6 +24,8 @@ GRID = 0.01
 """Relative distance of the widths that coupled plans choose from."""
 CELL = 2e-4
 """Relative width of the cells that bound what a finer grid could gain."""
+WHOLE = 100
+"""Whole widths up to this are on the grid too, beyond it the grid is as fine as they are."""
 PLAN_TOLERANCE = 1e-9
 """Relative accuracy of the hull of coupled plans."""
 
@@ -50,11 +52,8 @@ class RealWidths:
 
     def best(self, multiplier: Floats) -> Chosen:
         """Return the best term of every group for each multiplier."""
-        shape = (len(multiplier), len(self.group))
-        gpus, hours = np.empty(shape), np.empty(shape)
-        for family in self.families:
-            gpus[:, family.term], hours[:, family.term] = family.best(multiplier)
-        spend = self.price * gpus * hours
+        gpus, hours, spend = self._terms_at(multiplier)
+        shape = hours.shape
         if len(self.group) == len(self.starts):
             return Chosen(
                 term=np.broadcast_to(np.arange(shape[1]), shape), gpus=gpus, hours=hours, spend=spend
@@ -65,6 +64,22 @@ class RealWidths:
         term = np.minimum.reduceat(np.where(is_best, np.arange(shape[1]), shape[1]), self.starts, axis=1)
         rows = np.arange(len(multiplier))[:, None]
         return Chosen(term=term, gpus=gpus[rows, term], hours=hours[rows, term], spend=spend[rows, term])
+
+    def fastest(self, multiplier: float) -> Chosen:
+        """Return the fastest term of every group, the cheapest of equals; `multiplier` is next to nothing."""
+        gpus, hours, spend = (values[0] for values in self._terms_at(np.array([multiplier])))
+        slack = np.minimum.reduceat(hours, self.starts)[self.group] * (1.0 + TIE)
+        order = np.lexsort((np.where(hours <= slack, spend, np.inf), self.group))
+        term = order[self.starts][None, :]
+        return Chosen(term=term, gpus=gpus[term], hours=hours[term], spend=spend[term])
+
+    def _terms_at(self, multiplier: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return (gpus, hours, spend) of every term at its best width, each (multipliers, terms)."""
+        shape = (len(multiplier), len(self.group))
+        gpus, hours = np.empty(shape), np.empty(shape)
+        for family in self.families:
+            gpus[:, family.term], hours[:, family.term] = family.best(multiplier)
+        return gpus, hours, self.price * gpus * hours
 
     def total_spend(self, chosen: Chosen) -> Floats:
         """Return what the choices spend together, in the budget's unit, shape (multipliers,)."""
@@ -233,6 +248,11 @@ def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None
     """Add the terms of one phase on one type."""
     if isinstance(curve, Table):
         widths, speeds = curve.envelope()
+        if phase.startup > 0.0 and curve.min_gpus < widths[0]:
+            # A start-up is cheaper on fewer GPUs than the best speed per GPU takes: the ray down to them.
+            least = float(curve.min_gpus)
+            speeds = np.append(speeds[0] * (least / widths[0]), speeds)
+            widths = np.append(least, widths)
         if phase.startup == 0.0 or len(widths) == 1:
             for k, s in zip(widths.tolist(), speeds.tolist(), strict=True):
                 rows.fixed.append((rows.term(phase.gpu_type, phase.price), k, phase.size / s + phase.startup))
@@ -259,28 +279,14 @@ def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None
 
 
 def _grid_columns(problem: Problem, job_class: JobClass) -> Columns:
-    """Return a fine grid of real widths per type for a coupled class, every table vertex included."""
-    types: list[Ints] = []
-    widths: list[Floats] = []
-    for t, gpu in enumerate(problem.gpu_types):
-        curves = [phase.speedups[gpu.name] for phase in job_class.phases if gpu.name in phase.speedups]
-        if not curves:
-            continue
-        least, most = min(c.min_gpus for c in curves), max(c.max_gpus for c in curves)
-        corners = [c.envelope()[0] for c in curves if isinstance(c, Table)]
-        steps = 1 + int(np.ceil(np.log(most / least) / np.log1p(GRID)))
-        grid = np.unique(np.concatenate([np.geomspace(least, most, steps), [least, most], *corners]))
-        # geomspace returns its ends a rounding error off: near twins of a corner are that corner.
-        grid = grid[np.concatenate([np.diff(grid) > TIE * grid[1:], [True]])]
-        types.append(np.full(len(grid), t))
-        widths.append(grid)
-    gpu_type, gpus = np.concatenate(types), np.concatenate(widths)
+    """Return a fine grid of real widths per type for a coupled class, corners and small widths included."""
+    gpu_type, gpus = _breakpoints(problem, job_class, step=GRID)
     price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
     return Columns(
         gpu_type=gpu_type,
         gpus=gpus,
         arrays=CoupledClass(
-            phase_time=_phase_times(problem, job_class, gpu_type, gpus, slack=1.0),
+            phase_time=_phase_times(problem, job_class, gpu_type, gpus, gpus),
             rate=price[gpu_type] * gpus,
             startup_hours=job_class.startup_hours,
             rescale_hours=job_class.rescale_hours,
@@ -288,15 +294,35 @@ def _grid_columns(problem: Problem, job_class: JobClass) -> Columns:
     )
 
 
-def _phase_times(
-    problem: Problem, job_class: JobClass, gpu_type: Ints, gpus: Floats, *, slack: float
-) -> Floats:
-    """Return hours of each phase in each column, inf where not allowed, shape (phases, columns).
+def _breakpoints(problem: Problem, job_class: JobClass, *, step: float) -> tuple[Ints, Floats]:
+    """Return (type, width) pairs, widths rising within a type: a grid, what tables list, whole widths."""
+    types: list[Ints] = []
+    widths: list[Floats] = []
+    for t, gpu in enumerate(problem.gpu_types):
+        curves = [phase.speedups[gpu.name] for phase in job_class.phases if gpu.name in phase.speedups]
+        if not curves:
+            continue
+        least, most = min(c.min_gpus for c in curves), max(c.max_gpus for c in curves)
+        ends = [np.array([c.min_gpus, c.max_gpus], dtype=float) for c in curves]
+        listed = [c.whole_widths().astype(float) for c in curves if isinstance(c, Table)]
+        whole = np.arange(least, min(most, WHOLE) + 1, dtype=float)
+        steps = 1 + int(np.ceil(np.log(most / least) / np.log1p(step)))
+        grid = np.unique(np.concatenate([np.geomspace(least, most, steps)[1:-1], whole, *ends, *listed]))
+        # A point of the grid may be a rounding error off a corner: near twins are one.
+        grid = grid[np.concatenate([np.diff(grid) > TIE * grid[1:], [True]])]
+        types.append(np.full(len(grid), t))
+        widths.append(grid)
+    return np.concatenate(types), np.concatenate(widths)
 
-    With `slack` above 1 the hours hold for every width from `gpus` to `gpus x slack`, from below: speed per
-    GPU never rises with the width.
+
+def _phase_times(
+    problem: Problem, job_class: JobClass, gpu_type: Ints, least: Floats, most: Floats
+) -> Floats:
+    """Return the hours of each phase at the best speed of each cell of widths, from `least` to `most`.
+
+    Shape (phases, cells); inf where the lower end is not allowed.
     """
-    time = np.full((len(job_class.phases), len(gpus)), np.inf)
+    time = np.full((len(job_class.phases), len(least)), np.inf)
     for number, phase in enumerate(job_class.phases):
         for t, gpu in enumerate(problem.gpu_types):
             if gpu.name not in phase.speedups:
@@ -304,12 +330,20 @@ def _phase_times(
             curve = phase.speedups[gpu.name]
             at = np.flatnonzero(
                 (gpu_type == t)
-                & (gpus * slack >= curve.min_gpus * (1.0 - TIE))
-                & (gpus <= curve.max_gpus * (1.0 + TIE))
+                & (least >= curve.min_gpus * (1.0 - TIE))
+                & (least <= curve.max_gpus * (1.0 + TIE))
             )
-            speed = real_speed(curve, np.maximum(gpus[at], curve.min_gpus))
-            time[number, at] = phase.size_gpu_hours / (speed * slack)
+            inside = np.clip(best_width(curve), least[at], most[at])
+            speed = real_speed(curve, np.clip(inside, curve.min_gpus, curve.max_gpus))
+            time[number, at] = phase.size_gpu_hours / speed
     return time
+
+
+def best_width(curve: SpeedupCurve) -> float:
+    """Return the width of the highest speed: the widest, or the peak of a curve that falls again."""
+    if isinstance(curve, UniversalScalability) and curve.crosstalk > 0.0:
+        return float(np.sqrt((1.0 - curve.contention) / curve.crosstalk))
+    return float(curve.max_gpus)
 
 
 def real_speed(curve: SpeedupCurve, gpus: Floats) -> Floats:
@@ -323,23 +357,22 @@ def real_speed(curve: SpeedupCurve, gpus: Floats) -> Floats:
 def least_lagrangian(problem: Problem, job_class: JobClass, multiplier: float) -> float:
     """Return a bound from below on weight x hours + multiplier x spend of a coupled class, per job.
 
-    A shortest path over cells of widths, each at the price of its lower end and the speed of its upper end.
+    A shortest path over cells of widths. In a cell the wider end takes the least time and the narrower the
+    least spend (speed per GPU never rises), so a phase takes at least the one and spends at least the other.
     """
-    types: list[Ints] = []
-    widths: list[Floats] = []
-    for t, gpu in enumerate(problem.gpu_types):
-        curves = [phase.speedups[gpu.name] for phase in job_class.phases if gpu.name in phase.speedups]
-        if curves:
-            least, most = min(c.min_gpus for c in curves), max(c.max_gpus for c in curves)
-            cells = 1 + int(np.ceil(np.log(most / least) / np.log1p(CELL)))
-            widths.append(np.asarray(least * (1.0 + CELL) ** np.arange(cells)))
-            types.append(np.full(cells, t))
-    gpu_type, gpus = np.concatenate(types), np.concatenate(widths)
+    gpu_type, least = _breakpoints(problem, job_class, step=CELL)
+    most = np.append(least[1:], 0.0)
+    most = np.where(np.append(gpu_type[1:], -1) == gpu_type, most, least)
     price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
+    rate = price[gpu_type] * least
+    per_hour = multiplier / job_class.weight
+    fast = _phase_times(problem, job_class, gpu_type, least, most)
+    thrifty = _phase_times(problem, job_class, gpu_type, least, least)
     cells_of = CoupledClass(
-        phase_time=_phase_times(problem, job_class, gpu_type, gpus, slack=1.0 + CELL),
-        rate=price[gpu_type] * gpus,
+        # Hours that cost, at the narrow end's price, what both bounds come to together.
+        phase_time=(fast + per_hour * rate * thrifty) / (1.0 + per_hour * rate),
+        rate=rate,
         startup_hours=job_class.startup_hours,
         rescale_hours=job_class.rescale_hours,
     )
-    return job_class.weight * float(best_costs(cells_of, np.array([multiplier / job_class.weight]))[0])
+    return job_class.weight * float(best_costs(cells_of, np.array([per_hour]))[0])

@@ -1,6 +1,6 @@
 """Policies by name: an explicit table, with the options that each understands.
 
-A policy is built for a site: a problem (classes, prices), a budget, and the machine that carries each GPU type.
+A policy is built for a site: a problem (classes, prices), a budget, and the machine of each GPU type.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _fleet(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
     if options.nodes is None and affordable < 1:
         price = site.node_price(instance_type)
         raise InfeasibleBudget(
-            f"{site.budget} does not pay for one {instance_type.name}, which takes {price:.2f} of it per hour",
+            f"{site.budget} does not pay for one {instance_type.name}, which takes {price:.2f} per hour",
             least_spend=price,
         )
     return Fleet(instance_type=instance_type, nodes=options.nodes or affordable)

@@ -5,21 +5,36 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Annotated
 
 import typer
 
 from boa_daemon import __version__
+from boa_daemon.cli import network, trace
+from boa_daemon.cli.catalog import list_types
+from boa_daemon.cli.demo import demo
+from boa_daemon.cli.frontier import frontier
 from boa_daemon.cli.output import stderr_console
+from boa_daemon.cli.plan import plan
+from boa_daemon.cli.simulate import simulate
+from boa_daemon.cli.solve import solve
 from boa_daemon.errors import BoaError, exit_code_of
 from policies.errors import PolicyError
 
 app = typer.Typer(
     name="boa",
-    help="Plan and run rented GPUs for training jobs: the least waiting that a budget can buy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo)
+app.command("solve")(solve)
+app.command("frontier")(frontier)
+app.command("plan")(plan)
+app.command("simulate")(simulate)
+app.add_typer(network.app, name="network")
+app.add_typer(trace.app, name="trace")
+app.command("catalog")(list_types)
 
 
 def _print_version(wanted: bool) -> None:
@@ -31,9 +46,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
-    ),
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Plan and run rented GPUs for training jobs: the least waiting that a budget can buy."""
 
@@ -43,8 +58,9 @@ def main() -> None:
     try:
         app()
     except (BoaError, PolicyError) as error:
-        stderr_console().print(f"[bold red]{type(error).__name__}[/]: ", end="")
-        stderr_console().print(str(error), markup=False)
+        console = stderr_console()
+        console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        console.print(str(error), markup=False)
         sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from boa_daemon.answers import has_weights, infeasible_document, solution_document
+from boa_daemon.answers import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -23,7 +23,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import PricesOption, a_budget, money, read_problem
+from boa_daemon.cli.planning import PricesOption, a_budget, money, money_up, read_problem, said
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.curve import Curve
 from boa_daemon.errors import INFEASIBLE, InputError
@@ -38,7 +38,7 @@ MOST_POINTS = 10_000
 POINTS = 25
 _RANGE = re.compile(r"(?P<low>[^:]+?)\.\.(?P<high>[^:]+?)(?::(?P<points>\d+))?")
 _BUDGETS_HELP = (
-    "8..40 (steps of one), 8..40:200 (200 points), or 8,12,20; in the file's unit, or 200..900/day."
+    "8..40 (steps of one), 8..40:200 (200 points), or 8,12,20; in the file's unit, or 200..900/day:15."
 )
 
 
@@ -62,12 +62,16 @@ def frontier(
     problem_file = read_problem(file, prices)
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
     marked = problem_file.budget if mark is None else a_budget(mark, problem_file)
+    if mark is not None and asked is not None and marked is not None and marked.unit != asked[0].unit:
+        raise InputError(f"--mark {mark!r} and --budgets {budgets!r} are in different units")
     unit = asked[0].unit if asked else marked.unit if marked is not None else problem_file.problem.budget_unit
     problem_file = with_budget(problem_file, Budget(amount=1.0, unit=unit))
     curve = Curve.of(problem_file.problem, version.value)
     amounts = [b.amount for b in asked] if asked else _default_amounts(curve)
     points = _solutions(curve, amounts)
     if plot is not None:
+        if mark is not None and marked is not None and marked.amount < curve.cheapest:
+            stderr_console().print(f"[yellow]note[/] {marked} is infeasible, so it is not marked")
         draw_curve(_curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
         stderr_console().print(f"wrote {plot}")
     match chosen_format(output, as_json):
@@ -92,7 +96,8 @@ def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
         InputError: when the text is no range and no list, or asks for too many points.
     """
     amounts, slash, per = text.partition("/")
-    ending = slash + per
+    per, colon, points_wanted = per.partition(":")
+    amounts, ending = amounts + colon + points_wanted, slash + per
     if amounts.lower().startswith("gpus:"):
         amounts, start = amounts[5:], "gpus:"
     else:
@@ -108,15 +113,15 @@ def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
     if high.amount < low.amount:
         raise InputError(f"--budgets {text!r}: the range ends below its start", hint=_BUDGETS_HELP)
     # Steps of one in the unit that was typed, unless a number of points is asked for.
-    steps = float(match["high"]) - float(match["low"])
+    unit_amount = one("1").amount
+    steps = (high.amount - low.amount) / unit_amount
     points = int(match["points"]) if match["points"] else math.floor(steps + 1e-9) + 1
     if not 1 <= points <= MOST_POINTS:
         raise InputError(f"--budgets {text!r} asks for {points} points", hint=f"At most {MOST_POINTS}")
-    if match["points"] or steps == 0.0:
+    if match["points"]:
         spread = np.linspace(low.amount, high.amount, points).tolist()
     else:
-        step = (high.amount - low.amount) / steps
-        spread = [low.amount + step * number for number in range(points)]
+        spread = [low.amount + unit_amount * number for number in range(points)]
     return [Budget(amount=amount, unit=low.unit) for amount in spread]
 
 
@@ -167,12 +172,6 @@ def _curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
     )
 
 
-def knee_document(curve: Curve) -> dict[str, Any]:
-    """Return the knee as JSON."""
-    knee = curve.knee()
-    return {"budget": knee.budget, "mean_jct_hours": knee.hours, "flat_budget": knee.flat_budget}
-
-
 def _document(curve: Curve, points: list[Point]) -> dict[str, Any]:
     """Return the whole curve as one document; each point is what ``boa solve`` answers there."""
     return {
@@ -180,8 +179,7 @@ def _document(curve: Curve, points: list[Point]) -> dict[str, Any]:
         "budget_unit": curve.problem.budget_unit,
         "cheapest_feasible_spend": curve.cheapest,
         "largest_useful_spend": curve.largest_useful,
-        "floor_mean_jct_hours": curve.knee().floor_hours,
-        "knee": knee_document(curve),
+        **landmarks(curve),
         "points": [
             infeasible_document(point, budget, curve.problem, curve.version)
             if isinstance(point, InfeasibleBudget)
@@ -214,15 +212,13 @@ def _print_table(curve: Curve, points: list[Point], file: Path) -> None:
     """Print the curve for people, a bar for each waiting time."""
     console = stdout_console()
     unit = curve.problem.budget_unit
+    mean = "weighted mean JCT" if has_weights(curve.problem) else "mean JCT"
     table = a_table(
         f"{file}: what a budget buys",
-        "budget",
-        "spent",
-        "mean JCT",
-        "",
-        right=("budget", "spent", "mean JCT"),
+        *("budget", "spent", mean, ""),
+        right=("budget", "spent", mean),
     )
-    longest = max((p.mean_jct_hours for _, p in points if isinstance(p, Solution)), default=1.0)
+    longest = max((p.weighted_mean_jct_hours for _, p in points if isinstance(p, Solution)), default=1.0)
     for budget, point in points:
         if isinstance(point, InfeasibleBudget):
             table.add_row(money(budget, unit), "", "[red]infeasible[/]", "")
@@ -236,8 +232,7 @@ def _print_table(curve: Curve, points: list[Point], file: Path) -> None:
             )
     console.print(table)
     console.print()
-    for sentence in curve_sentences(curve):
-        console.print(sentence)
+    console.print(said(curve_sentences(curve)))
 
 
 def curve_sentences(curve: Curve) -> list[str]:
@@ -246,7 +241,7 @@ def curve_sentences(curve: Curve) -> list[str]:
     flat, end = money(knee.flat_budget, unit), money(curve.largest_useful, unit)
     one = "GPU" if unit == "gpus" else "dollar"
     return [
-        f"Cliff: below {money(knee.cliff_budget, unit)} the jobs cannot all run; there they take "
+        f"Cliff: below {money_up(knee.cliff_budget, unit)} the jobs cannot all run; there they take "
         f"{format_hours(knee.cliff_hours)} on average.",
         f"Knee: at {money(knee.budget, unit)} they take {format_hours(knee.hours)}; past it each further "
         f"{one} saves less than its share.",

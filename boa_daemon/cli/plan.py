@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.answers import has_weights, infeasible_document
 from boa_daemon.budget_plan import BudgetPlan, Packing, budget_plan, with_trace
 from boa_daemon.cli.output import (
     JsonOption,
@@ -26,15 +28,17 @@ from boa_daemon.cli.planning import (
     phases_text,
     read_problem,
     runs,
+    said,
     share_text,
     width_text,
 )
 from boa_daemon.cli.solve import VersionName, VersionOption
-from boa_daemon.errors import InputError
+from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.jobs_file import read_jobs
 from boa_daemon.problem_file import ProblemFile
 from boa_daemon.traces.reader import check_classes, read_trace
-from boa_daemon.units import format_hours, parse_dollars
+from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
+from policies.errors import InfeasibleBudget, InfeasibleDeadline
 from policies.job_list import JobList, JobPlan, ListSolution
 from policies.solution import Version
 
@@ -55,7 +59,7 @@ def plan(
     jobs: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A finite list instead: job_id,class_name[,scale][,deadline_hours]."
+            metavar="FILE", help="A finite list instead: job_id,class_name[,scale][,weight][,deadline_hours]."
         ),
     ] = None,
     budget: Annotated[
@@ -87,13 +91,22 @@ def plan(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
     file, asked = budgeted(file, budget)
-    result = budget_plan(file, asked, whole)
+    try:
+        result = budget_plan(file, asked, whole)
+    except InfeasibleBudget as error:
+        if form is OutputFormat.json:
+            print_json(infeasible_document(error, asked.amount, file.problem, whole))
+        raise
     if form is OutputFormat.json:
         print_json(result.to_document())
     elif form is OutputFormat.csv:
         print_csv(_stream_rows(result))
     else:
         _print_stream(result)
+    if result.solution.status != "optimal":
+        gap = f"{result.solution.gap:.3%}"
+        stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
+        raise typer.Exit(PARTLY_DONE)
 
 
 def _read(
@@ -137,7 +150,6 @@ def _print_stream(result: BudgetPlan) -> None:
     """Print the plan for people: who gets what, the totals, the curve around it, the swing."""
     console = stdout_console()
     unit = result.budget.unit
-    sign = "" if unit == "gpus" else "$"
     per_job = "GPU-h/job" if unit == "gpus" else "$/job"
     per_hour = "GPUs" if unit == "gpus" else "$/h"
     right = ("jobs/h", "phases", "width", "JCT", per_job, per_hour)
@@ -174,31 +186,26 @@ def _print_stream(result: BudgetPlan) -> None:
     )
     console.print(table)
     console.print()
-    for sentence in stream_sentences(result):
-        console.print(f"  {sentence}")
+    console.print(said(stream_sentences(result)))
     console.print()
     console.print(_swing_table(result.packing))
     console.print()
-    month = "" if unit == "gpus" else f" ({sign}{730 * result.solution.mean_spend:,.0f} a month)"
+    month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
     console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
-    console.print(
-        "[dim]Next: boa frontier FILE --plot curve.svg   ·   "
-        "boa simulate --trace FILE --classes FILE --budget B[/]"
-    )
+    console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")
 
 
 def stream_sentences(result: BudgetPlan) -> list[str]:
     """Return what surrounds the plan on the curve, in words."""
     unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
     one = "GPU" if unit == "gpus" else "dollar per hour"
+    mean = "weighted mean JCT" if has_weights(result.problem) else "mean JCT"
     found = []
     if result.next_unit_saves_hours > 0.0:
-        found.append(
-            f"One more {one} would cut the mean JCT by {format_hours(result.next_unit_saves_hours)}."
-        )
+        found.append(f"One more {one} would cut the {mean} by {format_hours(result.next_unit_saves_hours)}.")
     else:
         found.append(f"One more {one} would buy nothing: every job already has its fastest width.")
-    bend = f"the knee ({money(knee.budget, unit)}, {format_hours(knee.hours)})"
+    bend = f"the knee ({money(knee.budget, unit)}, {mean} {format_hours(knee.hours)})"
     if spent < 0.98 * knee.budget:
         found.append(f"You are left of {bend}: more money pays well.")
     elif spent > 1.02 * knee.budget:
@@ -218,17 +225,18 @@ def _swing_table(packing: tuple[Packing, ...]) -> Any:
     """Return how many GPUs and instances are held, so that quotas can be asked for."""
     table = a_table(
         "How wide the cluster swings",
-        *("GPU type", "instance", "mean GPUs", "± sd", "99 % of the time", "instances to ask for"),
-        right=("mean GPUs", "± sd", "99 % of the time", "instances to ask for"),
+        *("GPU type", "instance", "GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),
+        right=("GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),
     )
     for part in packing:
         table.add_row(
             part.gpu_type,
-            f"{part.instance_type.name} ({part.instance_type.gpus} GPUs)",
+            part.instance_type.name,
+            f"{part.instance_type.gpus}",
             f"{part.swing.mean_gpus:.1f}",
             f"{part.swing.sd_gpus:.1f}",
-            f"{part.quota_gpus}",
-            f"{part.quota_nodes}",
+            f"{part.quota_gpus} GPUs",
+            f"{part.quota_nodes} nodes" if part.quota_nodes != 1 else "1 node",
         )
     return table
 
@@ -238,13 +246,18 @@ def _plan_list(
 ) -> None:
     """Plan a finite list of jobs and print it."""
     listed = read_jobs(path, [job_class.name for job_class in file.problem.classes])
-    with stderr_console().status(f"weighing the plans of {len(listed)} jobs"):
-        jobs = JobList.of(file.problem, listed)
-    least = jobs.frontier.cheapest_feasible_spend
-    if budget is None and not min_budget:
-        raise InputError("no budget", file=path, hint="Give --budget DOLLARS in all, or --min-budget")
-    amount = least if budget is None else parse_dollars(budget)
-    solution = jobs.solution_at(least if min_budget else amount)
+    if (budget is None) is not min_budget:
+        problem = "no budget" if budget is None else "--budget and --min-budget exclude each other"
+        raise InputError(problem, hint="Give --budget DOLLARS in all, or --min-budget")
+    amount = None if budget is None else _in_all(budget)
+    try:
+        with stderr_console().status(f"weighing the plans of {len(listed)} jobs"):
+            jobs = JobList.of(file.problem, listed)
+            solution = jobs.solution_at(jobs.frontier.cheapest_feasible_spend if amount is None else amount)
+    except (InfeasibleBudget, InfeasibleDeadline) as error:
+        if form is OutputFormat.json:
+            print_json(_infeasible_list_document(error, amount, file))
+        raise
     if form is OutputFormat.json:
         print_json(_list_document(solution, file))
     elif form is OutputFormat.csv:
@@ -253,11 +266,41 @@ def _plan_list(
         _print_list(solution, file, min_budget)
 
 
+def _in_all(text: str) -> float:
+    """Return the sum of money that a flag says; a rate makes no sense for a list."""
+    if "/" in text or ":" in text:
+        raise InputError(
+            f"--budget {text!r}: a list of jobs has a sum, not a rate",
+            hint="Give dollars in all, such as 1500",
+        )
+    return parse_dollars(text)
+
+
+def _infeasible_list_document(
+    error: InfeasibleBudget | InfeasibleDeadline, amount: float | None, file: ProblemFile
+) -> dict[str, Any]:
+    """Return the answer where no plan does: the least money, or the least time of the job that is late."""
+    document = {
+        "status": "infeasible",
+        "budget_unit": _list_unit(file),
+        "budget": amount,
+        "message": str(error),
+    }
+    if isinstance(error, InfeasibleBudget):
+        return document | {"cheapest_feasible_spend": error.least_spend}
+    return document | {"least_hours": error.least_hours}
+
+
+def _list_unit(file: ProblemFile) -> str:
+    """Return what a list's budget counts."""
+    return "gpu_hours" if file.problem.budget_unit == "gpus" else "usd"
+
+
 def _list_document(solution: ListSolution, file: ProblemFile) -> dict[str, Any]:
     """Return the plan of a list as JSON."""
     return {
         "status": "optimal" if solution.gap <= 1e-9 else "feasible",
-        "budget_unit": "gpu_hours" if file.problem.budget_unit == "gpus" else "usd",
+        "budget_unit": _list_unit(file),
         "budget": solution.budget,
         "spend": solution.spend,
         "mean_jct_hours": solution.mean_jct_hours,
@@ -323,16 +366,19 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
         console.print(f"  … and {len(solution.jobs) - _ROWS} more; -o csv shows all")
     console.print()
     total = f"{solution.spend:,.2f} GPU-hours" if counted else f"${solution.spend:,.2f}"
-    least = (
-        f"{solution.cheapest_feasible_spend:,.2f} GPU-hours"
-        if counted
-        else f"${solution.cheapest_feasible_spend:,.2f}"
-    )
+    mean = f"Mean JCT {format_hours(solution.mean_jct_hours)}"
+    if any(job_plan.job.weight != 1.0 for job_plan in solution.jobs):
+        mean += f", weighted {format_hours(solution.weighted_mean_jct_hours)},"
+    # Rounded up, so that it is enough when it is typed back in.
+    cents = math.ceil(100.0 * solution.cheapest_feasible_spend * (1.0 - 1e-12)) / 100.0
+    least = f"{cents:,.2f} GPU-hours" if counted else f"${cents:,.2f}"
     console.print(
-        f"  Mean JCT {format_hours(solution.mean_jct_hours)} for {total}; "
-        f"within {solution.gap:.2%} of the bound."
+        said(
+            [
+                f"{mean} for {total}; no plan is more than {solution.gap:.2%} better.",
+                f"The cheapest budget that runs every job in time is {least}."
+                if min_budget
+                else f"The least that would do is {least}.",
+            ]
+        )
     )
-    if min_budget:
-        console.print(f"  The cheapest budget that runs every job in time is {least}.")
-    else:
-        console.print(f"  The least that would do is {least}.")

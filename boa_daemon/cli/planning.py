@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+from rich.padding import Padding
 
 from boa_daemon.catalog import Catalog
 from boa_daemon.cli.output import stderr_console
@@ -59,6 +61,18 @@ def a_budget(text: str, file: ProblemFile) -> Budget:
 def money(amount: float, unit: str) -> str:
     """Return an amount of budget as a person says it."""
     return f"{amount:,.4g} GPUs" if unit == "gpus" else f"${amount:,.2f}/h"
+
+
+def money_up(amount: float, unit: str) -> str:
+    """Return the least amount that would do, rounded up: typed back in, it is enough."""
+    digits = 2 if unit != "gpus" else max(0, 3 - math.floor(math.log10(amount)))
+    # A hair of slack keeps 8.06 from becoming 8.061 where rounding put it a trifle above.
+    return money(math.ceil(amount * 10**digits * (1.0 - 1e-12)) / 10**digits, unit)
+
+
+def said(sentences: Iterable[str]) -> Padding:
+    """Return sentences as lines of their own, set in from the left, also where they wrap."""
+    return Padding("\n".join(sentences), (0, 0, 0, 2))
 
 
 def runs(steps: Sequence[Step]) -> list[tuple[int, int, Step]]:

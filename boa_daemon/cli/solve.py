@@ -24,6 +24,7 @@ from boa_daemon.cli.planning import (
     PricesOption,
     budgeted,
     money,
+    money_up,
     phases_text,
     read_problem,
     runs,
@@ -71,14 +72,26 @@ def solve(
     """Solve for the widths that wait least within a budget, with a proof of optimality."""
     cases = [budgeted(read_problem(path, prices), budget) for path in files]
     code = 0
+    form = chosen_format(output, as_json)
+    rows: list[dict[str, Any]] = []
     for file, asked in cases:
-        code = max(code, _solve_one(file.path, file.problem, asked, version, chosen_format(output, as_json)))
+        if form is OutputFormat.table and file is not cases[0][0]:
+            stdout_console().print()
+        own_code, solution = _solve_one(file.path, file.problem, asked, version, form)
+        code = max(code, own_code)
+        if solution is not None:
+            name = {"file": file.path} if len(cases) > 1 else {}
+            rows += [name | row for row in _rows(solution)]
+    if form is OutputFormat.csv:
+        print_csv(rows)
     if code:
         raise typer.Exit(code)
 
 
-def _solve_one(path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat) -> int:
-    """Print one answer and return its exit code."""
+def _solve_one(
+    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat
+) -> tuple[int, Solution | None]:
+    """Print one answer (CSV comes at the end, for all files) and return its exit code."""
     try:
         solution = solve_problem(problem, budget.amount, version=version.value)
         code = 0
@@ -86,17 +99,15 @@ def _solve_one(path: str, problem: Problem, budget: Budget, version: VersionName
         if form is OutputFormat.json:
             print_json(infeasible_document(error, budget.amount, problem, version.value))
         stderr_console().print(f"[bold red]InfeasibleBudget[/]: {path}: {error}")
-        return INFEASIBLE
+        return INFEASIBLE, None
     except ProblemTooLarge as error:
         stderr_console().print(f"[bold yellow]ProblemTooLarge[/]: {path}: {error}")
         solution, code = error.best, PARTLY_DONE
     if form is OutputFormat.json:
         print_json(solution_document(solution, problem))
-    elif form is OutputFormat.csv:
-        print_csv(_rows(solution))
-    else:
+    elif form is OutputFormat.table:
         _print_tables(path, solution, problem)
-    return code
+    return code, solution
 
 
 def _rows(solution: Solution) -> list[dict[str, Any]]:
@@ -126,7 +137,7 @@ def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
     facts = [
         ("mean JCT", format_hours(solution.mean_jct_hours)),
         ("spend", f"{money(solution.mean_spend, unit)} of {money(solution.budget, unit)}"),
-        ("cheapest feasible", money(solution.cheapest_feasible_spend, unit)),
+        ("cheapest feasible", money_up(solution.cheapest_feasible_spend, unit)),
         ("more buys nothing above", money(solution.largest_useful_spend, unit)),
         ("lower bound, any policy", format_hours(solution.lower_bound_mean_jct_hours)),
         ("multiplier", f"{solution.multiplier:.6g}"),

@@ -1,0 +1,155 @@
+"""``boa simulate``: replay a trace under a policy and a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.errors import InputError
+from boa_daemon.problem_file import load_problem
+from boa_daemon.sim.report import Simulation
+from boa_daemon.state import IDLE_HOLD_SECONDS
+from boa_daemon.tick import Decision
+from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.units import format_hours, parse_budget
+from boa_daemon.wiring import PreparedRun, prepare, rehearsed, settings_for
+from policies.registry import PLACERS, POLICIES, find_policy, parse_options
+
+_POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
+PATIENCE_SECONDS = 1.0
+"""A run that takes longer shows its progress."""
+
+
+def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
+    trace: Annotated[Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")],
+    classes: Annotated[Path, typer.Option(help="Classes and GPU types, as in a problem file.")],
+    budget: Annotated[str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48.")],
+    policy: Annotated[str, typer.Option(help=f"{_POLICIES}.")] = "boa",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value for the policy, such as gpus_per_job=4.")
+    ] = None,
+    placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "first-fit",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
+    boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
+    idle_hold_seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
+    ] = IDLE_HOLD_SECONDS,
+    rehearse: Annotated[
+        bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
+    ] = False,
+    max_nodes: Annotated[int | None, typer.Option(min=1, help="Never hold more nodes than this.")] = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a trace under a policy: waiting, dollars, and the bound that no policy can beat."""
+    arrivals = read_trace(trace)
+    file = load_problem(classes, require_rates=False)
+    check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
+    settings = replace(
+        settings_for(file, arrivals, parse_budget(budget)),
+        policy=policy,
+        options=parse_options(find_policy(policy), _pairs(setting or ())),
+        placer=placer,
+        seed=seed,
+        boot_seconds=boot_seconds,
+        idle_hold_seconds=idle_hold_seconds,
+        max_nodes=max_nodes,
+    )
+    run = prepare(rehearsed(settings) if rehearse else settings)
+    with progress_of(run) as on_tick:
+        result = run.finish(on_tick)
+    chosen = chosen_format(output, as_json)
+    if chosen is OutputFormat.json:
+        print_json(result.to_document())
+    elif chosen is OutputFormat.csv:
+        print_csv([result.to_document()])
+    else:
+        _print_table(result)
+
+
+@contextmanager
+def progress_of(run: PreparedRun) -> Iterator[Callable[[Decision], None]]:
+    """Give a callback that shows, on a terminal, how many jobs have finished once a second has passed."""
+    console = stderr_console()
+    with Progress(
+        console=console, transient=True, disable=not console.is_terminal, auto_refresh=False
+    ) as bar:
+        task = bar.add_task("jobs finished", total=run.world.workload.jobs, visible=False)
+        next_look = monotonic() + PATIENCE_SECONDS
+
+        def on_tick(_decision: Decision) -> None:
+            nonlocal next_look
+            if monotonic() >= next_look:
+                next_look = monotonic() + 0.1
+                bar.update(task, completed=run.world.finished, visible=True)
+                bar.refresh()
+
+        yield on_tick
+
+
+def _pairs(settings: Sequence[str]) -> dict[str, str]:
+    """Return ``key=value`` texts as a mapping."""
+    pairs: dict[str, str] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text!r} is not key=value", hint="For example --set gpus_per_job=4")
+        if key in pairs:
+            raise InputError(f"--set {key} is given twice")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _print_table(result: Simulation) -> None:
+    """Print the figures for people."""
+    table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
+    gpus = result.budget_gpus is not None
+    unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", "USD/hour")
+    rows = (
+        ("mean JCT", format_hours(result.mean_jct_hours)),
+        ("  no policy can beat", f"{format_hours(result.lower_bound_mean_jct_hours)} for what was spent"),
+        ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
+        ("spent", f"{result.spent_usd:,.2f} {unit}"),
+        ("  per hour of arrivals", f"{result.mean_usd_per_hour:,.2f} {per_hour}"),
+        ("  budget", f"{result.budget_usd_per_hour:,.2f} {per_hour}"),
+        ("GPU-hours rented", f"{result.gpu_hours_rented:,.1f}"),
+        ("  used", _share(result.gpu_hours_used, result)),
+        ("  start-up and rescale", _share(result.gpu_hours_overhead, result)),
+        ("  booting", _share(result.gpu_hours_booting, result)),
+        ("  idle", _share(result.gpu_hours_idle, result)),
+        ("nodes launched, at most", f"{result.nodes_launched}, {result.most_nodes} at once"),
+        ("rescales, interruptions", f"{result.rescales}, {result.interruptions}"),
+        ("simulated", f"{format_hours(result.simulated_hours)} in {result.wall_seconds:.2f} s"),
+    )
+    for row in rows:
+        table.add_row(*row)
+    stdout_console().print(table)
+
+
+def _percentiles(result: Simulation) -> tuple[float, float, float]:
+    """Return the three percentiles of the JCT, hours."""
+    return result.p50_jct_hours, result.p95_jct_hours, result.p99_jct_hours
+
+
+def _share(gpu_hours: float, result: Simulation) -> str:
+    """Return GPU-hours with their share of those rented."""
+    share = 100.0 * gpu_hours / result.gpu_hours_rented if result.gpu_hours_rented else 0.0
+    return f"{gpu_hours:,.1f} ({share:.0f} %)"

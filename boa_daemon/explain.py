@@ -1,0 +1,74 @@
+"""Why this job has this width and this node, or why it waits: sentences with numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.units import format_hours
+from policies.model import JobId, Width
+
+
+def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
+    """Return why a job has its width and its nodes, or why it waits.
+
+    Raises:
+        InputError: when no job of that id is present.
+    """
+    job = state.jobs.get(job_id)
+    if job is None:
+        raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
+    width = plan.widths.get(job_id)
+    sentences = [_presence(state, job), _width(plan, job, width)]
+    if job_id in plan.waiting and width is not None:
+        sentences.append(_wait(state, plan, plan.waiting[job_id], width))
+    elif job_id in plan.slots:
+        sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    return " ".join(sentences)
+
+
+def _presence(state: ClusterState, job: JobState) -> str:
+    """Return who the job is, what it holds and where."""
+    since = format_hours((state.now - job.job.arrived_at) / 3600.0)
+    who = (
+        f"Job {job.job.id} of class {job.job.class_name} arrived {since} ago and is in phase {job.job.phase}"
+    )
+    if not job.slots:
+        return f"{who}; it holds no GPUs."
+    return f"{who}; it holds {job.job.width} on {_nodes(slot.node for slot in job.slots)}."
+
+
+def _width(plan: Plan, job: JobState, width: Width | None) -> str:
+    """Return which width is planned and why."""
+    if width is None:
+        return "The policy gives it no GPUs now: earlier jobs have them all."
+    why = plan.reasons.get(job.job.id, "the policy's width for its class and phase")
+    return f"Planned are {width}: {why}."
+
+
+def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> str:
+    """Return what a job waits for."""
+    of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
+    free = sum(node.free_gpus for node in of_type if node.phase == "ready")
+    coming = [node for node in of_type if node.phase == "requested"]
+    new = sum(
+        count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
+    )
+    have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
+    if reason == "out-of-stock":
+        until = max(state.refused_until.values(), default=state.now)
+        return f"The cloud is out of stock; it is asked again in {until - state.now:.0f} s. {have}."
+    if reason == "node-limit":
+        held = len(state.nodes)
+        return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."
+    if reason == "fleet-full":
+        return f"The fixed fleet is full. {have}."
+    return f"It waits for nodes. {have}."
+
+
+def _nodes(names: Iterable[str]) -> str:
+    """Return node names, each with the number of GPUs used on it."""
+    counts = Counter(names)
+    return ", ".join(f"{name} ({gpus} GPU{'s' if gpus > 1 else ''})" for name, gpus in counts.items())

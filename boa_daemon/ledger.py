@@ -1,0 +1,64 @@
+"""What was spent, and what is already promised.
+
+Bills are whole micro-dollars: a million charges add up without drift. A node costs its price by the second
+from launch to termination, and at least the minimum (60 s). An intent whose outcome is unknown may have
+become a node, so until it is settled it counts as a requested node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boa_daemon.ports import Charge
+from boa_daemon.state import ClusterState, NodeState
+from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
+from policies.model import InstanceType
+
+MINIMUM_BILLED_SECONDS = 60.0
+"""AWS bills Linux instances per second, with a minimum of one minute."""
+
+
+def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
+    """Return the price of running a node that long, at least the minimum, in whole micro-dollars."""
+    billed = max(seconds, MINIMUM_BILLED_SECONDS)
+    return round(billed * instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
+
+
+def charge_for(node: NodeState) -> Charge:
+    """Return the final bill of a node that has ended."""
+    ended_at = node.launched_at if node.ended_at is None else node.ended_at
+    return Charge(
+        node=node.id,
+        instance_type=node.instance_type.name,
+        started_at=node.launched_at,
+        ended_at=ended_at,
+        micro_dollars=micro_dollars_for(node.instance_type, ended_at - node.launched_at),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Final bills, running meters and requested nodes, in whole micro-dollars."""
+
+    settled: int
+    running: int
+    promised: int
+
+    @classmethod
+    def of(cls, state: ClusterState) -> Ledger:
+        """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
+        cost = {"requested": 0, "ready": 0, "terminating": 0, "terminated": 0}
+        for node in state.nodes.values():
+            cost[node.phase] += micro_dollars_for(node.instance_type, state.now - node.launched_at)
+        promised = cost.pop("requested")
+        return cls(settled=state.settled_micro_dollars, running=sum(cost.values()), promised=promised)
+
+    @property
+    def spent_usd(self) -> float:
+        """Dollars of final bills and running meters."""
+        return dollars(self.settled + self.running)
+
+    @property
+    def committed_usd(self) -> float:
+        """Dollars spent, and what requested nodes cost so far and at the least."""
+        return dollars(self.settled + self.running + self.promised)

@@ -1,0 +1,1 @@
+"""The paper's experiment: training jobs that iterate and share network cards, iteration by iteration."""

@@ -1,0 +1,43 @@
+"""Samples of measured all-reduces from a CSV file, and the link that they describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from boa_daemon.errors import InputError
+from boa_daemon.schema import Positive, Strict, checked
+from boa_daemon.yaml_file import read_document
+from policies.contention import LinkFit, Sample, fit_link
+from policies.errors import InvalidProblem
+
+
+class SampleEntry(Strict):
+    """One row: an all-reduce that met the same crowd from start to end."""
+
+    messages_at_once: Annotated[int, Field(ge=1, le=10**6, description="messages, this one included")]
+    message_bytes: Annotated[Positive, Field(description="bytes")]
+    seconds: Annotated[Positive, Field(description="seconds, from start to end")]
+
+
+def fit_file(path: str | Path, *, confidence: float) -> LinkFit:
+    """Return the link that the samples in a CSV file describe.
+
+    Raises:
+        InputError: when the file cannot be read, or the samples cannot tell the constants apart.
+    """
+    document = read_document(path)
+    rows = document.content
+    if not isinstance(rows, list) or not rows:
+        raise InputError(
+            "no samples found",
+            file=document.name,
+            hint="Expected CSV with the columns messages_at_once, message_bytes, seconds",
+        )
+    entries = [checked(SampleEntry, row, document=document, at=(number,)) for number, row in enumerate(rows)]
+    try:
+        return fit_link([Sample(**entry.model_dump()) for entry in entries], confidence=confidence)
+    except InvalidProblem as problem:
+        raise InputError(str(problem), file=document.name) from None

@@ -1,0 +1,192 @@
+"""Run an experiment: jobs arrive, are placed, iterate and finish.
+
+The event loop is `boa_daemon.network.kernel`; here is what happens a few hundred times only: retiring, taking
+in and placing jobs. Queued jobs are placed smallest compute service first, skipping those that do not fit.
+Ties go to the job that comes first in the case. Cost: the kernel's, plus O(workers + queue) per arrival and
+finish.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from typing import Any, Literal
+
+import numpy as np
+
+from boa_daemon.network import kernel
+from boa_daemon.network.compiled import compiled_run
+from boa_daemon.network.floor import Floor
+from boa_daemon.network.model import Experiment, Outcome
+from boa_daemon.network.state import COUNTERS, EVENTS, FINISHED, PLAIN, QUEUE, WEIGHTED, Rules, State
+from policies.ada_srsf import LinkPolicy
+from policies.errors import InvalidProblem
+
+Engine = Literal["auto", "python", "compiled"]
+
+COMPILE_ABOVE_EVENTS = 100_000
+"""Below this, plain Python is done before numba is imported."""
+
+_RULES = {"plain": PLAIN, "weighted": WEIGHTED, "queue": QUEUE}
+
+
+def simulate(experiment: Experiment, *, engine: Engine = "auto") -> Outcome:
+    """Return when each job finishes.
+
+    `auto` compiles large runs where numba is installed; the answer is the same to the bit.
+    """
+    run = None
+    if engine == "compiled" or (engine == "auto" and expected_events(experiment) > COMPILE_ABOVE_EVENTS):
+        run = compiled_run()
+        if run is None and engine == "compiled":
+            raise ImportError("the compiled engine needs numba: install the extra 'fast'")
+    rules = rules_of(experiment.link_policy)
+    state = state_of(experiment, rules, as_arrays=run is not None)
+    return _run(experiment, rules, state, run or kernel.run)
+
+
+def expected_events(experiment: Experiment) -> int:
+    """Return how many tasks and messages end in a run, counting one message per iteration of a wide job."""
+    return sum(job.iterations * (2 * job.gpus + (job.gpus > 1)) for job in experiment.jobs)
+
+
+def rules_of(policy: LinkPolicy) -> Rules:
+    """Return the link and its policy as the kernel reads them."""
+    return Rules(
+        latency=float(policy.link.latency_seconds),
+        per_byte=float(policy.link.seconds_per_byte),
+        contention=float(policy.link.contention_seconds_per_byte),
+        max_at_once=policy.max_at_once,
+        threshold=float(policy.threshold),
+        rule=_RULES[policy.rule],
+        preempts=policy.preempts,
+        bucket_bytes=float(policy.bucket_bytes),
+        max_wait=float(policy.max_wait_seconds),
+    )
+
+
+def state_of(experiment: Experiment, rules: Rules, *, as_arrays: bool) -> State:
+    """Return the state before anything has happened: lists for Python, arrays for the compiled kernel."""
+    jobs, cluster = experiment.jobs, experiment.cluster
+    count, gpus, servers = len(jobs), cluster.gpus, cluster.servers
+    first_slot = [0]
+    for job in jobs:
+        first_slot.append(first_slot[-1] + job.gpus)
+    slots = first_slot[-1]
+    job_of = [index for index, job in enumerate(jobs) for _ in range(job.gpus)]
+    state = State(
+        now=[0.0],
+        counter=[0] * COUNTERS,
+        first_slot=first_slot,
+        forward=[float(job.forward_seconds) for job in jobs],
+        backward=[float(job.backward_seconds) for job in jobs],
+        message_bytes=[float(job.message_bytes) for job in jobs],
+        buckets=[max(1, math.ceil(job.message_bytes / rules.bucket_bytes)) for job in jobs],
+        weight=[float(job.weight) for job in jobs],
+        servers=[0] * count,
+        iterations_left=[job.iterations for job in jobs],
+        forward_left=[job.iterations * job.gpus for job in jobs],
+        backward_left=[job.iterations * job.gpus for job in jobs],
+        at_barrier=[0] * count,
+        finished_at=[math.nan] * count,
+        status=[0] * count,
+        buckets_left=[0] * count,
+        sent_bytes=[0.0] * count,
+        bucket_bytes=[0.0] * count,
+        bytes_left=[0.0] * count,
+        latency_left=[0.0] * count,
+        updated_at=[0.0] * count,
+        ready_at=[0.0] * count,
+        started_at=[0.0] * count,
+        crowd=[0] * count,
+        slack=[math.inf] * count,
+        next_watcher=[-1] * count,
+        fresh=[0] * count,
+        finished=[0] * count,
+        order=[0] * count,
+        key=[0.0] * count,
+        seen=[0] * count,
+        gpu_of=[-1] * slots,
+        job_of=job_of,
+        stage=[0] * slots,
+        next_ready=[-1] * slots,
+        server_at=[-1] * slots,
+        ready_head=[-1] * gpus,
+        running=[-1] * gpus,
+        busy_seconds=[0.0] * gpus,
+        idle=[0] * gpus,
+        is_idle_listed=[0] * gpus,
+        load=[0] * servers,
+        in_flight=[-1] * (servers * rules.max_at_once),
+        watchers=[-1] * servers,
+        waiting=[0] * servers,
+        touched=[0] * servers,
+        is_touched=[0] * servers,
+        reserved=[0] * servers,
+        heap=[0] * (gpus + count),
+        where=[-1] * (gpus + count),
+        when=[0.0] * (gpus + count),
+    )
+    if not as_arrays:
+        return state
+    columns: list[Any] = [np.array(column) for column in state]
+    return State(*columns)
+
+
+def _run(experiment: Experiment, rules: Rules, s: State, run: Any) -> Outcome:
+    """Alternate between the kernel and the floor until every job has finished."""
+    jobs = experiment.jobs
+    floor = Floor(experiment, rules, s)
+    arrivals = sorted(range(len(jobs)), key=lambda job: (jobs[job].arrived_at_seconds, job))
+    arrivals.reverse()
+    queue: list[tuple[float, int]] = []
+    placed_at = np.full(len(jobs), math.nan)
+    placement: list[tuple[int, ...]] = [()] * len(jobs)
+    left = len(jobs)
+    while left > 0:
+        run(rules, s, jobs[arrivals[-1]].arrived_at_seconds if arrivals else math.inf)
+        now = float(s.now[0])
+        floor.new_instant()
+        finished = int(s.counter[FINISHED])
+        for job in list(s.finished[:finished]):
+            floor.release(int(job))
+        s.counter[FINISHED] = 0
+        left -= finished
+        limit = now + kernel.ROUNDING * max(1.0, now)
+        while arrivals and jobs[arrivals[-1]].arrived_at_seconds <= limit:
+            job = arrivals.pop()
+            insort(queue, (jobs[job].compute_service_seconds, job))
+        waiting = []
+        for service, job in queue:
+            gpus = floor.place(job)
+            if gpus is None:
+                waiting.append((service, job))
+                continue
+            placed_at[job] = now
+            placement[job] = tuple(gpus.tolist())
+            _put(s, job, placement[job], experiment.cluster.gpus_per_server)
+        if waiting and len(waiting) == left and not arrivals:
+            raise InvalidProblem(f"job {jobs[waiting[0][1]].id!r} does not fit on the empty cluster")
+        queue = waiting
+    return Outcome(
+        ids=tuple(job.id for job in jobs),
+        arrived_at=np.array([job.arrived_at_seconds for job in jobs], dtype=float),
+        placed_at=placed_at,
+        finished_at=np.array(s.finished_at, dtype=float),
+        placement=tuple(placement),
+        busy_seconds=np.array(s.busy_seconds, dtype=float),
+        least_slack_seconds=float(min(s.slack)),
+        events=int(s.counter[EVENTS]),
+    )
+
+
+def _put(s: State, job: int, gpus: tuple[int, ...], gpus_per_server: int) -> None:
+    """Set a job on its GPUs and ready its first forward tasks."""
+    first = s.first_slot[job]
+    servers = sorted({gpu // gpus_per_server for gpu in gpus})
+    s.servers[job] = len(servers)
+    for offset, server in enumerate(servers):
+        s.server_at[first + offset] = server
+    for offset, gpu in enumerate(gpus):
+        s.gpu_of[first + offset] = gpu
+    kernel.begin_iteration(s, job)

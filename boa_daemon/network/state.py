@@ -1,0 +1,201 @@
+"""What the iteration-level simulator remembers, and its clock: flat sequences that numba compiles.
+
+The same source runs on lists (plain Python) and on arrays (compiled), and gives the same bits. The clock is a
+binary heap with one entry per GPU and one per job: a GPU runs one task at a time and a job sends one message.
+Cost: O(log(GPUs + jobs)) per change of the clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PLAIN, WEIGHTED, QUEUE = 0, 1, 2
+"""Values of `Rules.rule`."""
+COMPUTING, WAITING, SENDING = 0, 1, 2
+"""Values of `State.status`."""
+FORWARD, BACKWARD, BARRIER = 0, 1, 2
+"""Values of `State.stage`: what the worker does next, or that it waits for the others."""
+SIZE, FRESH, TOUCHED, IDLE, FINISHED, EVENTS, STAMP, COUNTERS = 0, 1, 2, 3, 4, 5, 6, 7
+"""Indices into `State.counter`: lengths of the lists below, events so far, and the stamp of a pass."""
+
+
+class Rules(NamedTuple):
+    """What holds for the whole run: the link and the link policy."""
+
+    latency: float
+    per_byte: float
+    contention: float
+    max_at_once: int
+    threshold: float
+    rule: int
+    preempts: bool
+    bucket_bytes: float
+    max_wait: float
+
+
+class State(NamedTuple):
+    """The jobs, their workers ("slots", numbered job by job), the GPUs, the servers and the clock."""
+
+    now: list[float]
+    counter: list[int]
+    # by job: what it is
+    first_slot: list[int]
+    forward: list[float]
+    backward: list[float]
+    message_bytes: list[float]
+    buckets: list[int]
+    weight: list[float]
+    # by job: how far it is
+    servers: list[int]
+    iterations_left: list[int]
+    forward_left: list[int]
+    backward_left: list[int]
+    at_barrier: list[int]
+    finished_at: list[float]
+    # by job: its message
+    status: list[int]
+    buckets_left: list[int]
+    sent_bytes: list[float]
+    bucket_bytes: list[float]
+    bytes_left: list[float]
+    latency_left: list[float]
+    updated_at: list[float]
+    ready_at: list[float]
+    started_at: list[float]
+    crowd: list[int]
+    slack: list[float]
+    next_watcher: list[int]
+    # by job: lists of jobs, and room to sort them
+    fresh: list[int]
+    finished: list[int]
+    order: list[int]
+    key: list[float]
+    seen: list[int]
+    # by slot
+    gpu_of: list[int]
+    job_of: list[int]
+    stage: list[int]
+    next_ready: list[int]
+    server_at: list[int]
+    # by GPU
+    ready_head: list[int]
+    running: list[int]
+    busy_seconds: list[float]
+    idle: list[int]
+    is_idle_listed: list[int]
+    # by server
+    load: list[int]
+    in_flight: list[int]
+    waiting: list[int]
+    watchers: list[int]
+    touched: list[int]
+    is_touched: list[int]
+    reserved: list[int]
+    # the clock: GPUs first, then jobs
+    heap: list[int]
+    where: list[int]
+    when: list[float]
+
+
+def sift_up(heap: list[int], where: list[int], when: list[float], at: int) -> None:
+    """Move an entry towards the root until its parent is earlier."""
+    entry = heap[at]
+    time = when[entry]
+    while at > 0:
+        parent = (at - 1) >> 1
+        other = heap[parent]
+        if when[other] < time or (when[other] == time and other < entry):
+            break
+        heap[at] = other
+        where[other] = at
+        at = parent
+    heap[at] = entry
+    where[entry] = at
+
+
+def sift_down(heap: list[int], where: list[int], when: list[float], at: int, size: int) -> None:
+    """Move an entry towards the leaves until its children are later."""
+    entry = heap[at]
+    time = when[entry]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        other = heap[child]
+        if child + 1 < size:
+            right = heap[child + 1]
+            if when[right] < when[other] or (when[right] == when[other] and right < other):
+                child += 1
+                other = right
+        if time < when[other] or (time == when[other] and entry < other):
+            break
+        heap[at] = other
+        where[other] = at
+        at = child
+    heap[at] = entry
+    where[entry] = at
+
+
+def schedule(s: State, entry: int, time: float) -> None:
+    """Set when an entry's event happens, whether or not it has one already."""
+    s.when[entry] = time
+    at = s.where[entry]
+    if at < 0:
+        at = s.counter[SIZE]
+        s.counter[SIZE] = at + 1
+        s.heap[at] = entry
+        s.where[entry] = at
+    sift_up(s.heap, s.where, s.when, at)
+    sift_down(s.heap, s.where, s.when, s.where[entry], s.counter[SIZE])
+
+
+def unschedule(s: State, entry: int) -> None:
+    """Take an entry's event off the clock."""
+    at = s.where[entry]
+    size = s.counter[SIZE] - 1
+    s.counter[SIZE] = size
+    s.where[entry] = -1
+    if at != size:
+        last = s.heap[size]
+        s.heap[at] = last
+        s.where[last] = at
+        sift_up(s.heap, s.where, s.when, at)
+        sift_down(s.heap, s.where, s.when, s.where[last], size)
+
+
+def alone_seconds(c: Rules, s: State, job: int) -> float:
+    """Return the time of the job's all-reduce on an idle link: nothing within one server."""
+    return c.latency + c.per_byte * s.message_bytes[job] if s.servers[job] > 1 else 0.0
+
+
+def rank_of(c: Rules, s: State, job: int) -> float:
+    """Return the job's remaining service (GPU-seconds) over its weight: tasks and buckets not yet ended."""
+    service = s.forward_left[job] * s.forward[job] + s.backward_left[job] * s.backward[job]
+    if s.servers[job] > 1:
+        network = s.iterations_left[job] * alone_seconds(c, s, job) - c.per_byte * s.sent_bytes[job]
+        service += network * (s.first_slot[job + 1] - s.first_slot[job])
+    return service / s.weight[job]
+
+
+def push_ready(s: State, slot: int) -> None:
+    """Make a worker's next task ready on its GPU, and have the GPU looked at."""
+    gpu = s.gpu_of[slot]
+    s.next_ready[slot] = s.ready_head[gpu]
+    s.ready_head[gpu] = slot
+    list_idle(s, gpu)
+
+
+def list_idle(s: State, gpu: int) -> None:
+    """Have the GPU looked at when idle GPUs take tasks."""
+    if s.is_idle_listed[gpu] == 0:
+        s.is_idle_listed[gpu] = 1
+        s.idle[s.counter[IDLE]] = gpu
+        s.counter[IDLE] += 1
+
+
+def touch(s: State, server: int) -> None:
+    """Note that the messages on a server's link have changed."""
+    if s.is_touched[server] == 0:
+        s.is_touched[server] = 1
+        s.touched[s.counter[TOUCHED]] = server
+        s.counter[TOUCHED] += 1

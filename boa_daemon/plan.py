@@ -1,0 +1,287 @@
+"""Allocate, then place: which job should hold which GPUs, and which nodes that takes.
+
+A job that holds its width keeps its very GPUs. One that should change keeps what it has until the new width
+can be placed (acquire before release). What cannot be placed on the ready nodes is placed on the ready ones
+and those to come together; where even that has no room, nodes are added until it has. So nothing is rented
+twice, and whatever the placer wants (whole nodes, say) is rented. Nodes that neither placement uses and that
+have been idle for long enough are released.
+
+At the cap on nodes, jobs are admitted in order of arrival and none overtakes: a wide job is served as soon as
+enough GPUs fall free. Cost: O(jobs + nodes), and the placer's on the nodes with room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+from boa_daemon.errors import BoaError
+from boa_daemon.room import Room, Slots
+from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
+from policies.model import Allocation, InstanceType, JobId, Node, NodeId, Width
+from policies.protocols import Allocator, Placer
+
+
+def make_plan(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Plan:
+    """Return what should be, given what is."""
+    allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now)
+    changes = _changes(state, allocation.widths)
+    if not changes.wishes and not changes.stops and allocation.nodes is None:
+        return _with_idle_nodes(state, rules, Plan(widths=allocation.widths, slots={}), claimed=set())
+    stops = frozenset(changes.stops)
+    room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
+    if allocation.nodes is not None:
+        return _fixed_fleet(state, allocation, changes, room, rules)
+    return _rented_fleet(state, allocation, changes, room, rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """The widths of jobs that do not hold them, and the jobs that should hold nothing."""
+
+    wishes: dict[JobId, Width]
+    stops: tuple[JobId, ...]
+
+
+def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
+    """Return what should change.
+
+    Jobs that shrink come first: they always fit where they are, and make room. The others follow in order of
+    arrival.
+    """
+    dying = {
+        job
+        for node in state.nodes.values()
+        if node.phase == "terminating"
+        for job in node.gpus
+        if job is not None
+    }
+    wishes: dict[JobId, Width] = {}
+    shrinking: dict[JobId, Width] = {}
+    stops: list[JobId] = []
+    for job_id, job in state.jobs.items():
+        width, holds = widths.get(job_id), job.job.width
+        if (width is holds or width == holds) and job_id not in dying:
+            continue
+        if job.is_stopping:
+            continue
+        if width is None:
+            if job.slots:
+                stops.append(job_id)
+        elif _shrinks(holds, width) and job_id not in dying:
+            shrinking[job_id] = width
+        else:
+            wishes[job_id] = width
+    return _Changes(wishes=shrinking | wishes, stops=tuple(stops))
+
+
+def _shrinks(holds: Width | None, width: Width) -> bool:
+    """Return whether a width is part of what is held."""
+    return holds is not None and holds.gpu_type == width.gpu_type and width.gpus <= holds.gpus
+
+
+def _fixed_fleet(
+    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules
+) -> Plan:
+    """Return the plan for a policy that says how many nodes to hold."""
+    wanted = allocation.nodes or {}
+    present = _count_by_type(state.nodes.values())
+    launches = {
+        name: count - present.get(name, 0) for name, count in wanted.items() if count > present.get(name, 0)
+    }
+    surplus = {name: count - wanted.get(name, 0) for name, count in present.items()}
+    slots = room.place(changes.wishes)
+    used = {slot.node for taken in slots.values() for slot in taken}
+    releases: list[NodeId] = []
+    for node in reversed(list(state.nodes.values())):
+        name = node.instance_type.name
+        if node.is_idle and node.id not in used and surplus[name] > 0:
+            surplus[name] -= 1
+            releases.append(node.id)
+    waiting: dict[JobId, WaitReason] = {job: "fleet-full" for job in changes.wishes if job not in slots}
+    launches, wake_at = _within_stock(state, _within_cap(state, launches, rules))
+    return Plan(
+        widths=allocation.widths,
+        slots=slots,
+        stops=changes.stops,
+        launches=launches,
+        instance_types=rules.by_name,
+        releases=tuple(releases),
+        waiting=waiting,
+        reasons=allocation.reasons,
+        wake_at=wake_at,
+    )
+
+
+def _rented_fleet(
+    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules
+) -> Plan:
+    """Return the plan for a policy that rents what the widths need."""
+    wishes = changes.wishes
+    slots = room.place(wishes)
+    rest = {job: width for job, width in wishes.items() if job not in slots}
+    demand = _nodes_to_come(state, rest, slots, room, rules)
+    reason: WaitReason = "nodes-to-come"
+    allowed = _within_cap(state, demand.launches, rules)
+    if allowed != demand.launches:
+        reason = "node-limit"
+        admitted, demand = _at_the_cap(state, wishes, allowed, room, rules)
+        slots = room.place(admitted)
+    launches, wake_at = _within_stock(state, demand.launches)
+    waiting: dict[JobId, WaitReason] = {
+        job: "out-of-stock" if _type_of(width, rules).name in state.refused_until else reason
+        for job, width in wishes.items()
+        if job not in slots
+    }
+    plan = Plan(
+        widths=allocation.widths,
+        slots=slots,
+        stops=changes.stops,
+        launches=launches,
+        instance_types=rules.by_name,
+        waiting=waiting,
+        reasons=allocation.reasons,
+        wake_at=wake_at,
+    )
+    used = {slot.node for taken in slots.values() for slot in taken}
+    return _with_idle_nodes(state, rules, plan, claimed=used | demand.claimed, hold=reason != "node-limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Demand:
+    """New nodes by instance type, and the nodes that waiting jobs count on."""
+
+    launches: dict[str, int]
+    claimed: set[NodeId]
+
+
+def _nodes_to_come(
+    state: ClusterState, rest: Mapping[JobId, Width], placed: Slots, room: Room, rules: Rules
+) -> _Demand:
+    """Return how many nodes to add so that the rest fits beside what is placed now."""
+    if not rest:
+        return _Demand(launches={}, claimed=set())
+    after = room.after(placed)
+    extra = [_as_ready(node) for node in state.nodes.values() if node.phase == "requested"]
+    launches: dict[str, int] = {}
+    while True:
+        future = after.place(rest, extra=extra, keep_movers=False)
+        missing = {job: width for job, width in rest.items() if job not in future}
+        if not missing:
+            return _Demand(launches=launches, claimed={s.node for taken in future.values() for s in taken})
+        for gpu_type, gpus in after.shortfall(rest, future, extra=extra).items():
+            instance_type = rules.instance_types[gpu_type]
+            count = max(1, ceil(gpus / instance_type.gpus))
+            so_far = launches.get(instance_type.name, 0)
+            launches[instance_type.name] = so_far + count
+            extra += _blank_nodes(instance_type, so_far, so_far + count)
+        if sum(launches.values()) > 4 * sum(width.gpus for width in rest.values()):
+            raise BoaError(f"the placer leaves jobs out of empty nodes: {', '.join(sorted(missing)[:5])}")
+
+
+def _at_the_cap(
+    state: ClusterState, wishes: Mapping[JobId, Width], allowed: Mapping[str, int], room: Room, rules: Rules
+) -> tuple[dict[JobId, Width], _Demand]:
+    """Return the wishes to try at the cap, and the nodes for those of them that fit under it.
+
+    None overtakes the first waiting job that has no room. Nothing is rented for that job before all of it
+    fits, but idle nodes of its type are kept for it. A job that the cap never holds keeps nobody waiting.
+    """
+    blank = {
+        node.id: node
+        for kind in rules.instance_types.values()
+        for node in _blank_nodes(kind, 0, allowed.get(kind.name, 0))
+    }
+    extra = [_as_ready(node) for node in state.nodes.values() if node.phase == "requested"]
+    extra += blank.values()
+    future = room.place(wishes, extra=extra)
+    admitted: dict[JobId, Width] = {}
+    blocked: Width | None = None
+    for job, width in wishes.items():
+        holds = state.jobs[job].job.width
+        if blocked is None and holds is None and job not in future:
+            could_fit = width.gpus <= (rules.max_nodes or 0) * _type_of(width, rules).gpus
+            blocked = width if could_fit else None
+        if blocked is None or _shrinks(holds, width):
+            admitted[job] = width
+    fitting = room.place(admitted, extra=extra)
+    used = {slot.node for taken in fitting.values() for slot in taken}
+    kept = {
+        node.id
+        for node in state.nodes.values()
+        if blocked is not None and node.instance_type.gpu_type == blocked.gpu_type
+    }
+    launches: dict[str, int] = {}
+    for name in sorted(used & blank.keys()):
+        kind_name = blank[name].instance_type.name
+        launches[kind_name] = launches.get(kind_name, 0) + 1
+    return admitted, _Demand(launches=launches, claimed=used | kept)
+
+
+def _with_idle_nodes(
+    state: ClusterState, rules: Rules, plan: Plan, *, claimed: set[NodeId], hold: bool = True
+) -> Plan:
+    """Return the plan with idle nodes released when their hold is over, and a wake-up for the next."""
+    hold_seconds = rules.idle_hold_seconds if hold else 0.0
+    releases: list[NodeId] = []
+    wake_at = plan.wake_at
+    for node in state.nodes.values():
+        if node.idle_since is None or node.phase != "ready" or node.id in claimed:
+            continue
+        release_at = node.idle_since + hold_seconds
+        if release_at <= state.now:
+            releases.append(node.id)
+        elif wake_at is None or release_at < wake_at:
+            wake_at = release_at
+    if releases and not hold:
+        # The cap had no room for a node; now it has.
+        wake_at = state.now + 1.0
+    return replace(plan, releases=tuple(releases), wake_at=wake_at)
+
+
+def _within_cap(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:
+    """Return as many of the launches as the cap on nodes leaves room for, in order."""
+    if rules.max_nodes is None:
+        return dict(launches)
+    left = rules.max_nodes - sum(_count_by_type(state.nodes.values()).values())
+    allowed: dict[str, int] = {}
+    for name, count in launches.items():
+        if left > 0:
+            allowed[name] = min(count, left)
+            left -= allowed[name]
+    return allowed
+
+
+def _within_stock(state: ClusterState, launches: Mapping[str, int]) -> tuple[dict[str, int], float | None]:
+    """Return the launches of types that may be asked for now, and when to ask for the others."""
+    refused = [state.refused_until[name] for name in launches if name in state.refused_until]
+    allowed = {name: count for name, count in launches.items() if name not in state.refused_until}
+    return allowed, min(refused, default=None)
+
+
+def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
+    """Return how many nodes of each instance type are ready or requested."""
+    counts: dict[str, int] = {}
+    for node in nodes:
+        if node.phase in ("ready", "requested"):
+            counts[node.instance_type.name] = counts.get(node.instance_type.name, 0) + 1
+    return counts
+
+
+def _type_of(width: Width, rules: Rules) -> InstanceType:
+    """Return the instance type that a width is rented as."""
+    return rules.instance_types[width.gpu_type]
+
+
+def _as_ready(node: NodeState) -> Node:
+    """Return a node to come as if it were here."""
+    return Node(id=node.id, instance_type=node.instance_type, is_ready=True)
+
+
+def _blank_nodes(instance_type: InstanceType, first: int, last: int) -> list[Node]:
+    """Return nodes that nobody has asked for yet."""
+    return [
+        Node(id=f"new-{instance_type.name}-{number}", instance_type=instance_type, is_ready=True)
+        for number in range(first, last)
+    ]

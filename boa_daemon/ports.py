@@ -1,0 +1,140 @@
+"""What the controller needs from the world: six small protocols.
+
+Expected failures are values. A launch that the cloud cannot serve returns `Refused`; the next tick reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
+from boa_daemon.state import ClusterState, JobState, NodeState
+from policies.model import JobId, NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The cloud said yes: the node is requested."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """It was done, or is being done; observation will show it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """It was not done, and nothing changed; ask again after `retry_after_seconds`."""
+
+    reason: str
+    retry_after_seconds: float = 60.0
+
+
+Outcome: TypeAlias = Launched | Accepted | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """The final bill of one node, in whole micro-dollars."""
+
+    node: NodeId
+    instance_type: str
+    started_at: float
+    ended_at: float
+    micro_dollars: int
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> float:
+        """Return the instant: seconds since the Unix epoch."""
+        ...
+
+
+class Cloud(Protocol):
+    """Rents nodes."""
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return every node that is ours, and each ended one at least once with its `ended_at`."""
+        ...
+
+    def launch(self, action: LaunchNode) -> Launched | Refused:
+        """Ask for one node; the same action id asks for the same node."""
+        ...
+
+    def terminate(self, action: TerminateNode) -> Accepted | Refused:
+        """Give one node back; a node that is gone already is accepted."""
+        ...
+
+
+class JobSource(Protocol):
+    """Knows the jobs."""
+
+    def jobs(self) -> Mapping[JobId, JobState]:
+        """Return the jobs that are present and not finished, in order of arrival."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs jobs on nodes."""
+
+    def start(self, action: StartJob) -> Accepted | Refused:
+        """Start one generation of a job; a generation that runs already is accepted."""
+        ...
+
+    def stop(self, action: StopJob) -> Accepted | Refused:
+        """Checkpoint and stop a job; one that does not run is accepted."""
+        ...
+
+
+class Store(Protocol):
+    """Remembers: intents before the act, outcomes after it, charges and decisions."""
+
+    def next_tick(self) -> int:
+        """Return the number of the tick that begins: one more than any before."""
+        ...
+
+    def record_intent(self, action: Action, *, at: float) -> None:
+        """Write down an action before it is tried."""
+        ...
+
+    def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
+        """Write down what became of an action."""
+        ...
+
+    def unsettled(self) -> Sequence[tuple[LaunchNode, float]]:
+        """Return launches, with their instant, that have no outcome or whose node was not seen yet."""
+        ...
+
+    def record_seen(self, launched_by: str) -> None:
+        """Write down that the node of a launch is in the cloud's list."""
+        ...
+
+    def refused_until(self, now: float) -> Mapping[str, float]:
+        """Return the instance types that were refused, and until when not to ask again."""
+        ...
+
+    def record_charge(self, charge: Charge) -> None:
+        """Append a final bill; a second one for the same node is ignored."""
+        ...
+
+    def settled_micro_dollars(self) -> int:
+        """Return the sum of all final bills."""
+        ...
+
+    def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
+        """Write down what a tick saw and what it decided."""
+        ...
+
+
+class Telemetry(Protocol):
+    """Sends sentences for people and numbers for machines."""
+
+    def say(self, sentence: str, **numbers: float | str) -> None:
+        """Publish one sentence with the numbers in it."""
+        ...

@@ -1,0 +1,111 @@
+"""The part of the cluster that has room: what a placer is asked about.
+
+Most nodes are full of jobs that stay. Only nodes with a free GPU, or with a job that may move, matter to a
+placement; the placer sees those, and of each staying job the GPUs that it holds there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TypeAlias
+
+from boa_daemon.state import ClusterState
+from policies.model import GpuSlot, InstanceType, JobId, Node, NodeId, Width
+from policies.protocols import Placer
+
+Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
+_Holders: TypeAlias = dict[NodeId, list[JobId | None]]
+
+
+class Room:
+    """Who is on which GPU of the nodes with room, and a placer to ask."""
+
+    def __init__(
+        self, state: ClusterState, *, leaving: AbstractSet[JobId], stopped: frozenset[JobId], placer: Placer
+    ) -> None:
+        """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs."""
+        self._placer = placer
+        self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
+        moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
+        self._types: dict[NodeId, InstanceType] = {}
+        self._holders: _Holders = {}
+        for node in state.nodes.values():
+            if node.phase == "ready" and (node.id in moving or None in node.gpus):
+                self._types[node.id] = node.instance_type
+                self._holders[node.id] = [None if job in stopped else job for job in node.gpus]
+
+    def place(
+        self, wishes: Mapping[JobId, Width], *, extra: Sequence[Node] = (), keep_movers: bool = True
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the slots of the wishes that fit, in their order.
+
+        With `keep_movers` a running job whose new width does not fit keeps its GPUs, and nobody else gets
+        them.
+        """
+        wishes = dict(wishes)
+        while True:
+            placed = self._ask(wishes, extra)
+            stuck = (
+                [job for job in wishes if job in self._movers and job not in placed] if keep_movers else []
+            )
+            if not stuck:
+                return placed
+            for job in stuck:
+                del wishes[job]
+
+    def shortfall(
+        self, wishes: Mapping[JobId, Width], placed: Slots, *, extra: Sequence[Node] = ()
+    ) -> dict[str, int]:
+        """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
+
+        Types of which every wish was placed are left out; zero or less says that only the placer's rules,
+        not the number of GPUs, kept a wish out.
+        """
+        need: dict[str, int] = {}
+        for job, width in wishes.items():
+            if job not in placed:
+                need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
+        for node, jobs in self._holders.items():
+            if (kind := self._types[node].gpu_type) in need:
+                need[kind] -= sum(job is None or job in wishes for job in jobs)
+        for extra_node in extra:
+            if (kind := extra_node.instance_type.gpu_type) in need:
+                need[kind] -= extra_node.instance_type.gpus
+        for job in placed:
+            if (kind := wishes[job].gpu_type) in need:
+                need[kind] += wishes[job].gpus
+        return need
+
+    def after(self, placed: Slots) -> Room:
+        """Return the room that is left once the placed jobs sit on their slots."""
+        left = object.__new__(Room)
+        left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
+        left._holders = {
+            node: [None if job in placed else job for job in jobs] for node, jobs in self._holders.items()
+        }
+        for job, slots in placed.items():
+            for slot in slots:
+                left._holders[slot.node][slot.index] = job
+        return left
+
+    def _ask(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what the placer says to the wishes, with everyone else where they are."""
+        if not wishes:
+            return {}
+        held: dict[JobId, list[GpuSlot]] = {}
+        widths: dict[JobId, Width] = {}
+        for node, jobs in self._holders.items():
+            for index, job in enumerate(jobs):
+                if job is not None:
+                    held.setdefault(job, []).append(GpuSlot(node, index))
+        for job, slots in held.items():
+            if job not in wishes:
+                widths[job] = Width(self._types[slots[0].node].gpu_type, len(slots))
+        nodes = [Node(id=node, instance_type=kind, is_ready=True) for node, kind in self._types.items()]
+        placement = self._placer.place(
+            widths | dict(wishes),
+            nodes=[*nodes, *extra],
+            held={job: tuple(slots) for job, slots in held.items()},
+        )
+        return {job: placement.slots[job] for job in wishes if job in placement.slots}

@@ -1,0 +1,92 @@
+"""What no policy can beat: the optimum over the very jobs of a trace, for a given sum of money.
+
+Whatever a policy does, it does some share of each phase at each width; the mean of the times is then at least
+the optimum of the linear program over those shares (`policies.boa`, integer-mixed), with every job of the
+trace as one arrival and the money in all as the budget. Queueing, booting and idle nodes only add to it.
+
+A start-up that is longer than a rescale is no reason to hold the width of the first phase meanwhile: a job
+may start narrow and change. What exceeds the rescale is therefore counted at one GPU of the cheapest type,
+apart.
+
+Jobs of one class and scale are one group. When a trace has more groups than the solver should see, scales are
+rounded down to a geometric grid: a smaller job is faster and cheaper, so the bound stays below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from boa_daemon.traces.reader import Trace
+from policies.boa import solve
+from policies.errors import InfeasibleBudget, InvalidProblem
+from policies.model import JobClass, Phase, Problem
+
+MOST_GROUPS = 64
+"""Scales per class beyond which they are rounded down to a grid."""
+SLACK = 1e-9
+"""Relative slack in the money for the last digits of floats, so that the bound stays below the truth."""
+
+
+def lower_bound_hours(trace: Trace, problem: Problem, money: float) -> float:
+    """Return the least mean JCT, hours, that any policy can reach on the jobs of a trace for `money` in all.
+
+    Money is dollars, or GPU-hours where the problem counts GPUs. Infinite when the money cannot run the jobs.
+    """
+    apart_hours, apart_money = _start_ups_apart(trace, problem)
+    try:
+        solution = solve(groups_of(trace, problem), money * (1.0 + SLACK) - apart_money)
+    except (InfeasibleBudget, InvalidProblem):
+        return math.inf
+    return solution.mean_jct_hours + apart_hours / len(trace.jobs)
+
+
+def _start_ups_apart(trace: Trace, problem: Problem) -> tuple[float, float]:
+    """Return the hours and the money of the start-ups that are counted apart, summed over the jobs."""
+    excess = {c.name: max(0.0, c.startup_hours - c.rescale_hours) for c in problem.classes}
+    hours = math.fsum(excess[job.class_name] for job in trace.jobs)
+    return hours, hours * min(problem.price_of(gpu.name) for gpu in problem.gpu_types)
+
+
+def groups_of(trace: Trace, problem: Problem) -> Problem:
+    """Return the problem whose classes are the groups of equal jobs, each arriving as often as it occurs."""
+    by_name = {job_class.name: job_class for job_class in problem.classes}
+    scales: dict[str, Counter[float]] = {}
+    for job in trace.jobs:
+        scales.setdefault(job.class_name, Counter())[job.scale] += 1
+    groups = tuple(
+        _scaled(by_name[name], scale, count)
+        for name, counts in sorted(scales.items())
+        for scale, count in sorted(_on_grid(counts).items())
+    )
+    return replace(problem, classes=groups)
+
+
+def _on_grid(counts: Counter[float]) -> Counter[float]:
+    """Return the counts with scales rounded down to a geometric grid, when there are too many."""
+    if len(counts) <= MOST_GROUPS:
+        return counts
+    low, high = min(counts), max(counts)
+    step = math.log(high / low) / MOST_GROUPS
+    merged: Counter[float] = Counter()
+    for scale, count in counts.items():
+        cell = math.floor(math.log(scale / low) / step)
+        merged[min(scale, low * math.exp(cell * step))] += count
+    return merged
+
+
+def _scaled(job_class: JobClass, scale: float, count: int) -> JobClass:
+    """Return a class of `count` arrivals whose phases are `scale` times as large."""
+    phases = tuple(
+        Phase(size_gpu_hours=phase.size_gpu_hours * scale, speedups=phase.speedups)
+        for phase in job_class.phases
+    )
+    return replace(
+        job_class,
+        startup_hours=min(job_class.startup_hours, job_class.rescale_hours),
+        name=f"{job_class.name} x {scale!r}",
+        phases=phases,
+        arrivals_per_hour=float(count),
+        weight=1.0,
+    )

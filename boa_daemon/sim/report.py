@@ -1,0 +1,114 @@
+"""What a run came to, by the names of the interface."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from boa_daemon.sim.bound import lower_bound_hours
+from boa_daemon.sim.world import World
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from policies.model import Budget, Problem
+from policies.registry import BuiltPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The figures of one run. With a budget in GPUs, money is GPU-hours at price 1.
+
+    `mean_usd_per_hour` is all that was spent, the tail included, over the hours from first to last arrival.
+    GPU-hours rented are those used, booting, idle, and in overhead (start-up and rescale) together.
+    `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
+    `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
+    """
+
+    policy: str
+    jobs: int
+    finished: int
+    mean_jct_hours: float
+    p50_jct_hours: float
+    p95_jct_hours: float
+    p99_jct_hours: float
+    budget_usd_per_hour: float
+    budget_gpus: float | None
+    mean_usd_per_hour: float
+    spent_usd: float
+    lower_bound_mean_jct_hours: float
+    lower_bound_at_budget_mean_jct_hours: float
+    planned_mean_jct_hours: float | None
+    planned_usd_per_hour: float | None
+    gpu_hours_rented: float
+    gpu_hours_used: float
+    gpu_hours_booting: float
+    gpu_hours_overhead: float
+    gpu_hours_idle: float
+    rescales: int
+    interruptions: int
+    nodes_launched: int
+    most_nodes: int
+    arrival_window_hours: float
+    simulated_hours: float
+    wall_seconds: float
+    ticks: int
+
+    def to_document(self) -> dict[str, object]:
+        """Return the answer as JSON says it."""
+        return asdict(self)
+
+
+def report(
+    world: World,
+    *,
+    policy: str,
+    budget: Budget,
+    problem: Problem,
+    built: BuiltPolicy,
+    wall_seconds: float,
+) -> Simulation:
+    """Return the figures of a run that is over."""
+    trace, meter, totals = world.workload.trace, world.cloud.meter, world.jobs.totals
+    jct_hours = np.array(totals.jct_seconds) / SECONDS_PER_HOUR
+    p50, p95, p99 = (float(value) for value in np.percentile(jct_hours, (50, 95, 99)))
+    spent, window = dollars(meter.micro_dollars), trace.window_hours
+    simulated_hours = (world.clock.now() - world.started_at) / SECONDS_PER_HOUR
+    hours = {
+        "rented": meter.rented_gpu_seconds / SECONDS_PER_HOUR,
+        "used": totals.used_gpu_seconds / SECONDS_PER_HOUR,
+        "booting": meter.booting_gpu_seconds / SECONDS_PER_HOUR,
+        "overhead": totals.overhead_gpu_seconds / SECONDS_PER_HOUR,
+    }
+    # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
+    most_spent = dollars(meter.micro_dollars + meter.launches)
+    # One arrival has no window: then the run itself is the only measure of time.
+    paid_hours = window or simulated_hours
+    return Simulation(
+        policy=policy,
+        jobs=world.workload.jobs,
+        finished=world.finished,
+        mean_jct_hours=float(jct_hours.mean()),
+        p50_jct_hours=p50,
+        p95_jct_hours=p95,
+        p99_jct_hours=p99,
+        budget_usd_per_hour=budget.amount,
+        budget_gpus=budget.amount if budget.unit == "gpus" else None,
+        mean_usd_per_hour=spent / paid_hours,
+        spent_usd=spent,
+        lower_bound_mean_jct_hours=lower_bound_hours(trace, problem, most_spent),
+        lower_bound_at_budget_mean_jct_hours=lower_bound_hours(trace, problem, budget.amount * paid_hours),
+        planned_mean_jct_hours=built.planned_mean_jct_hours,
+        planned_usd_per_hour=built.planned_spend,
+        gpu_hours_rented=hours["rented"],
+        gpu_hours_used=hours["used"],
+        gpu_hours_booting=hours["booting"],
+        gpu_hours_overhead=hours["overhead"],
+        gpu_hours_idle=max(0.0, hours["rented"] - hours["used"] - hours["booting"] - hours["overhead"]),
+        rescales=totals.rescales,
+        interruptions=totals.interruptions,
+        nodes_launched=meter.launches,
+        most_nodes=meter.most_nodes,
+        arrival_window_hours=window,
+        simulated_hours=simulated_hours,
+        wall_seconds=wall_seconds,
+        ticks=world.ticks,
+    )

@@ -1,0 +1,113 @@
+"""The jobs of a trace with the physics of their classes: how much work, how fast at which width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.model import InstanceType, JobClass, Phase, Width
+
+
+class Physics:
+    """What the work of one class takes, in seconds on one reference GPU, and its speed at each width."""
+
+    __slots__ = (
+        "_job_class",
+        "_speeds",
+        "rescale_seconds",
+        "sizes",
+        "startup_seconds",
+        "tail_sizes",
+        "weight",
+    )
+
+    def __init__(self, job_class: JobClass) -> None:
+        self._job_class = job_class
+        self._speeds: dict[Width, tuple[float, ...]] = {}
+        self.sizes = tuple(phase.size_gpu_hours * SECONDS_PER_HOUR for phase in job_class.phases)
+        self.tail_sizes = tuple(math.fsum(self.sizes[phase + 1 :]) for phase in range(len(self.sizes)))
+        self.startup_seconds = job_class.startup_hours * SECONDS_PER_HOUR
+        self.rescale_seconds = job_class.rescale_hours * SECONDS_PER_HOUR
+        self.weight = job_class.weight
+
+    def speeds(self, width: Width) -> tuple[float, ...]:
+        """Return the speed in each phase at a width; 0 where the phase cannot use it."""
+        speeds = self._speeds.get(width)
+        if speeds is None:
+            speeds = tuple(_speed(phase, width) for phase in self._job_class.phases)
+            self._speeds[width] = speeds
+        return speeds
+
+
+def _speed(phase: Phase, width: Width) -> float:
+    """Return the speed of a phase at a width, 0 where it may not be used."""
+    curve = phase.speedups.get(width.gpu_type)
+    if curve is None or not curve.min_gpus <= width.gpus <= curve.max_gpus:
+        return 0.0
+    if width.gpus not in curve.whole_widths():
+        return 0.0
+    return float(curve.speed_at(width.gpus))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A trace, and the physics of its classes by name."""
+
+    trace: Trace
+    physics: Mapping[str, Physics]
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs arrive."""
+        return len(self.trace.jobs)
+
+
+def a_workload(
+    trace: Trace,
+    classes: Sequence[JobClass],
+    instance_types: Mapping[str, InstanceType],
+    *,
+    max_nodes: int | None = None,
+) -> Workload:
+    """Return the workload, after checking that every job can run on what can be rented.
+
+    Raises:
+        InputError: when the trace is empty, a class is unknown, or a class has a phase that no rentable
+        number
+            of nodes can run.
+    """
+    if not trace.jobs:
+        raise InputError("the trace has no jobs", hint="Add one row per arrival")
+    by_name = {job_class.name: job_class for job_class in classes}
+    for name in dict.fromkeys(job.class_name for job in trace.jobs):
+        if name not in by_name:
+            raise InputError(
+                f"the trace has jobs of class {name!r}, which the class file does not have",
+                hint=did_you_mean(name, by_name),
+            )
+        _check_rentable(by_name[name], instance_types, max_nodes)
+    return Workload(trace=trace, physics={name: Physics(found) for name, found in by_name.items()})
+
+
+def _check_rentable(
+    job_class: JobClass, instance_types: Mapping[str, InstanceType], max_nodes: int | None
+) -> None:
+    """Refuse a class with a phase that fits no cluster that may be rented: it would wait for ever."""
+    for number, phase in enumerate(job_class.phases):
+        most = {
+            kind: math.inf if max_nodes is None else max_nodes * instance_types[kind].gpus
+            for kind in phase.speedups
+            if kind in instance_types
+        }
+        if not any(phase.speedups[kind].min_gpus <= gpus for kind, gpus in most.items()):
+            needs = ", ".join(f"{curve.min_gpus} x {kind}" for kind, curve in phase.speedups.items())
+            limit = "" if max_nodes is None else f" within {max_nodes} nodes"
+            raise InputError(
+                f"class {job_class.name}, phase {number}, needs at least {needs}; no such node can be "
+                f"rented{limit}",
+                hint=f"Rentable GPU types: {', '.join(sorted(instance_types)) or 'none'}",
+            )

@@ -1,0 +1,131 @@
+"""The world on a virtual clock: a cloud, jobs from a trace, and the loop that lets things happen.
+
+The loop is all that the simulator adds: time moves to the next event, everything due takes place, and if any
+of it matters the very `Controller.run_once()` of the daemon decides. Same workload, same seed, same run to
+the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from boa_daemon.clock import VirtualClock
+from boa_daemon.controller import Controller
+from boa_daemon.errors import BoaError
+from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.jobs import SimulatedJobs
+from boa_daemon.sim.workload import Workload
+from boa_daemon.tick import Decision
+
+QUIET_TICKS = 10_000
+"""Ticks in a row without an arrival or the end of a phase: the run goes round in circles."""
+
+
+class StuckSimulation(BoaError):
+    """Jobs are left and nothing will ever happen: the policy, or the limit on nodes, keeps them waiting."""
+
+
+class World:
+    """A cloud and jobs, driven by events."""
+
+    def __init__(
+        self, workload: Workload, *, seed: int = 0, boot_seconds: float = 180.0, fresh_progress: bool = False
+    ) -> None:
+        self.workload, self.boot_seconds = workload, boot_seconds
+        self.started_at = workload.trace.jobs[0].arrived_at_seconds
+        self.clock = VirtualClock(self.started_at)
+        self.ticks = 0
+        self._events = EventQueue()
+        self.cloud = SimulatedCloud(
+            self.clock, self._events, boot_seconds=boot_seconds, on_ready=self._want_tick
+        )
+        self.jobs = SimulatedJobs(
+            self.clock, self._events, self.cloud, wants_tick=self._progress, fresh_progress=fresh_progress
+        )
+        self._draws = np.random.default_rng(seed).random(workload.jobs).tolist()
+        self._next_job = 0
+        self._tick_wanted = False
+        self._wake_at: float | None = None
+        self._quiet_ticks = 0
+        self._schedule_arrival()
+
+    def run(self, controller: Controller, on_tick: Callable[[Decision], None] | None = None) -> None:
+        """Let the trace happen under a controller, until the last job has left; then end every node.
+
+        Raises:
+            StuckSimulation: when jobs are left and nothing will happen any more.
+        """
+        self.jobs.asks_for_tick = controller.needs_tick
+        while self.finished < self.workload.jobs:
+            self._advance()
+            if self._tick_wanted:
+                self._tick_wanted = False
+                decision = controller.run_once()
+                self.ticks += 1
+                self._quiet_ticks += 1
+                self._wake(decision.wake_at)
+                if on_tick is not None:
+                    on_tick(decision)
+        self.cloud.close()
+        controller.observe()
+
+    @property
+    def finished(self) -> int:
+        """How many jobs have left."""
+        return len(self.jobs.totals.finished)
+
+    def _advance(self) -> None:
+        """Move to the next event and let everything due take place."""
+        at = self._events.next_at
+        if at is None or self._quiet_ticks > QUIET_TICKS:
+            raise StuckSimulation(self._why_stuck())
+        self.clock.advance_to(at)
+        self._events.happen(at)
+
+    def _why_stuck(self) -> str:
+        """Return who is left, and what to try."""
+        present = self.jobs.jobs()
+        waiting = sorted(job for job, state in present.items() if not state.slots)
+        stalled = len(present) - len(waiting)
+        return (
+            f"{self.workload.jobs - self.finished} jobs are left at {self.clock.now():.0f} s and nothing "
+            f"will happen; {len(waiting)} wait ({', '.join(waiting[:3])}) and {stalled} hold GPUs "
+            "that they cannot use. Choose another policy, or raise the limit on nodes"
+        )
+
+    def _want_tick(self) -> None:
+        """Something happened that a tick should see."""
+        self._tick_wanted = True
+
+    def _progress(self) -> None:
+        """A job arrived, entered a phase, or left."""
+        self._quiet_ticks = 0
+        self._tick_wanted = True
+
+    def _wake(self, at: float | None) -> None:
+        """Tick again at an instant, unless a tick is due before anyway."""
+        if at is not None and (self._wake_at is None or at < self._wake_at):
+            self._wake_at = at
+            self._events.schedule(max(at, self.clock.now()), self._ring, at)
+
+    def _ring(self, at: float) -> None:
+        """The alarm that a decision asked for; one that was replaced by an earlier alarm is silent."""
+        if at == self._wake_at:
+            self._wake_at = None
+            self._tick_wanted = True
+
+    def _schedule_arrival(self) -> None:
+        """Schedule the next job of the trace."""
+        if self._next_job < self.workload.jobs:
+            at = self.workload.trace.jobs[self._next_job].arrived_at_seconds
+            self._events.schedule(at, self._arrive, self._next_job)
+            self._next_job += 1
+
+    def _arrive(self, number: int) -> None:
+        """Let a job arrive, and schedule the next."""
+        trace = self.workload.trace.jobs[number]
+        self.jobs.arrive(trace, self.workload.physics[trace.class_name], self._draws[number])
+        self._schedule_arrival()

@@ -1,0 +1,130 @@
+"""Everything known at one instant, and everything wanted: the two ends of a tick.
+
+*Planned* is what should be, *requested* is what the cloud said yes to, *observed* is what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
+
+NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
+WaitReason: TypeAlias = Literal["nodes-to-come", "node-limit", "out-of-stock", "fleet-full"]
+"""Why a job does not have its width yet; a closed list."""
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+IDLE_HOLD_SECONDS = 60.0
+"""A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """An instance as the cloud lists it.
+
+    `gpus` names the job on each GPU, None where it is free. `idle_since` is the instant when the node became
+    ready or its last job left; None while a job is on it or before it is ready. `launched_by` is the id of
+    the action that asked for it, so that an intent and its instance find each other after a crash.
+    `ended_at` is set once it is terminated, and with it the bill is final.
+    """
+
+    id: NodeId
+    instance_type: InstanceType
+    phase: NodePhase
+    launched_at: float
+    gpus: tuple[JobId | None, ...]
+    launched_by: str = ""
+    idle_since: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that no job holds."""
+        return self.gpus.count(None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is ready and no job holds a GPU of it."""
+        return self.phase == "ready" and self.idle_since is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """A job that is present: what a policy may know, and what it holds.
+
+    `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
+    `is_stopping` still holds its slots and is left alone until it has let go.
+    """
+
+    job: Job
+    slots: tuple[GpuSlot, ...] = ()
+    generation: int = 0
+    is_stopping: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it holds GPUs."""
+        return bool(self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """Everything that a tick may look at.
+
+    `jobs` stand in order of arrival. `refused_until` names the instance types that the cloud is out of, and
+    the instant from which asking again makes sense. `settled_micro_dollars` is the sum of final bills.
+    """
+
+    now: float
+    tick: int
+    nodes: Mapping[NodeId, NodeState]
+    jobs: Mapping[JobId, JobState]
+    refused_until: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    settled_micro_dollars: int = 0
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What the nodes cost per hour right now."""
+        return sum(node.instance_type.usd_per_hour for node in self.nodes.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
+
+    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot.
+    """
+
+    instance_types: Mapping[str, InstanceType]
+    idle_hold_seconds: float = IDLE_HOLD_SECONDS
+    max_nodes: int | None = None
+
+    @property
+    def by_name(self) -> Mapping[str, InstanceType]:
+        """The instance types by their own names."""
+        return {kind.name: kind for kind in self.instance_types.values()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What should be.
+
+    `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
+    be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
+    nothing. `launches` counts new nodes by the name of their type, which `instance_types`
+    explains. `releases` names nodes that nothing needs. `waiting` says for
+    each job that cannot have its width yet what it waits for.
+    """
+
+    widths: Mapping[JobId, Width]
+    slots: Mapping[JobId, tuple[GpuSlot, ...]]
+    stops: tuple[JobId, ...] = ()
+    launches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    releases: tuple[NodeId, ...] = ()
+    instance_types: Mapping[str, InstanceType] = field(default_factory=lambda: MappingProxyType({}))
+    waiting: Mapping[JobId, WaitReason] = field(default_factory=lambda: MappingProxyType({}))
+    reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
+    wake_at: float | None = None

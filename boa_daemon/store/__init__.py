@@ -1,0 +1,1 @@
+"""Where intents, outcomes, charges and decisions are remembered."""

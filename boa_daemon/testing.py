@@ -1,0 +1,295 @@
+"""Builders and fakes that the tests share.
+
+Builders fill in what a test does not care about. `Ideal` is a world in which every action works at once.
+Hypothesis is imported by the strategies alone, so that the package works without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
+from boa_daemon.ports import Accepted, Launched, Refused
+from boa_daemon.state import ClusterState, JobState, NodePhase, NodeState, Rules
+from boa_daemon.traces.reader import Trace, TraceJob
+from policies.model import (
+    Allocation,
+    Budget,
+    GpuSlot,
+    GpuType,
+    InstanceType,
+    Job,
+    JobClass,
+    JobId,
+    Node,
+    NodeId,
+    Phase,
+    Problem,
+    Width,
+)
+from policies.speedup import SpeedupCurve, Table
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+
+def an_instance_type(*, gpu_type: str = "gpu", gpus: int = 4, usd_per_gpu_hour: float = 1.0) -> InstanceType:
+    """Return a machine whose price is that of its GPUs."""
+    return InstanceType(
+        name=f"{gpu_type}-x{gpus}", gpu_type=gpu_type, gpus=gpus, usd_per_hour=gpus * usd_per_gpu_hour
+    )
+
+
+def rules(**changes: Any) -> Rules:
+    """Return rules with nodes of four GPUs, held idle for 60 s."""
+    values: dict[str, Any] = {"instance_types": {"gpu": an_instance_type()}, "idle_hold_seconds": 60.0}
+    return Rules(**(values | changes))
+
+
+def a_node(
+    name: NodeId = "n1",
+    *,
+    gpus: int = 4,
+    phase: NodePhase = "ready",
+    launched_at: float = 0.0,
+    idle_since: float | None = None,
+    kind: InstanceType | None = None,
+) -> NodeState:
+    """Return an empty node; a ready one is idle since its launch unless said otherwise."""
+    kind = kind or an_instance_type(gpus=gpus)
+    since = idle_since if idle_since is not None else launched_at
+    return NodeState(
+        id=name,
+        instance_type=kind,
+        phase=phase,
+        launched_at=launched_at,
+        gpus=(None,) * kind.gpus,
+        launched_by=f"launch-{name}",
+        idle_since=since if phase == "ready" else None,
+    )
+
+
+def a_job(name: JobId = "a", **changes: Any) -> Job:
+    """Return a job of class "c" that arrived at 0 and has an hour of work left."""
+    values: dict[str, Any] = {
+        "id": name,
+        "class_name": "c",
+        "arrived_at": 0.0,
+        "phase": 0,
+        "remaining_gpu_hours": 1.0,
+    }
+    return Job(**(values | changes))
+
+
+def a_policy_node(
+    name: NodeId = "n1", *, gpus: int = 4, is_ready: bool = True, gpu_type: str = "gpu"
+) -> Node:
+    """Return a node as a placer sees it."""
+    return Node(id=name, instance_type=an_instance_type(gpu_type=gpu_type, gpus=gpus), is_ready=is_ready)
+
+
+def some_slots(node: NodeId, *indices: int) -> tuple[GpuSlot, ...]:
+    """Return GPUs of one node."""
+    return tuple(GpuSlot(node, index) for index in indices)
+
+
+def a_state(
+    *jobs: Job,
+    nodes: Sequence[NodeState] = (),
+    held: Mapping[JobId, tuple[GpuSlot, ...]] | None = None,
+    now: float = 0.0,
+    **changes: Any,
+) -> ClusterState:
+    """Return a state in which each job of `held` runs on its slots, and the nodes know it."""
+    held = held or {}
+    by_id = {node.id: node for node in nodes}
+    states: dict[JobId, JobState] = {}
+    for job in jobs:
+        slots = held.get(job.id, ())
+        kinds = [by_id[slot.node].instance_type.gpu_type for slot in slots]
+        width = Width(kinds[0], len(slots)) if slots else None
+        states[job.id] = JobState(job=replace(job, width=width), slots=slots, generation=1 if slots else 0)
+        for slot in slots:
+            node = by_id[slot.node]
+            gpus = (*node.gpus[: slot.index], job.id, *node.gpus[slot.index + 1 :])
+            by_id[slot.node] = replace(node, gpus=gpus, idle_since=None)
+    return ClusterState(now=now, tick=1, nodes=by_id, jobs=states, **changes)
+
+
+def a_class(
+    name: str = "c",
+    *,
+    sizes: Sequence[float] = (1.0,),
+    curve: SpeedupCurve | None = None,
+    gpu_type: str = "gpu",
+    **changes: Any,
+) -> JobClass:
+    """Return a class with one speed-up for all its phases: a table for 1, 2 and 4 GPUs unless given."""
+    speedup = curve or Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))
+    phases = tuple(Phase(size_gpu_hours=size, speedups={gpu_type: speedup}) for size in sizes)
+    return JobClass(name=name, phases=phases, **changes)
+
+
+def a_problem(*classes: JobClass, usd_per_gpu_hour: float = 1.0, budget: Budget | None = None) -> Problem:
+    """Return a problem with one GPU type, "gpu"."""
+    return Problem(
+        classes=classes or (a_class(),),
+        gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=usd_per_gpu_hour),),
+        budget_unit="usd_per_hour" if budget is None else budget.unit,
+    )
+
+
+def a_trace(*arrivals: float, class_names: Sequence[str] = (), scales: Sequence[float] = ()) -> Trace:
+    """Return a trace of arrivals in seconds; of class "c" and scale 1 unless given."""
+    names, factors = class_names or ["c"] * len(arrivals), scales or [1.0] * len(arrivals)
+    rows = zip(arrivals, names, factors, strict=True)
+    return Trace(tuple(TraceJob(f"j{n}", at, name, scale) for n, (at, name, scale) in enumerate(rows)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """An allocator that gives the jobs present the widths it was told."""
+
+    widths: Mapping[JobId, int]
+    nodes: Mapping[str, int] | None = None
+
+    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+        """Return the widths, GPUs of type "gpu"."""
+        widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
+        return Allocation(widths=widths, nodes=self.nodes)
+
+
+class ManualClock:
+    """A clock that a test sets."""
+
+    def __init__(self, instant: float = 0.0) -> None:
+        self.instant = instant
+
+    def now(self) -> float:
+        """Return what the test set."""
+        return self.instant
+
+
+class Ideal:
+    """A world in which every action works at once: nodes are ready when launched, jobs stop when told.
+
+    `refuse` names kinds of action that are refused. What no tick should ask for is an AssertionError.
+    """
+
+    def __init__(self, state: ClusterState, *, refuse: Sequence[type] = ()) -> None:
+        self.nodes_by_id = dict(state.nodes)
+        self.jobs_by_id = dict(state.jobs)
+        self.clock = ManualClock(state.now)
+        self.refuse = tuple(refuse)
+        self.done: list[Action] = []
+        self.ended: list[NodeState] = []
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return the nodes, and those that ended."""
+        return [*self.nodes_by_id.values(), *self.ended]
+
+    def jobs(self) -> Mapping[JobId, JobState]:
+        """Return the jobs."""
+        return dict(self.jobs_by_id)
+
+    def launch(self, action: LaunchNode) -> Launched | Refused:
+        """Add a ready node."""
+        if isinstance(action, self.refuse):
+            return Refused(reason="no capacity", retry_after_seconds=60.0)
+        self.done.append(action)
+        node = a_node(f"node-of-{action.id}", launched_at=self.clock.now(), kind=action.instance_type)
+        self.nodes_by_id[node.id] = replace(node, launched_by=action.id)
+        return Launched(node=node.id)
+
+    def terminate(self, action: TerminateNode) -> Accepted | Refused:
+        """Remove a node; that jobs run on it is a fault of the tick."""
+        if isinstance(action, self.refuse):
+            return Refused(reason="not now")
+        self.done.append(action)
+        node = self.nodes_by_id.pop(action.node)
+        if node.free_gpus < len(node.gpus):
+            raise AssertionError(f"{node.id} was terminated under running jobs")
+        self.ended.append(replace(node, phase="terminated", ended_at=self.clock.now()))
+        return Accepted()
+
+    def start(self, action: StartJob) -> Accepted | Refused:
+        """Put a job on free GPUs; that one is held is a fault of the tick."""
+        if isinstance(action, self.refuse):
+            return Refused(reason="not now")
+        self.done.append(action)
+        job = self.jobs_by_id[action.job]
+        if job.slots or action.generation <= job.generation:
+            raise AssertionError(f"{action.job} was started twice")
+        self._write(action.slots, action.job)
+        self.jobs_by_id[action.job] = replace(
+            job, job=replace(job.job, width=action.width), slots=action.slots, generation=action.generation
+        )
+        return Accepted()
+
+    def stop(self, action: StopJob) -> Accepted | Refused:
+        """Take a job off its GPUs."""
+        if isinstance(action, self.refuse):
+            return Refused(reason="not now")
+        self.done.append(action)
+        job = self.jobs_by_id[action.job]
+        self._write(job.slots, None)
+        self.jobs_by_id[action.job] = replace(job, job=replace(job.job, width=None), slots=())
+        return Accepted()
+
+    def ready_all(self) -> None:
+        """Let every requested node be ready."""
+        for name, node in self.nodes_by_id.items():
+            if node.phase == "requested":
+                self.nodes_by_id[name] = replace(node, phase="ready", idle_since=self.clock.now())
+
+    def do(self, actions: Sequence[Action]) -> None:
+        """Carry out actions in order."""
+        for action in actions:
+            if isinstance(action, StartJob):
+                self.start(action)
+            elif isinstance(action, StopJob):
+                self.stop(action)
+            elif isinstance(action, LaunchNode):
+                self.launch(action)
+            else:
+                self.terminate(action)
+
+    def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
+        """Write a name, or None, on GPUs."""
+        for slot in slots:
+            node = self.nodes_by_id[slot.node]
+            if node.phase != "ready" or (job is not None and node.gpus[slot.index] is not None):
+                raise AssertionError(f"{slot} is not free for {job}")
+            gpus = (*node.gpus[: slot.index], job, *node.gpus[slot.index + 1 :])
+            is_idle = gpus.count(None) == len(gpus)
+            self.nodes_by_id[slot.node] = replace(
+                node, gpus=gpus, idle_since=self.clock.now() if is_idle else None
+            )
+
+
+def states() -> SearchStrategy[tuple[ClusterState, Wishes]]:
+    """Return a strategy for consistent states of four-GPU nodes, each with widths wished for its jobs."""
+    from hypothesis import strategies as st  # noqa: PLC0415
+
+    @st.composite
+    def build(draw: DrawFn) -> tuple[ClusterState, Wishes]:
+        phases = draw(st.lists(st.sampled_from(["ready", "ready", "requested"]), max_size=5))
+        nodes = [a_node(f"n{n}", phase=phase) for n, phase in enumerate(phases)]  # type: ignore[arg-type]
+        free = [
+            GpuSlot(node.id, index)
+            for node in nodes
+            if node.phase == "ready"
+            for index in range(len(node.gpus))
+        ]
+        free = draw(st.permutations(free))
+        jobs = [a_job(f"j{n}", arrived_at=float(n)) for n in range(draw(st.integers(0, 6)))]
+        held: dict[JobId, tuple[GpuSlot, ...]] = {}
+        for job in jobs:
+            held[job.id] = tuple(free.pop() for _ in range(min(len(free), draw(st.integers(0, 5)))))
+        wished = {job.id: draw(st.integers(0, 9)) for job in jobs}
+        state = a_state(*jobs, nodes=nodes, held=held, now=1000.0)
+        return state, Wishes(widths={job: gpus for job, gpus in wished.items() if gpus})
+
+    return build()

@@ -1,0 +1,41 @@
+"""decide(): the pure heart.  Facts come in, a plan and its actions come out.
+
+No clock, no network, no randomness: the same state gives the same decision, so every recorded tick can be
+replayed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boa_daemon.actions import Action
+from boa_daemon.diff import diff
+from boa_daemon.explain import explain_job
+from boa_daemon.plan import make_plan
+from boa_daemon.state import ClusterState, Plan, Rules
+from policies.model import JobId
+from policies.protocols import Allocator, Placer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was seen, what is wanted, and what to do about the difference."""
+
+    state: ClusterState
+    plan: Plan
+    actions: tuple[Action, ...]
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to decide again even if nothing happens."""
+        return self.plan.wake_at
+
+    def explain(self, job: JobId) -> str:
+        """Return why a job has its width and its nodes, or why it waits, in sentences with numbers."""
+        return explain_job(self.state, self.plan, job)
+
+
+def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
+    """Return what to do now."""
+    plan = make_plan(state, allocator=allocator, placer=placer, rules=rules)
+    return Decision(state=state, plan=plan, actions=diff(state, plan))

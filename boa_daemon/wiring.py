@@ -1,0 +1,223 @@
+"""Where parts meet: settings become a controller with its ports, and a simulation becomes a run."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from boa_daemon.controller import Controller, Ports
+from boa_daemon.problem_file import ProblemFile, with_budget
+from boa_daemon.sim.report import Simulation, report
+from boa_daemon.sim.workload import a_workload
+from boa_daemon.sim.world import World
+from boa_daemon.speedup_file import limited
+from boa_daemon.state import IDLE_HOLD_SECONDS, Rules
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.tick import Decision
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.errors import InfeasibleBudget
+from policies.model import Budget, InstanceType, JobClass, Phase, Problem
+from policies.registry import BuiltPolicy, PolicyOptions, Site, build_policy, find_placer, find_policy
+
+REHEARSALS = 8
+"""Runs that look for the planning budget; each halves the range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationSettings:
+    """A run: a trace, the classes and machines, a policy under a budget, and the world's constants.
+
+    The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
+    no plan counts: nodes that are idle or only partly used.
+    """
+
+    trace: Trace
+    problem: Problem
+    instance_types: Mapping[str, InstanceType]
+    budget: Budget
+    policy: str = "boa"
+    options: PolicyOptions = field(default_factory=PolicyOptions)
+    placer: str = "first-fit"
+    seed: int = 0
+    boot_seconds: float = 180.0
+    idle_hold_seconds: float = IDLE_HOLD_SECONDS
+    max_nodes: int | None = None
+    planning_budget: Budget | None = None
+
+    @property
+    def rules(self) -> Rules:
+        """The site's rules that follow."""
+        return Rules(
+            instance_types=self.instance_types,
+            idle_hold_seconds=self.idle_hold_seconds,
+            max_nodes=self.max_nodes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """A world at its first instant and the controller that will drive it."""
+
+    settings: SimulationSettings
+    policy: BuiltPolicy
+    world: World
+    controller: Controller
+
+    def finish(self, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
+        """Run to the end and return the figures; `on_tick` sees every decision."""
+        began = time.perf_counter()
+        self.world.run(self.controller, on_tick)
+        return report(
+            self.world,
+            policy=self.settings.policy,
+            budget=self.settings.budget,
+            problem=self.settings.problem,
+            built=self.policy,
+            wall_seconds=time.perf_counter() - began,
+        )
+
+
+def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationSettings:
+    """Return the settings of a run of the BOA policy; classes without a rate get that of the trace.
+
+    Where GPUs are counted, a node costs its GPUs: money is then GPU-hours at price 1.
+    """
+    file = with_budget(file, budget)
+    machines = {
+        name: replace(kind, usd_per_hour=float(kind.gpus)) if budget.unit == "gpus" else kind
+        for name, kind in file.instance_types.items()
+    }
+    classes = with_rates(file.problem.classes, trace, missing=file.classes_without_rates)
+    return SimulationSettings(
+        trace=trace,
+        problem=replace(file.problem, classes=classes),
+        instance_types=MappingProxyType(machines),
+        budget=budget,
+    )
+
+
+def with_rates(
+    classes: tuple[JobClass, ...], trace: Trace, *, missing: frozenset[str]
+) -> tuple[JobClass, ...]:
+    """Return the classes with the missing rates taken from the trace: jobs per hour of its window.
+
+    A class without a rate that the trace does not have is left out. A trace without a window, all jobs at one
+    instant, counts as an hour.
+    """
+    counts = Counter(job.class_name for job in trace.jobs)
+    hours = trace.window_hours or 1.0
+    return tuple(
+        replace(job_class, arrivals_per_hour=counts[job_class.name] / hours)
+        if job_class.name in missing
+        else job_class
+        for job_class in classes
+        if job_class.name not in missing or counts[job_class.name]
+    )
+
+
+def prepare(settings: SimulationSettings) -> PreparedRun:
+    """Return a run that is ready to start.
+
+    Raises:
+        InputError: when a job of the trace cannot run on anything that may be rented.
+        PolicyError: when the policy does not exist or the budget is too small for it.
+    """
+    workload = a_workload(
+        settings.trace, settings.problem.classes, settings.instance_types, max_nodes=settings.max_nodes
+    )
+    site = Site(
+        problem=_with_boots(_within_nodes(settings.problem, settings), settings.boot_seconds),
+        budget=settings.planning_budget or settings.budget,
+        instance_types=settings.instance_types,
+    )
+    entry = find_policy(settings.policy)
+    policy = build_policy(settings.policy, site, settings.options)
+    world = World(
+        workload,
+        seed=settings.seed,
+        boot_seconds=settings.boot_seconds,
+        fresh_progress=entry.reads_progress,
+    )
+    controller = Controller(
+        allocator=policy.allocator,
+        is_job_by_job=entry.is_job_by_job,
+        placer=find_placer(settings.placer),
+        rules=settings.rules,
+        ports=Ports(
+            clock=world.clock, cloud=world.cloud, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+        ),
+    )
+    return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)
+
+
+def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
+    """Return the figures of one run."""
+    return prepare(settings).finish(on_tick)
+
+
+def rehearsed(settings: SimulationSettings) -> SimulationSettings:
+    """Return the settings with the largest planning budget whose run spends no more than the budget.
+
+    It is found to 1 % by bisection on runs of the same trace. Where even the least feasible plan spends more
+    than the budget, that plan is returned.
+    """
+    low, high = 0.0, settings.budget.amount
+    best, cheapest = None, settings
+    planned = high
+    for _ in range(REHEARSALS):
+        trial = replace(settings, planning_budget=replace(settings.budget, amount=planned))
+        try:
+            spent = simulate(trial).mean_usd_per_hour
+        except InfeasibleBudget:
+            low = planned
+        else:
+            if spent <= settings.budget.amount:
+                best, low = trial, planned
+            else:
+                cheapest, high = trial, planned
+        if low >= settings.budget.amount:
+            break
+        planned = (low + high) / 2.0
+    return best or cheapest
+
+
+def _with_boots(problem: Problem, boot_seconds: float) -> Problem:
+    """Return the problem with a boot in each job's start-up: a job waits for nodes that are billed meanwhile.
+
+    Jobs that start on warm nodes are spared it, so plans err on the narrow side.
+    """
+    classes = tuple(
+        replace(job_class, startup_hours=job_class.startup_hours + boot_seconds / SECONDS_PER_HOUR)
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:
+    """Return the problem without the widths that the cap on nodes can never hold."""
+    if settings.max_nodes is None:
+        return problem
+    classes = tuple(
+        replace(
+            job_class,
+            phases=tuple(_phase_within(phase, settings, settings.max_nodes) for phase in job_class.phases),
+        )
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+def _phase_within(phase: Phase, settings: SimulationSettings, nodes: int) -> Phase:
+    """Return a phase without the widths that are wider than so many nodes."""
+    speedups = {
+        name: curve
+        for name, whole in phase.speedups.items()
+        for curve in limited(
+            {name: whole}, min_gpus=None, max_gpus=nodes * settings.instance_types[name].gpus
+        ).values()
+    }
+    return replace(phase, speedups=speedups)

@@ -1,0 +1,86 @@
+"""``boa demo``: the loop on the shipped workload, and honest sentences."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from boa_daemon.cli import app
+from boa_daemon.cli.demo import LOAD_FACTOR, Rival, conclusions, default_budget, shipped_settings
+from boa_daemon.cli.live_view import ROWS, clock_text, view
+from boa_daemon.testing import a_class, a_job, a_node, a_state, some_slots
+from boa_daemon.wiring import simulate
+from policies.model import Budget
+from policies.registry import PolicyOptions
+
+
+def test_without_a_terminal_it_prints_lines_and_ends_with_sentences_and_next_commands() -> None:
+    """Nothing sleeps, nothing is canned: the figures of the sentences are those of the table."""
+    result = CliRunner().invoke(app, ["demo"])
+
+    assert result.exit_code == 0, result.exception
+    assert "85 real training jobs" in result.stdout
+    assert "nodes" in result.stdout
+    assert "The best static fleet" in result.stdout
+    assert "Next: boa " in result.stdout
+
+
+def test_json_is_one_document_with_every_run() -> None:
+    """BOA first, then the rivals, each with its settings in its name."""
+    document = json.loads(CliRunner().invoke(app, ["demo", "--budget", "40/h", "--json"]).stdout)
+
+    names = [run["name"] for run in document["runs"]]
+    assert names[0] == "boa"
+    assert {name.split(",")[0] for name in names[1:]} == {"static-fifo", "static-equal", "equal-width"}
+    assert document["runs"][0]["mean_usd_per_hour"] <= 40.0
+    assert all(run["finished"] == run["jobs"] for run in document["runs"])
+    static = [run for run in document["runs"] if run["policy"].startswith("static")]
+    assert all(run["mean_usd_per_hour"] >= document["runs"][0]["mean_usd_per_hour"] for run in static)
+
+
+def test_the_default_budget_is_a_multiple_of_the_load() -> None:
+    """Work per hour on single GPUs, times 1.5, up to whole dollars."""
+    problem = shipped_settings().problem
+    load = sum(c.arrivals_per_hour * c.size_gpu_hours for c in problem.classes) * problem.price_of("t4")
+
+    assert LOAD_FACTOR * load <= default_budget(problem).amount < LOAD_FACTOR * load + 1.0
+
+
+@pytest.mark.parametrize(("factor", "says"), [(2.0, "BOA is 2.00 times as fast"), (0.5, "it beats BOA")])
+def test_a_baseline_that_wins_is_said_to_win(factor: float, says: str) -> None:
+    """Whoever is ahead, and by how much, comes from the figures."""
+    settings = replace(shipped_settings("60/h"), policy="equal-width", options=PolicyOptions(gpus_per_job=2))
+    boa = simulate(settings)
+    rival = Rival(
+        name="static-fifo, 9 nodes",
+        result=replace(boa, mean_jct_hours=boa.mean_jct_hours * factor),
+        is_static=True,
+    )
+
+    assert says in conclusions(settings, boa, [rival])[1]
+
+
+def test_the_view_shows_nodes_as_blocks_and_jobs_with_progress() -> None:
+    """One block per GPU, filled where it is held; a long list ends in a count."""
+    nodes = [a_node("n1"), a_node("n2", phase="requested"), *(a_node(f"m{n}") for n in range(ROWS))]
+    jobs = [a_job("train", phase=1), *(a_job(f"w{n}") for n in range(ROWS))]
+    state = a_state(*jobs, nodes=nodes, held={"train": some_slots("n1", 0, 1)}, now=7260.0)
+    console = Console(file=io.StringIO(), width=160, force_terminal=False)
+
+    classes = {"c": a_class(sizes=[1.0, 1.0])}
+    console.print(view(state, classes, started_at=0.0, budget=Budget(amount=10.0), finished=3))
+
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for part in ("02:01", "■ ■ □ □", "booting", "2 used", "idle", "train", "2 x gpu", "waits", "and 1 more"):
+        assert part in text
+    assert "and 2 more" in text
+
+
+def test_clock_text_is_hours_and_minutes() -> None:
+    """More than a day stays in hours."""
+    assert clock_text(26 * 3600.0 + 5 * 60.0) == "26:05"

@@ -1,0 +1,122 @@
+"""``boa simulate``: answers by the interface, errors that say what to mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from boa_daemon.cli import app, main
+from boa_daemon.errors import InputError
+from policies.errors import InfeasibleBudget, PolicyError
+
+CLASSES = """
+gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}
+classes:
+- name: vision
+  phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0}}}]
+"""
+PROMISED = {
+    *("policy", "jobs", "finished", "mean_jct_hours", "p50_jct_hours", "p95_jct_hours", "p99_jct_hours"),
+    *("budget_usd_per_hour", "mean_usd_per_hour", "gpu_hours_rented", "gpu_hours_used", "rescales"),
+    *("interruptions", "lower_bound_mean_jct_hours", "wall_seconds", "simulated_hours"),
+}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> list[str]:
+    """Write a trace of ten jobs and a class file; return the flags that name them."""
+    rows = "".join(f"j{n},{n * 600},vision\n" for n in range(10))
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    return ["--trace", str(tmp_path / "trace.csv"), "--classes", str(tmp_path / "classes.yaml")]
+
+
+def boa(*arguments: str) -> Result:
+    """Run the command line; errors stay exceptions."""
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+@pytest.mark.parametrize("policy", ["boa", "static-fifo", "static-equal", "equal-width"])
+def test_json_is_one_document_with_the_promised_keys(case: list[str], policy: str) -> None:
+    """And nothing else on standard output."""
+    result = boa(*case, "--policy", policy, "--budget", "20/h", "--json")
+
+    document = json.loads(result.stdout)
+    assert document.keys() >= PROMISED
+    assert (document["policy"], document["finished"]) == (policy, 10)
+
+
+def test_tables_and_csv_say_the_same(case: list[str]) -> None:
+    """People read a table, spreadsheets a row."""
+    assert "10 of 10 jobs finished" in boa(*case, "--budget", "20/h").stdout
+    header, row = boa(*case, "--budget", "20/h", "-o", "csv").stdout.splitlines()
+    assert dict(zip(header.split(","), row.split(","), strict=True))["jobs"] == "10"
+
+
+def test_a_budget_in_gpus_is_reported_as_gpus(case: list[str]) -> None:
+    """gpus:20 is 20 GPUs."""
+    document = json.loads(boa(*case, "--budget", "gpus:20", "--json").stdout)
+
+    assert document["budget_gpus"] == 20.0
+
+
+def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
+    """Booting and idle nodes are in the bill: a rehearsal lowers the plan to make room for them."""
+    plain = json.loads(boa(*case, "--budget", "14/h", "--json").stdout)
+    rehearsed = json.loads(boa(*case, "--budget", "14/h", "--rehearse", "--json").stdout)
+
+    assert rehearsed["mean_usd_per_hour"] <= 14.0
+    assert rehearsed["mean_usd_per_hour"] <= plain["mean_usd_per_hour"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "says"),
+    [
+        (["--budget", "20"], InputError, "no unit"),
+        (["--budget", "20/h", "--policy", "bao"], PolicyError, "Did you mean 'boa'"),
+        (["--budget", "20/h", "--set", "nodes"], InputError, "is not key=value"),
+        (["--budget", "20/h", "--set", "nodes=1"], PolicyError, "no option 'nodes'"),
+        (["--budget", "20/h", "--placer", "lfw"], PolicyError, "Did you mean 'lwf'"),
+        (["--budget", "1/h"], InfeasibleBudget, ""),
+    ],
+)
+def test_wrong_flags_say_what_to_mend(
+    case: list[str], flags: list[str], kind: type[Exception], says: str
+) -> None:
+    """One sentence, before the run starts."""
+    result = boa(*case, *flags)
+
+    assert isinstance(result.exception, kind)
+    assert says in str(result.exception)
+
+
+def test_an_option_given_twice_is_refused(case: list[str]) -> None:
+    """Which one was meant?"""
+    flags = ["--policy", "static-fifo", "--set", "nodes=9", "--set", "nodes=8"]
+
+    assert "given twice" in str(boa(*case, "--budget", "20/h", *flags).exception)
+
+
+def test_an_unknown_class_names_the_line_of_the_trace(case: list[str], tmp_path: Path) -> None:
+    """File, line and a suggestion."""
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\na,0,visoin\n")
+
+    with_line = str(boa(*case, "--budget", "20/h").exception)
+    assert "trace.csv:2" in with_line
+    assert "Did you mean 'vision'" in with_line
+
+
+def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is not a crash."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("boa_daemon.sim.world.World.run", interrupt)
+    monkeypatch.setattr("sys.argv", ["boa", "simulate", *case, "--budget", "20/h"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130

@@ -1,0 +1,172 @@
+"""Jobs hold GPUs, pay their overheads, work at their speed, and leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from boa_daemon.actions import LaunchNode, StartJob, StopJob
+from boa_daemon.clock import VirtualClock
+from boa_daemon.ports import Accepted, Refused
+from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.jobs import SimulatedJobs
+from boa_daemon.sim.workload import Physics
+from boa_daemon.testing import a_class, an_instance_type, some_slots
+from boa_daemon.traces.reader import TraceJob
+from policies.model import JobClass, Width
+from policies.speedup import Table
+
+
+class Bench:
+    """One ready node and one job of a class."""
+
+    def __init__(self, job_class: JobClass, *, scale: float = 1.0, fresh_progress: bool = False) -> None:
+        self.clock, self.events = VirtualClock(), EventQueue()
+        self.ticks: list[float] = []
+        cloud = SimulatedCloud(self.clock, self.events, boot_seconds=0.0, on_ready=lambda: None)
+        cloud.launch(LaunchNode(id="l", instance_type=an_instance_type(), reason="test"))
+        self.events.happen(0.0)
+        self.jobs = SimulatedJobs(
+            self.clock,
+            self.events,
+            cloud,
+            wants_tick=lambda: self.ticks.append(self.clock.now()),
+            fresh_progress=fresh_progress,
+        )
+        self.jobs.arrive(TraceJob("a", 0.0, "c", scale), Physics(job_class), draw=0.25)
+
+    def start(self, gpus: int, generation: int = 1) -> object:
+        """Start the job on the first GPUs."""
+        return self.jobs.start(
+            StartJob(
+                id=f"s{generation}",
+                job="a",
+                generation=generation,
+                width=Width("gpu", gpus),
+                slots=some_slots("n1", *range(gpus)),
+                reason="test",
+            )
+        )
+
+    def stop(self) -> object:
+        """Stop the job."""
+        return self.jobs.stop(StopJob(id="stop", job="a", generation=1, reason="test"))
+
+    def until(self, instant: float) -> None:
+        """Let time pass."""
+        while (at := self.events.next_at) is not None and at <= instant:
+            self.clock.advance_to(at)
+            self.events.happen(at)
+        self.clock.advance_to(instant)
+
+
+def test_a_job_works_at_its_speed_after_its_start_up() -> None:
+    """One hour of work at speed 1.8 after 360 s of start-up."""
+    bench = Bench(a_class(startup_hours=0.1))
+    bench.start(2)
+    bench.until(1e5)
+
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(360.0 + 3600.0 / 1.8)]
+    assert bench.jobs.totals.used_gpu_seconds == pytest.approx(2 * 3600.0 / 1.8)
+    assert bench.jobs.totals.overhead_gpu_seconds == pytest.approx(2 * 360.0)
+
+
+def test_scale_multiplies_the_work_but_not_the_start_up() -> None:
+    """Three times the hour, once the start-up."""
+    bench = Bench(a_class(startup_hours=0.1), scale=3.0)
+    bench.start(1)
+    bench.until(1e5)
+
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(360.0 + 3 * 3600.0)]
+
+
+def test_a_change_of_width_keeps_the_work_done_and_costs_a_rescale() -> None:
+    """Half the work at speed 1, a 180 s rescale, the other half at speed 3."""
+    bench = Bench(a_class(rescale_hours=0.05))
+    bench.start(1)
+    bench.until(1800.0)
+    bench.stop()
+    bench.start(4, generation=2)
+    bench.until(1e5)
+
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(1800.0 + 180.0 + 1800.0 / 3.0)]
+    assert bench.jobs.totals.rescales == 1
+
+
+def test_a_stop_during_the_start_up_has_done_no_work() -> None:
+    """Stopped at 100 of 360 s: the whole hour is left, and 100 GPU-seconds went into overhead."""
+    bench = Bench(a_class(startup_hours=0.1))
+    bench.start(1)
+    bench.until(100.0)
+    bench.stop()
+
+    assert bench.jobs.jobs()["a"].job.remaining_gpu_hours == 1.0
+    assert bench.jobs.totals.overhead_gpu_seconds == 100.0
+
+
+def test_a_start_up_that_was_cut_short_is_finished_later() -> None:
+    """100 of 360 s were paid; after the stop come the rescale of 180 s, then the other 260 s."""
+    bench = Bench(a_class(startup_hours=0.1, rescale_hours=0.05))
+    bench.start(1)
+    bench.until(100.0)
+    bench.stop()
+    bench.start(1, generation=2)
+    bench.until(1e5)
+
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(100.0 + 180.0 + 260.0 + 3600.0)]
+
+
+def test_phases_follow_each_other_and_only_the_interesting_ones_ask_for_a_tick() -> None:
+    """The end of a phase asks whoever decides whether that matters; the end of the job always does."""
+    bench = Bench(a_class(sizes=[1.0, 1.0, 1.0]))
+    asked: list[int] = []
+
+    def matters(job: object) -> bool:
+        asked.append(job.phase)  # type: ignore[attr-defined]
+        return job.phase == 2  # type: ignore[attr-defined]
+
+    bench.jobs.asks_for_tick = matters
+    bench.start(1)
+    bench.until(1e5)
+
+    assert asked == [1, 2]
+    assert bench.ticks == [0.0, 7200.0, 10800.0]
+
+
+def test_a_phase_that_cannot_use_the_width_stalls_until_it_is_changed() -> None:
+    """The job holds its GPUs, does nothing, and asks for a tick whatever the policy says."""
+    narrow = a_class(curve=Table(gpus=(1,), speeds=(1.0,)))
+    mixed = JobClass(name="c", phases=(*a_class().phases, *narrow.phases))
+    bench = Bench(mixed)
+    bench.jobs.asks_for_tick = lambda _: False
+    bench.start(4)
+    bench.until(1e5)
+    assert bench.jobs.totals.finished == []
+    assert bench.ticks[-1] == pytest.approx(1200.0)
+
+    bench.stop()
+    bench.start(1, generation=2)
+    bench.until(2e5)
+    assert bench.jobs.totals.finished == ["a"]
+
+
+def test_fresh_progress_measures_the_work_left_at_every_look() -> None:
+    """At half time half is left, where the policy wants to know; else what was known last."""
+    for fresh, left in ((True, 0.5), (False, 1.0)):
+        bench = Bench(a_class(), fresh_progress=fresh)
+        bench.start(1)
+        bench.until(1800.0)
+        assert bench.jobs.jobs()["a"].job.remaining_gpu_hours == pytest.approx(left)
+
+
+def test_starting_twice_or_without_free_gpus_is_refused() -> None:
+    """Old generations and held GPUs are values, not crashes; stopping what does not run is fine."""
+    bench = Bench(a_class())
+    assert bench.stop() == Accepted()
+    bench.start(2)
+    assert isinstance(bench.start(2, generation=1), Refused)
+    bench.jobs.arrive(TraceJob("b", 0.0, "c"), Physics(a_class()), draw=0.5)
+    other = StartJob(
+        id="s", job="b", generation=1, width=Width("gpu", 1), slots=some_slots("n1", 0), reason="test"
+    )
+    assert bench.jobs.start(other) == Refused(reason="some of the GPUs are not free")

@@ -1,0 +1,65 @@
+"""The physics of classes, and what is refused before a run starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.sim.workload import Physics, a_workload
+from boa_daemon.testing import a_class, a_trace, an_instance_type
+from policies.model import Width
+from policies.speedup import Amdahl, Table
+
+NODES = {"gpu": an_instance_type()}
+
+
+def test_a_phase_runs_at_the_speed_of_its_table() -> None:
+    """At two GPUs 1.8; at a width or type that the table does not have, not at all."""
+    physics = Physics(a_class(sizes=[1.0, 2.0]))
+
+    assert physics.speeds(Width("gpu", 2)) == (1.8, 1.8)
+    assert physics.speeds(Width("gpu", 3)) == (0.0, 0.0)
+    assert physics.speeds(Width("other", 2)) == (0.0, 0.0)
+
+
+def test_sizes_are_seconds_and_tails_what_is_left_after_a_phase() -> None:
+    """Phases of 1, 2 and 3 hours leave 5, 3 and 0 hours."""
+    physics = Physics(a_class(sizes=[1.0, 2.0, 3.0]))
+
+    assert physics.sizes == (3600.0, 7200.0, 10800.0)
+    assert physics.tail_sizes == (5 * 3600.0, 3 * 3600.0, 0.0)
+
+
+def test_a_trace_without_jobs_is_refused() -> None:
+    """There is nothing to simulate."""
+    with pytest.raises(InputError, match="no jobs"):
+        a_workload(a_trace(), [a_class()], NODES)
+
+
+def test_a_class_that_nobody_described_is_refused_with_a_suggestion() -> None:
+    """A typo in the trace names the closest class."""
+    with pytest.raises(InputError, match=r"'visoin'.*Did you mean 'vision'"):
+        a_workload(a_trace(0.0, class_names=["visoin"]), [a_class("vision")], NODES)
+
+
+def test_a_class_on_a_type_that_cannot_be_rented_is_refused() -> None:
+    """It would wait for ever."""
+    with pytest.raises(InputError, match="class c, phase 0, needs at least 1 x other"):
+        a_workload(a_trace(0.0), [a_class(gpu_type="other")], NODES)
+
+
+def test_a_job_wider_than_the_limit_on_nodes_is_refused() -> None:
+    """Eight GPUs within one node of four never start."""
+    wide = a_class(curve=Table(gpus=(8,), speeds=(5.0,)))
+
+    with pytest.raises(InputError, match=r"needs at least 8 x gpu.*within 1 nodes"):
+        a_workload(a_trace(0.0), [wide], NODES, max_nodes=1)
+    assert a_workload(a_trace(0.0), [wide], NODES, max_nodes=2).jobs == 1
+
+
+def test_a_formula_may_be_used_at_every_whole_width() -> None:
+    """Amdahl's law at three GPUs."""
+    physics = Physics(a_class(curve=Amdahl(parallel_fraction=0.75, max_gpus=4)))
+
+    assert physics.speeds(Width("gpu", 3)) == (pytest.approx(1.0 / (0.25 + 0.25)),)
+    assert physics.speeds(Width("gpu", 5)) == (0.0,)

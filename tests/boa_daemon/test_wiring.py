@@ -1,0 +1,74 @@
+"""Settings become runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
+from boa_daemon.wiring import SimulationSettings, prepare, rehearsed, simulate, with_rates
+from policies.errors import InfeasibleBudget
+from policies.model import Budget
+from policies.speedup import Table
+
+
+def some_settings(**changes: object) -> SimulationSettings:
+    """Return forty jobs, one every ten minutes, on nodes of one GPU."""
+    values: dict[str, object] = {
+        "trace": a_trace(*(600.0 * n for n in range(40))),
+        "problem": a_problem(a_class(arrivals_per_hour=6.0)),
+        "instance_types": {"gpu": an_instance_type(gpus=1)},
+        "budget": Budget(amount=9.0),
+    }
+    return SimulationSettings(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_missing_rates_are_those_of_the_trace() -> None:
+    """Three jobs in two hours; a class that neither has a rate nor jobs is left out; given rates stay."""
+    classes = (a_class("seen"), a_class("unseen"), a_class("given", arrivals_per_hour=9.0))
+    trace = a_trace(0.0, 3600.0, 7200.0, class_names=["seen"] * 3)
+
+    rated = with_rates(classes, trace, missing=frozenset({"seen", "unseen"}))
+
+    assert {c.name: c.arrivals_per_hour for c in rated} == {"seen": 1.5, "given": 9.0}
+
+
+def test_jobs_all_at_one_instant_count_as_an_hour() -> None:
+    """A trace without a window has no rate of its own."""
+    (rated,) = with_rates((a_class(),), a_trace(5.0, 5.0), missing=frozenset({"c"}))
+
+    assert rated.arrivals_per_hour == 2.0
+
+
+def test_a_rehearsal_finds_the_plan_that_spends_the_budget() -> None:
+    """The run stays within the budget, and a plan one step wider would not."""
+    chosen = rehearsed(some_settings())
+
+    assert chosen.planning_budget is not None
+    assert simulate(chosen).mean_usd_per_hour <= 9.0
+    wider = replace(chosen, planning_budget=Budget(amount=chosen.planning_budget.amount * 1.02))
+    assert simulate(wider).mean_usd_per_hour > 9.0
+
+
+def test_a_rehearsal_that_has_money_to_spare_plans_for_the_budget() -> None:
+    """Nothing to tune."""
+    chosen = rehearsed(some_settings(budget=Budget(amount=1000.0)))
+
+    assert chosen.planning_budget == Budget(amount=1000.0)
+
+
+def test_an_infeasible_budget_stays_infeasible() -> None:
+    """A rehearsal does not hide it."""
+    with pytest.raises(InfeasibleBudget):
+        prepare(rehearsed(some_settings(budget=Budget(amount=1.0))))
+
+
+def test_widths_beyond_the_limit_on_nodes_are_not_planned() -> None:
+    """With four nodes of one GPU allowed, nobody plans for eight."""
+    wide = a_class(curve=Table(gpus=(1, 8), speeds=(1.0, 7.9)), arrivals_per_hour=0.1)
+    settings = some_settings(problem=a_problem(wide), trace=a_trace(0.0), max_nodes=4)
+
+    result = simulate(settings)
+
+    assert (result.finished, result.most_nodes) == (1, 1)

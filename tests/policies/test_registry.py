@@ -1,0 +1,125 @@
+"""Policies by name, with typed options and errors that say what to try."""
+
+from __future__ import annotations
+
+import pytest
+
+from boa_daemon.testing import a_class, a_problem, an_instance_type
+from policies.baselines import EqualWidth, StaticFifo
+from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
+from policies.model import Budget
+from policies.registry import (
+    POLICIES,
+    PolicyOptions,
+    Site,
+    build_policy,
+    find_placer,
+    find_policy,
+    parse_options,
+)
+
+
+def a_site(budget: float = 8.0, unit: str = "usd_per_hour") -> Site:
+    """Return one class of one hour of work, twice an hour, on nodes of four GPUs at 1 USD per GPU-hour."""
+    chosen = Budget(amount=budget, unit=unit)  # type: ignore[arg-type]
+    problem = a_problem(a_class(arrivals_per_hour=2.0), budget=chosen)
+    return Site(problem=problem, budget=chosen, instance_types={"gpu": an_instance_type()})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_can_be_built(name: str) -> None:
+    """A name in the table is a policy that works, with a summary."""
+    assert build_policy(name, a_site()).allocator.allocate([], now=0.0).widths == {}
+    assert find_policy(name).summary
+
+
+def test_an_unknown_policy_names_the_closest() -> None:
+    """A typo gets a suggestion."""
+    with pytest.raises(UnknownPolicy, match="Did you mean 'static-fifo'"):
+        find_policy("static-fito")
+
+
+def test_an_unknown_placer_names_all() -> None:
+    """A word that resembles nothing gets the list."""
+    with pytest.raises(UnknownPolicy, match="Known: first-fit, lwf"):
+        find_placer("quux")
+
+
+def test_options_are_typed() -> None:
+    """Numbers become numbers."""
+    options = parse_options(find_policy("static-fifo"), {"nodes": "3", "gpus_per_job": "2"})
+
+    assert options == PolicyOptions(nodes=3, gpus_per_job=2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "says"),
+    [
+        ("static-fifo", {"node": "3"}, "Did you mean 'nodes'"),
+        ("boa", {"nodes": "3"}, "It has no options"),
+        ("static-fifo", {"nodes": "2.5"}, "must be a positive whole number; got '2.5'"),
+        ("static-fifo", {"nodes": "0"}, "must be a positive whole number; got '0'"),
+        ("static-fifo", {"nodes": "²"}, "must be a positive whole number"),
+    ],
+)
+def test_a_wrong_option_says_what_to_try(policy: str, settings: dict[str, str], says: str) -> None:
+    """Unknown names and values that are no counts are refused."""
+    with pytest.raises(InvalidProblem, match=says):
+        parse_options(find_policy(policy), settings)
+
+
+def test_an_unknown_gpu_type_is_refused() -> None:
+    """A type that no machine carries cannot be chosen."""
+    with pytest.raises(InvalidProblem, match=r"no GPU type 'gpv'\. Did you mean 'gpu'"):
+        build_policy("equal-width", a_site(), PolicyOptions(gpu_type="gpv"))
+
+
+def test_a_fleet_is_as_many_whole_nodes_as_the_budget_pays_for() -> None:
+    """11 USD per hour buy two nodes at 4; 11 GPUs are two nodes of four."""
+    for unit in ("usd_per_hour", "gpus"):
+        allocator = build_policy("static-fifo", a_site(11.0, unit)).allocator
+        assert isinstance(allocator, StaticFifo)
+        assert allocator.fleet.nodes == 2
+
+
+def test_a_budget_below_one_node_is_infeasible_for_a_fleet() -> None:
+    """The error names the price of a node."""
+    with pytest.raises(InfeasibleBudget, match=r"4\.00") as caught:
+        build_policy("static-equal", a_site(3.0))
+    assert caught.value.least_spend == 4.0
+
+
+def test_equal_width_picks_the_fastest_limit_that_the_budget_pays_for() -> None:
+    """Two jobs per hour hold 2 GPUs at width 1, 2.22 at 2, 2.67 at 4."""
+    widths = {}
+    for budget in (2.1, 2.3, 2.7):
+        allocator = build_policy("equal-width", a_site(budget)).allocator
+        assert isinstance(allocator, EqualWidth)
+        widths[budget] = allocator.gpus_per_job
+
+    assert widths == {2.1: 1, 2.3: 2, 2.7: 4}
+
+
+def test_a_budget_below_the_least_is_infeasible_for_equal_width() -> None:
+    """Two jobs per hour of one GPU-hour each need two GPUs."""
+    with pytest.raises(InfeasibleBudget) as caught:
+        build_policy("equal-width", a_site(1.9))
+    assert caught.value.least_spend == pytest.approx(2.0)
+
+
+def test_a_policy_for_one_type_needs_a_type_that_runs_everything() -> None:
+    """Without one, the error says so."""
+    site = a_site()
+    foreign = a_problem(a_class(gpu_type="gpu"))
+    broken = Site(
+        problem=type(foreign)(
+            classes=(a_class("x", gpu_type="a"), a_class("y", gpu_type="b")),
+            gpu_types=tuple(
+                type(foreign.gpu_types[0])(name=name, usd_per_gpu_hour=1.0) for name in ("a", "b")
+            ),
+        ),
+        budget=site.budget,
+        instance_types={name: an_instance_type(gpu_type=name) for name in ("a", "b")},
+    )
+    with pytest.raises(InvalidProblem, match="no GPU type runs every phase"):
+        build_policy("static-fifo", broken)

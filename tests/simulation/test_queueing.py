@@ -1,0 +1,114 @@
+"""The simulator against queueing theory: without overheads nobody queues, as in M/G/infinity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from boa_daemon.testing import a_class, a_problem, an_instance_type
+from boa_daemon.traces.reader import Trace, TraceJob
+from boa_daemon.wiring import SimulationSettings, prepare
+from policies.boa import solve
+from policies.model import Budget
+from policies.speedup import Table
+
+RATE = {"elastic": 20.0, "stiff": 10.0}
+CLASSES = (
+    a_class("elastic", curve=Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.9, 3.6, 6.4)), arrivals_per_hour=20.0),
+    a_class("stiff", sizes=[0.5, 0.25], curve=Table(gpus=(1, 2), speeds=(1.0, 1.2)), arrivals_per_hour=10.0),
+)
+PROBLEM = a_problem(*CLASSES)
+JOBS = 6000
+STANDARD_ERRORS = 4.0
+"""A fair simulator strays further once in 16,000 seeds."""
+
+
+def a_poisson_trace(seed: int) -> Trace:
+    """Return Poisson arrivals of both classes with exponential scales."""
+    rng = np.random.default_rng(seed)
+    at = np.cumsum(rng.exponential(3600.0 / sum(RATE.values()), JOBS))
+    names = np.where(rng.random(JOBS) < 2.0 / 3.0, "elastic", "stiff")
+    scales = rng.exponential(1.0, JOBS)
+    rows = zip(at.tolist(), names.tolist(), scales.tolist(), strict=True)
+    return Trace(tuple(TraceJob(f"j{n}", t, name, scale) for n, (t, name, scale) in enumerate(rows)))
+
+
+@pytest.mark.parametrize("budget", [30.0, 45.0])
+def test_mean_jct_and_spend_are_those_of_the_optimum(budget: float) -> None:
+    """On one-GPU nodes that boot at once, JCT and dollars are the plan's, within the statistical error."""
+    plan = solve(PROBLEM, budget)
+    settings = SimulationSettings(
+        trace=a_poisson_trace(seed=7),
+        problem=PROBLEM,
+        instance_types={"gpu": an_instance_type(gpus=1)},
+        budget=Budget(amount=budget),
+        boot_seconds=0.0,
+        idle_hold_seconds=0.0,
+    )
+    run = prepare(settings)
+    result = run.finish()
+
+    jct_hours = np.array(run.world.jobs.totals.jct_seconds) / 3600.0
+    error = float(jct_hours.std()) / math.sqrt(JOBS)
+    assert result.mean_jct_hours == pytest.approx(plan.mean_jct_hours, abs=STANDARD_ERRORS * error)
+    # Dollars are a sum over jobs of width x time, no noisier than width 8 times the sum of times, and the
+    # number of arrivals in the window adds its own 1 / sqrt(n).
+    spread = (error / plan.mean_jct_hours) * 2.0 + 1.0 / math.sqrt(JOBS)
+    assert result.mean_usd_per_hour == pytest.approx(plan.mean_spend, rel=STANDARD_ERRORS * spread)
+    assert result.planned_mean_jct_hours == pytest.approx(plan.mean_jct_hours)
+
+
+def test_with_no_overheads_nobody_waits_and_every_gpu_second_works() -> None:
+    """Rented GPU-hours are used GPU-hours, but for the 60 s minimum, which is money and not time."""
+    settings = SimulationSettings(
+        trace=a_poisson_trace(seed=8),
+        problem=PROBLEM,
+        instance_types={"gpu": an_instance_type(gpus=1)},
+        budget=Budget(amount=40.0),
+        boot_seconds=0.0,
+        idle_hold_seconds=0.0,
+    )
+    result = prepare(settings).finish()
+
+    assert result.gpu_hours_rented == pytest.approx(result.gpu_hours_used, rel=1e-9)
+    assert result.rescales == 0
+
+
+def test_the_gpus_held_vary_as_a_compound_poisson() -> None:
+    """Jobs held are independent Poisson: the variance of GPUs is the sum of width squared x rate x time."""
+    settings = SimulationSettings(
+        trace=a_poisson_trace(seed=9),
+        problem=PROBLEM,
+        instance_types={"gpu": an_instance_type(gpus=1)},
+        budget=Budget(amount=40.0),
+        boot_seconds=0.0,
+        idle_hold_seconds=0.0,
+    )
+    run = prepare(settings)
+    held: list[tuple[float, int]] = []
+    run.finish(lambda decision: held.append((decision.state.now, len(decision.state.nodes))))
+    instants = np.array([now for now, _ in held])
+    # The state is what was before the actions of its tick: it held since the tick before.
+    nodes, weights = np.array([count for _, count in held[1:]]), np.diff(instants)
+    mean = float(np.average(nodes, weights=weights))
+    variance = float(np.average((nodes - mean) ** 2, weights=weights))
+
+    plan = solve(PROBLEM, 40.0)
+    expected = sum(
+        RATE[entry.name] * share.job_fraction * _squares(entry.name, [w.gpus for w in share.widths])
+        for entry in plan.classes
+        for share in entry.plans
+    )
+    assert mean == pytest.approx(plan.mean_spend, rel=0.06)
+    assert variance == pytest.approx(expected, rel=0.15)
+
+
+def _squares(name: str, widths: list[float]) -> float:
+    """Return width squared x hours, over the phases of a class."""
+    phases = next(job_class.phases for job_class in CLASSES if job_class.name == name)
+    return sum(
+        gpus**2 * phase.size_gpu_hours / float(phase.speedups["gpu"].speed_at(gpus))
+        for gpus, phase in zip(widths, phases, strict=True)
+    )
