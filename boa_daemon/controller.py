@@ -55,6 +55,8 @@ class Controller:
         self.ports.store.record_decision(state, decision.actions)
         for action in decision.actions:
             self._carry_out(action, at=state.now)
+        if self.rules.orders_links:
+            self.ports.engine.order_links(decision.plan.link_order)
         return decision
 
     def observe(self) -> ClusterState:

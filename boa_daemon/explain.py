@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.links import rank
 from boa_daemon.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.units import format_hours
-from policies.model import JobId, Width
+from policies.model import GpuSlot, JobId, NodeId, Width
 
 
 def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
@@ -26,7 +27,42 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
         sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    slots = plan.slots.get(job_id, job.slots)
+    if len({slot.node for slot in slots}) > 1:
+        sentences += [_span(state, slots), *_links(state, plan, job_id)]
     return " ".join(sentences)
+
+
+def _span(state: ClusterState, slots: Sequence[GpuSlot]) -> str:
+    """Return why a job is on several nodes."""
+    names = dict.fromkeys(slot.node for slot in slots)
+    largest = max(state.nodes[name].instance_type.gpus for name in names)
+    if len(slots) > largest:
+        return (
+            f"It is on {len(names)} nodes because {len(slots)} GPUs are more than the {largest} of one node."
+        )
+    return f"It is on {len(names)} nodes because no one node had {len(slots)} GPUs free when it was placed."
+
+
+def _links(state: ClusterState, plan: Plan, job_id: JobId) -> list[str]:
+    """Return with whom a job shares a link, and who sends first."""
+    found: dict[tuple[JobId, bool], list[NodeId]] = {}
+    for node, jobs in plan.link_order.items():
+        if job_id in jobs:
+            place = jobs.index(job_id)
+            for at, name in enumerate(jobs):
+                if name != job_id:
+                    found.setdefault((name, place < at), []).append(node)
+    own = rank(state.jobs[job_id].job)[0]
+    sentences = []
+    for (other_id, is_first), nodes in found.items():
+        other = rank(state.jobs[other_id].job)[0]
+        who = "it" if is_first else other_id
+        sentences.append(
+            f"It shares the link of {', '.join(nodes)} with job {other_id}; {who} sends first, because less "
+            f"of {who} is left: {min(own, other):.3g} against {max(own, other):.3g} GPU-hours over weight."
+        )
+    return sentences
 
 
 def _presence(state: ClusterState, job: JobState) -> str:

@@ -91,6 +91,10 @@ class Engine(Protocol):
         """Checkpoint and stop a job; one that does not run is accepted."""
         ...
 
+    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
+        """Tell the jobs that share a node's link who may send first; links not named are not shared."""
+        ...
+
 
 class Store(Protocol):
     """Remembers: intents before the act, outcomes after it, charges and decisions."""

@@ -95,12 +95,14 @@ class ClusterState:
 class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
 
-    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot.
+    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
+    `orders_links` the plan says who sends first on each link that jobs share.
     """
 
     instance_types: Mapping[str, InstanceType]
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
     max_nodes: int | None = None
+    orders_links: bool = False
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:
@@ -116,7 +118,8 @@ class Plan:
     be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
     nothing. `launches` counts new nodes by the name of their type, which `instance_types`
     explains. `releases` names nodes that nothing needs. `waiting` says for
-    each job that cannot have its width yet what it waits for.
+    each job that cannot have its width yet what it waits for. `link_order` names, for each node whose link
+    several jobs send through, those jobs in the order in which they may send.
     """
 
     widths: Mapping[JobId, Width]
@@ -128,3 +131,4 @@ class Plan:
     waiting: Mapping[JobId, WaitReason] = field(default_factory=lambda: MappingProxyType({}))
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     wake_at: float | None = None
+    link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))

@@ -41,11 +41,12 @@ class SimulationSettings:
     budget: Budget
     policy: str = "boa"
     options: PolicyOptions = field(default_factory=PolicyOptions)
-    placer: str = "first-fit"
+    placer: str = "lwf"
     seed: int = 0
     boot_seconds: float = 180.0
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
     max_nodes: int | None = None
+    links_in_order: bool = True
     planning_budget: Budget | None = None
 
     @property
@@ -55,7 +56,13 @@ class SimulationSettings:
             instance_types=self.instance_types,
             idle_hold_seconds=self.idle_hold_seconds,
             max_nodes=self.max_nodes,
+            orders_links=self.has_networks,
         )
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether some class says what it sends between nodes, so that links matter at all."""
+        return any(job_class.network is not None for job_class in self.problem.classes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +147,8 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         workload,
         seed=settings.seed,
         boot_seconds=settings.boot_seconds,
-        fresh_progress=entry.reads_progress,
+        fresh_progress=entry.reads_progress or settings.has_networks,
+        links_in_order=settings.links_in_order,
     )
     controller = Controller(
         allocator=policy.allocator,

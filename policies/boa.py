@@ -102,8 +102,8 @@ class BudgetOptimal:
         plan = self.plan_of(job)
         share = "" if plan.job_fraction == 1.0 else f", which {plan.job_fraction:.0%} of its class follow"
         return (
-            f"class {job.class_name} finishes in {plan.hours:.3g} h for {plan.spend:.4g} of the budget{share}; "
-            f"at this budget one more unit of it per hour saves {self.multiplier:.3g} job-hours per hour"
+            f"class {job.class_name} finishes in {plan.hours:.3g} h for {plan.spend:.4g} of the budget"
+            f"{share}; one more unit of budget per hour would save {self.multiplier:.3g} job-hours per hour"
         )
 
     def _widths_of(self, plan: PlanShare) -> tuple[Width, ...]:

@@ -46,7 +46,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="key=value for the policy, such as gpus_per_job=4.")
     ] = None,
-    placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "first-fit",
+    placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "lwf",
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
     boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
     idle_hold_seconds: Annotated[
@@ -55,6 +55,9 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     rehearse: Annotated[
         bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
     ] = False,
+    link_order: Annotated[
+        bool, typer.Option(help="Jobs that share a link send in the plan's order, or all at once.")
+    ] = True,
     max_nodes: Annotated[int | None, typer.Option(min=1, help="Never hold more nodes than this.")] = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
@@ -72,6 +75,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         boot_seconds=boot_seconds,
         idle_hold_seconds=idle_hold_seconds,
         max_nodes=max_nodes,
+        links_in_order=link_order,
     )
     run = prepare(rehearsed(settings) if rehearse else settings)
     with progress_of(run) as on_tick:

@@ -12,7 +12,7 @@ from boa_daemon.ledger import micro_dollars_for
 from boa_daemon.ports import Accepted, Launched, Refused
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.state import NodeState
-from policies.model import GpuSlot, JobId, NodeId
+from policies.model import GpuSlot, InstanceType, JobId, NodeId
 
 
 @dataclass(slots=True)
@@ -36,6 +36,7 @@ class SimulatedCloud:
         self._clock, self._events, self._boot_seconds = clock, events, boot_seconds
         self._on_ready = on_ready
         self._live: dict[NodeId, NodeState] = {}
+        self.kinds: dict[NodeId, InstanceType] = {}
         self._ended: list[NodeState] = []
 
     def nodes(self) -> Sequence[NodeState]:
@@ -48,6 +49,7 @@ class SimulatedCloud:
         """Rent a node; it is ready after the boot time, and billed from now."""
         self.meter.launches += 1
         now, node = self._clock.now(), f"n{self.meter.launches}"
+        self.kinds[node] = action.instance_type
         self._live[node] = NodeState(
             id=node,
             instance_type=action.instance_type,
@@ -113,7 +115,7 @@ class SimulatedCloud:
     def _end(self, node: NodeState) -> None:
         """Stop the meter of a node."""
         now = self._clock.now()
-        del self._live[node.id]
+        del self._live[node.id], self.kinds[node.id]
         self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
         seconds, gpus = now - node.launched_at, node.instance_type.gpus
         self.meter.rented_gpu_seconds = fsum((self.meter.rented_gpu_seconds, seconds * gpus))

@@ -15,11 +15,12 @@ from boa_daemon.clock import VirtualClock
 from boa_daemon.ports import Accepted, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.workload import Physics
 from boa_daemon.state import JobState
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import GpuSlot, Job, JobId, Width
+from policies.model import GpuSlot, Job, JobId, NodeId, Width
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class _Running:
     measured_at: float = 0.0
     works_from: float = 0.0
     appointment: int = 0
+    pace: float = 1.0
 
     def state(self) -> JobState:
         """Return what a tick may see."""
@@ -91,11 +93,13 @@ class SimulatedJobs:
         *,
         wants_tick: Callable[[], None],
         fresh_progress: bool = False,
+        links: SharedLinks | None = None,
     ) -> None:
         self.totals = Totals()
         self.asks_for_tick: Callable[[Job], bool] = lambda _job: True
         self._clock, self._events, self._cloud = clock, events, cloud
         self._wants_tick, self._fresh_progress = wants_tick, fresh_progress
+        self._links = links or SharedLinks()
         self._present: dict[JobId, _Running] = {}
         self._states: dict[JobId, JobState] = {}
 
@@ -138,6 +142,8 @@ class SimulatedJobs:
         job.generation, job.width, job.slots = action.generation, action.width, action.slots
         job.speeds = job.physics.speeds(action.width)
         job.measured_at, job.works_from = now, now + job.rescale_left + job.startup_left
+        if self._links.join(job.trace.id, job.physics.network, job.slots, self._cloud.kinds):
+            self._share_links()
         self._appoint(job)
         self._states[action.job] = job.state()
         return Accepted()
@@ -149,15 +155,31 @@ class SimulatedJobs:
             return Accepted()
         self._measure(job)
         self._cloud.free(job.slots)
-        job.slots, job.width, job.speeds = (), None, ()
+        job.slots, job.width, job.speeds, job.pace = (), None, (), 1.0
         job.appointment += 1
+        if self._links.leave(job.trace.id):
+            self._share_links()
         self._states[action.job] = job.state()
         return Accepted()
+
+    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
+        """Let the jobs that share links send in this order from now on."""
+        if self._links.follow(order):
+            self._share_links()
+
+    def _share_links(self) -> None:
+        """Give every sending job the pace that its links leave it, and a new end of its phase."""
+        for job_id, pace in self._links.paces().items():
+            job = self._present[job_id]
+            if pace != job.pace:
+                self._measure(job)
+                job.pace = pace
+                self._appoint(job)
 
     def _appoint(self, job: _Running) -> None:
         """Schedule the end of the phase, if the job can work at all at its width."""
         job.appointment += 1
-        speed = job.speeds[job.phase]
+        speed = job.speeds[job.phase] * job.pace
         if speed > 0.0:
             ends_at = max(job.measured_at, job.works_from) + job.left / speed
             self._events.schedule(ends_at, self._end_phase, (job, job.appointment))
@@ -183,6 +205,8 @@ class SimulatedJobs:
         """A job is done."""
         self._cloud.free(job.slots)
         del self._present[job.trace.id], self._states[job.trace.id]
+        if self._links.leave(job.trace.id):
+            self._share_links()
         self.totals.jct_seconds.append(self._clock.now() - job.arrived_at)
         self.totals.finished.append(job.trace.id)
         self._wants_tick()
@@ -197,5 +221,5 @@ class SimulatedJobs:
         job.startup_left = max(0.0, job.startup_left - (paused - rescaled))
         self.totals.overhead_gpu_seconds += gpus * paused
         self.totals.used_gpu_seconds += gpus * worked
-        job.left = max(0.0, job.left - worked * job.speeds[job.phase])
+        job.left = max(0.0, job.left - worked * job.speeds[job.phase] * job.pace)
         job.measured_at = now

@@ -18,6 +18,7 @@ class Physics:
     __slots__ = (
         "_job_class",
         "_speeds",
+        "network",
         "rescale_seconds",
         "sizes",
         "startup_seconds",
@@ -33,6 +34,7 @@ class Physics:
         self.startup_seconds = job_class.startup_hours * SECONDS_PER_HOUR
         self.rescale_seconds = job_class.rescale_hours * SECONDS_PER_HOUR
         self.weight = job_class.weight
+        self.network = job_class.network
 
     def speeds(self, width: Width) -> tuple[float, ...]:
         """Return the speed in each phase at a width; 0 where the phase cannot use it."""

@@ -17,6 +17,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.jobs import SimulatedJobs
+from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.workload import Workload
 from boa_daemon.tick import Decision
 
@@ -32,7 +33,13 @@ class World:
     """A cloud and jobs, driven by events."""
 
     def __init__(
-        self, workload: Workload, *, seed: int = 0, boot_seconds: float = 180.0, fresh_progress: bool = False
+        self,
+        workload: Workload,
+        *,
+        seed: int = 0,
+        boot_seconds: float = 180.0,
+        fresh_progress: bool = False,
+        links_in_order: bool = True,
     ) -> None:
         self.workload, self.boot_seconds = workload, boot_seconds
         self.started_at = workload.trace.jobs[0].arrived_at_seconds
@@ -43,7 +50,12 @@ class World:
             self.clock, self._events, boot_seconds=boot_seconds, on_ready=self._want_tick
         )
         self.jobs = SimulatedJobs(
-            self.clock, self._events, self.cloud, wants_tick=self._progress, fresh_progress=fresh_progress
+            self.clock,
+            self._events,
+            self.cloud,
+            wants_tick=self._progress,
+            fresh_progress=fresh_progress,
+            links=SharedLinks(in_order=links_in_order),
         )
         self._draws = np.random.default_rng(seed).random(workload.jobs).tolist()
         self._next_job = 0

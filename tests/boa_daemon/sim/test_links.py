@@ -1,0 +1,119 @@
+"""Links in the simulated world: spanning nodes costs, sharing costs more, order decides who pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.problem_file import ProblemFile
+from boa_daemon.sim.links import SharedLinks
+from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type, some_slots
+from boa_daemon.wiring import SimulationSettings, settings_for, simulate
+from policies.contention import Link
+from policies.link_share import network_share
+from policies.model import AllReduce, Budget
+from policies.registry import PolicyOptions
+from policies.speedup import Table
+
+NEED = AllReduce(message_bytes=100e6, compute_seconds=0.1)
+KIND = an_instance_type(gpus=2)
+KINDS = {"n1": KIND, "n2": KIND, "n3": KIND}
+SHARE = network_share(Link.of_gigabits(KIND.link_gigabits_per_second), NEED)
+
+
+def sender(links: SharedLinks, job: str, *nodes: str) -> bool:
+    """Let a job start with two GPUs on each of the nodes."""
+    return links.join(job, NEED, sum((some_slots(node, 0, 1) for node in nodes), ()), KINDS)
+
+
+def test_a_job_on_one_node_does_not_use_its_link() -> None:
+    """Nothing changes for anybody."""
+    links = SharedLinks()
+
+    assert not sender(links, "a", "n1")
+    assert links.paces() == {}
+
+
+def test_a_class_that_does_not_say_what_it_sends_neither_pays_nor_disturbs() -> None:
+    """Without `network` a job that spans nodes keeps its measured speed."""
+    links = SharedLinks()
+
+    assert not links.join("a", None, some_slots("n1", 0) + some_slots("n2", 0), KINDS)
+
+
+def test_alone_on_its_links_a_wide_job_keeps_its_pace() -> None:
+    """Its curve pays for its own sending already."""
+    links = SharedLinks()
+    sender(links, "a", "n1", "n2")
+
+    assert links.paces() == {"a": 1.0}
+
+
+def test_a_scattered_job_pays_for_sending_that_one_node_would_have_spared() -> None:
+    """Two GPUs on two nodes: 1 / (1 + c / t)."""
+    links = SharedLinks()
+    links.join("a", NEED, some_slots("n1", 0) + some_slots("n2", 0), KINDS)
+
+    assert links.paces()["a"] == pytest.approx(1.0 / (1.0 + SHARE))
+
+
+def test_in_order_the_first_keeps_its_pace_and_the_second_pays() -> None:
+    """The plan's order decides; turning it round turns the paces round."""
+    links = SharedLinks()
+    sender(links, "a", "n1", "n2")
+    sender(links, "b", "n2", "n3")
+
+    assert links.follow({"n2": ("b", "a")})
+    b_first = links.paces()
+    assert links.follow({"n2": ("a", "b")})
+    a_first = links.paces()
+
+    assert b_first["b"] == a_first["a"] == 1.0
+    assert b_first["a"] == pytest.approx(a_first["b"])
+    assert b_first["a"] < 1.0
+
+
+def test_unordered_both_pay_alike() -> None:
+    """Fair sharing: equal jobs, equal paces below one."""
+    links = SharedLinks(in_order=False)
+    sender(links, "a", "n1", "n2")
+    sender(links, "b", "n2", "n3")
+    paces = links.paces()
+
+    assert paces["a"] == pytest.approx(paces["b"])
+    assert paces["a"] < 1.0
+
+
+def test_when_a_neighbour_leaves_the_pace_is_back() -> None:
+    """Contention lasts as long as the neighbour does."""
+    links = SharedLinks()
+    sender(links, "a", "n1", "n2")
+    sender(links, "b", "n2", "n3")
+    links.follow({"n2": ("b", "a")})
+
+    assert links.leave("b")
+    assert links.paces() == {"a": 1.0}
+
+
+def _run(placer: str) -> float:
+    """Mean JCT in hours of three-GPU jobs that arrive together on nodes of two GPUs."""
+    curve = Table(gpus=(3,), speeds=(2.8,))
+    file = ProblemFile(
+        path="test",
+        problem=a_problem(a_class(curve=curve, network=NEED, arrivals_per_hour=1.0)),
+        budget=None,
+        instance_types={"gpu": replace(KIND, gpus=2, usd_per_hour=2.0)},
+    )
+    settings: SimulationSettings = settings_for(file, a_trace(0.0, 0.0), Budget(amount=50.0))
+    settings = replace(
+        settings, placer=placer, policy="equal-width", options=PolicyOptions(gpus_per_job=3), boot_seconds=0.0
+    )
+    return simulate(settings).mean_jct_hours
+
+
+def test_a_shared_link_costs_completion_time_in_a_whole_run() -> None:
+    """Two jobs on three nodes meet on one link: their mean JCT is above that of a job alone."""
+    alone = 1.0 / 2.8
+
+    assert _run("first-fit") > alone * 1.05
