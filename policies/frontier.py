@@ -10,6 +10,7 @@ Cost: O(n log n) for n options; then O(log n) for the curve and O(groups) for th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -163,14 +164,20 @@ class MixedFrontier:
 
 def infeasible(budget: float, least: float, problem: Problem) -> InfeasibleBudget:
     """Return the error that says the least budget that would do."""
-    jobs = len(problem.classes)
-    unit = problem.budget_unit
+    jobs, unit = len(problem.classes), problem.budget_unit
+    enough = f"{_rounded_up(least)} {'GPUs' if unit == 'gpus' else 'USD/hour'}"
     return InfeasibleBudget(
         f"{Budget(amount=budget, unit=unit)} is too small: {jobs} {'class' if jobs == 1 else 'classes'} "
-        f"need{'s' if jobs == 1 else ''} at least {least:.6g} {'GPUs' if unit == 'gpus' else 'USD/hour'}. "
+        f"need{'s' if jobs == 1 else ''} at least {enough}. "
         "Raise the budget, or allow widths that cost less per unit of work",
         least_spend=least,
     )
+
+
+def _rounded_up(amount: float) -> str:
+    """Return an amount with six digits that is enough when it is typed back in."""
+    unit = 10.0 ** (math.floor(math.log10(amount)) - 5)
+    return f"{math.ceil(amount / unit * (1.0 - TIE)) * unit:.6g}"
 
 
 def class_solutions(

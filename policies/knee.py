@@ -3,8 +3,8 @@
 Between the cliff (the least feasible budget) and the place where all but `NEAR_FLOOR` of the time above the
 floor is gone, the knee is the point furthest below the chord, both axes scaled to one (Kneedle: Satopaa
 et al. 2011, for an exact curve). There one per cent of the money range saves exactly one per cent of the
-time range; to the left it saves more, to the right less. Of points equally far below, the last one: along a straight line
-every dollar is worth the same, so the knee is where the line ends. Cost: O(vertices).
+time range; to the left it saves more, to the right less. Of points equally far below it is the last: along a
+straight line every dollar is worth the same, so the knee is where the line ends. Cost: O(vertices).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import PricesOption, a_budget, money, money_up, read_problem, said
+from boa_daemon.cli.planning import PricesOption, a_budget, money, money_up, print_heading, read_problem, said
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.curve import Curve
 from boa_daemon.errors import INFEASIBLE, InputError
@@ -73,7 +73,7 @@ def frontier(
         if mark is not None and marked is not None and marked.amount < curve.cheapest:
             stderr_console().print(f"[yellow]note[/] {marked} is infeasible, so it is not marked")
         draw_curve(_curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
-        stderr_console().print(f"wrote {plot}")
+        stderr_console().print(f"wrote {plot}", markup=False)
     match chosen_format(output, as_json):
         case OutputFormat.json:
             print_json(_document(curve, points))
@@ -213,11 +213,8 @@ def _print_table(curve: Curve, points: list[Point], file: Path) -> None:
     console = stdout_console()
     unit = curve.problem.budget_unit
     mean = "weighted mean JCT" if has_weights(curve.problem) else "mean JCT"
-    table = a_table(
-        f"{file}: what a budget buys",
-        *("budget", "spent", mean, ""),
-        right=("budget", "spent", mean),
-    )
+    print_heading(console, f"{file}: what a budget buys")
+    table = a_table("", "budget", "spent", mean, "", right=("budget", "spent", mean))
     longest = max((p.weighted_mean_jct_hours for _, p in points if isinstance(p, Solution)), default=1.0)
     for budget, point in points:
         if isinstance(point, InfeasibleBudget):

@@ -101,7 +101,10 @@ def _print_outcome(answer: dict[str, Any]) -> None:
         ("p95_jct_seconds", " s"),
         ("makespan_seconds", " s"),
     ):
-        table.add_row(name.removesuffix("_seconds").replace("_", " "), f"{answer[name]:,.3f}{unit}")
+        table.add_row(
+            name.removesuffix("_seconds").replace("_", " ").replace("jct", "JCT"),
+            f"{answer[name]:,.3f}{unit}",
+        )
     table.add_row("GPU utilisation", f"{answer['gpu_utilisation_fraction']:.1%}")
     table.add_row("events", f"{answer['events']:,}")
     console.print(table)

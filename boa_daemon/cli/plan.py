@@ -24,6 +24,7 @@ from boa_daemon.cli.output import (
 from boa_daemon.cli.planning import (
     PricesOption,
     budgeted,
+    cell,
     money,
     phases_text,
     read_problem,
@@ -161,7 +162,7 @@ def _print_stream(result: BudgetPlan) -> None:
     for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
         spend = job_class.arrivals_per_hour * answer.mean_spend
         table.add_row(
-            f"[bold]{job_class.name}[/]",
+            f"[bold]{cell(job_class.name)}[/]",
             f"{job_class.arrivals_per_hour:.3g}",
             *("", "", ""),
             format_hours(answer.mean_jct_hours),
@@ -172,7 +173,7 @@ def _print_stream(result: BudgetPlan) -> None:
             part = share_text(share)
             for first, last, step in runs(share.steps):
                 table.add_row(
-                    *("", "", part, phases_text(first, last, len(share.steps)), width_text(step)),
+                    *("", "", part, phases_text(first, last, len(share.steps)), cell(width_text(step))),
                     f"[dim]{format_hours(step.hours)}[/]",
                     f"[dim]{step.spend:,.4g}[/]",
                 )
@@ -230,8 +231,8 @@ def _swing_table(packing: tuple[Packing, ...]) -> Any:
     )
     for part in packing:
         table.add_row(
-            part.gpu_type,
-            part.instance_type.name,
+            cell(part.gpu_type),
+            cell(part.instance_type.name),
             f"{part.instance_type.gpus}",
             f"{part.swing.mean_gpus:.1f}",
             f"{part.swing.sd_gpus:.1f}",
@@ -354,9 +355,9 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
     for job_plan in solution.jobs[:_ROWS]:
         deadline = job_plan.job.deadline_hours
         table.add_row(
-            job_plan.job.id,
-            job_plan.job.class_name,
-            _widths_text(job_plan),
+            cell(job_plan.job.id),
+            cell(job_plan.job.class_name),
+            cell(_widths_text(job_plan)),
             format_hours(job_plan.plan.hours),
             "" if deadline is None else format_hours(deadline),
             f"{job_plan.plan.spend:,.2f}",

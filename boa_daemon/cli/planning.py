@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
+from rich.text import Text
 
 from boa_daemon.catalog import Catalog
 from boa_daemon.cli.output import stderr_console
@@ -29,7 +32,7 @@ def read_problem(path: Path, prices: Sequence[Path] | None, *, require_rates: bo
     """Return the problem file, its warnings said on standard error."""
     file = load_problem(path, catalog=Catalog.load(*(prices or ())), require_rates=require_rates)
     for warning in file.warnings:
-        stderr_console().print(f"[yellow]note[/] {warning}")
+        stderr_console().print(f"[yellow]note[/] {escape(warning)}")
     return file
 
 
@@ -70,6 +73,11 @@ def money_up(amount: float, unit: str) -> str:
     return money(math.ceil(amount * 10**digits * (1.0 - 1e-12)) / 10**digits, unit)
 
 
+def print_heading(console: Console, text: str) -> None:
+    """Print the line over a table; unlike a table's own title it may be wider, and brackets in it stay."""
+    console.print(Text(text, style="bold"), soft_wrap=True)
+
+
 def said(sentences: Iterable[str]) -> Padding:
     """Return sentences as lines of their own, set in from the left, also where they wrap."""
     return Padding("\n".join(sentences), (0, 0, 0, 2))
@@ -97,6 +105,11 @@ def width_text(step: Step) -> str:
     """Return ``8 x a100``; a real width with two decimals."""
     gpus = f"{step.gpus:.2f}" if isinstance(step.gpus, float) else str(step.gpus)
     return f"{gpus} x {step.gpu_type}"
+
+
+def cell(text: str) -> str:
+    """Return a name from a file as a table shows it: brackets in it are no markup."""
+    return escape(text)
 
 
 def share_text(plan: PlanShare) -> str:

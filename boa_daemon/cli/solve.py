@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from boa_daemon.answers import has_weights, infeasible_document, solution_document
 from boa_daemon.cli.output import (
@@ -23,9 +24,11 @@ from boa_daemon.cli.output import (
 from boa_daemon.cli.planning import (
     PricesOption,
     budgeted,
+    cell,
     money,
     money_up,
     phases_text,
+    print_heading,
     read_problem,
     runs,
     share_text,
@@ -98,16 +101,21 @@ def _solve_one(
     except InfeasibleBudget as error:
         if form is OutputFormat.json:
             print_json(infeasible_document(error, budget.amount, problem, version.value))
-        stderr_console().print(f"[bold red]InfeasibleBudget[/]: {path}: {error}")
+        _say("InfeasibleBudget", "red", path, error)
         return INFEASIBLE, None
     except ProblemTooLarge as error:
-        stderr_console().print(f"[bold yellow]ProblemTooLarge[/]: {path}: {error}")
+        _say("ProblemTooLarge", "yellow", path, error)
         solution, code = error.best, PARTLY_DONE
     if form is OutputFormat.json:
         print_json(solution_document(solution, problem))
     elif form is OutputFormat.table:
         _print_tables(path, solution, problem)
     return code, solution
+
+
+def _say(name: str, colour: str, path: str, error: Exception) -> None:
+    """Say on standard error what is the matter with one file."""
+    stderr_console().print(f"[bold {colour}]{name}[/]: {escape(f'{path}: {error}')}")
 
 
 def _rows(solution: Solution) -> list[dict[str, Any]]:
@@ -132,7 +140,8 @@ def _rows(solution: Solution) -> list[dict[str, Any]]:
 def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
     """Print the plan for people."""
     console = stdout_console()
-    console.print(class_table(f"{path}: {solution.version}, {solution.status}", solution))
+    print_heading(console, f"{path}: {solution.version}, {solution.status}")
+    console.print(class_table(solution))
     unit = solution.budget_unit
     facts = [
         ("mean JCT", format_hours(solution.mean_jct_hours)),
@@ -150,21 +159,13 @@ def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
         console.print(f"  {name:<26}{value}")
 
 
-def class_table(title: str, solution: Solution) -> Any:
+def class_table(solution: Solution) -> Any:
     """Return the table of widths by class and stretch of phases."""
     spend = "GPU-hours" if solution.budget_unit == "gpus" else "USD"
-    table = a_table(
-        title,
-        "class",
-        "jobs",
-        "phases",
-        "width",
-        "hours",
-        spend,
-        right=("jobs", "phases", "width", "hours", spend),
-    )
+    columns = ("class", "jobs", "phases", "width", "hours", spend)
+    table = a_table("", *columns, right=columns[1:])
     for answer in solution.classes:
-        name = answer.name
+        name = cell(answer.name)
         for plan in answer.plans:
             share = share_text(plan)
             for first, last, step in runs(plan.steps):
@@ -172,7 +173,7 @@ def class_table(title: str, solution: Solution) -> Any:
                     name,
                     share,
                     phases_text(first, last, len(plan.steps)),
-                    width_text(step),
+                    cell(width_text(step)),
                     f"{step.hours:.4g}",
                     f"{step.spend:.4g}",
                 )

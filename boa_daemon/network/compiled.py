@@ -17,15 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.network import kernel, state
-from policies import adadual, contention
+from boa_daemon.network import kernel, messages, state
+from policies import ada_srsf, adadual, contention
 
 Run = Callable[[state.Rules, state.State, float], None]
 
 
 @functools.cache
 def compiled_run() -> Run | None:
-    """Return `kernel.run` as machine code, or None where numba is missing or does not import."""
+    """Return `kernel.run` as machine code, or None where numba is missing or of no use."""
     try:
         # Half a second, and only for large cases.
         numba: Any = importlib.import_module("numba")
@@ -36,28 +36,40 @@ def compiled_run() -> Run | None:
     options = {"_nrt": False}
     for function in _helpers():
         extending.register_jitable(**options)(function)
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_folder())
+    folder = _cache_folder()
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
-        run: Run = numba.njit(cache=True, **options)(kernel.run)
-    except (RuntimeError, OSError):
-        run = numba.njit(**options)(kernel.run)
+        run: Run = numba.njit(cache=_is_writable(folder), **options)(kernel.run)
+    except KeyError:
+        # The option is numba's own affair; without it plain Python is faster.
+        return None
     finally:
         numba.config.CACHE_DIR = before
     return run
 
 
+def _is_writable(folder: Path) -> bool:
+    """Return whether machine code can be kept in the folder; numba would else choose one of its own."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 def _helpers() -> list[Callable[..., Any]]:
     """Return every function that `kernel.run` reaches."""
-    own = [f for module in (state, kernel) for _, f in inspect.getmembers(module, inspect.isfunction)]
-    home = (state.__name__, kernel.__name__)
-    rules = (adadual.overlap_pays, adadual.threshold, contention.pace)
-    return [*rules, *(f for f in dict.fromkeys(own) if f.__module__ in home and f is not kernel.run)]
+    own: list[Callable[..., Any]] = [adadual.overlap_pays, adadual.threshold, contention.pace]
+    for module in (state, messages, kernel):
+        members = inspect.getmembers(module, inspect.isfunction)
+        own.extend(function for _, function in members if function.__module__ == module.__name__)
+    return [function for function in own if function is not kernel.run]
 
 
 def _cache_folder() -> Path:
     """Return where machine code of exactly this source is kept."""
-    digest = hashlib.sha256()
-    for source in (adadual.__file__, contention.__file__, state.__file__, kernel.__file__, __file__):
-        digest.update(Path(source).read_bytes())
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for module in (adadual, ada_srsf, contention, state, messages, kernel):
+        digest.update(Path(inspect.getfile(module)).read_bytes())
     home = os.environ.get("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache")
     return Path(home) / "boa" / "kernels" / digest.hexdigest()[:16]

@@ -153,21 +153,23 @@ def _run(experiment: Experiment, rules: Rules, s: State, run: Any) -> Outcome:
         s.counter[FINISHED] = 0
         left -= finished
         limit = now + kernel.ROUNDING * max(1.0, now)
+        tried: list[tuple[float, int]] = []
         while arrivals and jobs[arrivals[-1]].arrived_at_seconds <= limit:
             job = arrivals.pop()
-            insort(queue, (jobs[job].compute_service_seconds, job))
-        waiting = []
-        for service, job in queue:
+            tried.append((jobs[job].compute_service_seconds, job))
+        if finished:
+            # Only a job that leaves makes room for those that were refused before.
+            tried, queue = queue + tried, []
+        for service, job in sorted(tried):
             gpus = floor.place(job)
             if gpus is None:
-                waiting.append((service, job))
+                insort(queue, (service, job))
                 continue
             placed_at[job] = now
             placement[job] = tuple(gpus.tolist())
             _put(s, job, placement[job], experiment.cluster.gpus_per_server)
-        if waiting and len(waiting) == left and not arrivals:
-            raise InvalidProblem(f"job {jobs[waiting[0][1]].id!r} does not fit on the empty cluster")
-        queue = waiting
+        if queue and len(queue) == left and not arrivals:
+            raise InvalidProblem(f"job {jobs[queue[0][1]].id!r} does not fit on the empty cluster")
     return Outcome(
         ids=tuple(job.id for job in jobs),
         arrived_at=np.array([job.arrived_at_seconds for job in jobs], dtype=float),

@@ -58,7 +58,7 @@ def test_json_is_one_document_and_nothing_else(flag: list[str]) -> None:
 def test_the_table_says_the_mean() -> None:
     result = boa_network("simulate", CASE)
     assert result.exit_code == 0
-    assert "mean jct" in result.stdout
+    assert "mean JCT" in result.stdout
 
 
 def test_csv_has_a_row_per_job() -> None:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from boa_daemon.network import kernel
+from boa_daemon.network.messages import bytes_left_now
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob, Outcome
 from boa_daemon.network.simulate import rules_of, simulate
 from boa_daemon.network.state import FRESH, SENDING, TOUCHED, WAITING, Rules, State, rank_of
@@ -274,7 +275,7 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
             job: Message(
                 job=str(job),
                 servers=frozenset(s.server_at[s.first_slot[job] : s.first_slot[job] + s.servers[job]]),
-                bytes_left=kernel.bytes_left_now(c, s, job) if job in before else s.bytes_left[job],
+                bytes_left=bytes_left_now(c, s, job) if job in before else s.bytes_left[job],
                 service_seconds=rank_of(c, s, job) * s.weight[job],
                 weight=s.weight[job],
                 waited_seconds=s.now[0] - s.ready_at[job],

@@ -1,0 +1,119 @@
+"""The entry point: exit codes, one sentence for a known error, and both ways to call it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import boa_daemon.cli
+from boa_daemon import __version__
+from boa_daemon.cli import main
+
+PROBLEM = """
+budget: {gpus: 6}
+classes:
+- name: vision
+  arrivals_per_hour: 2.0
+  phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0}}}]
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs the program and gives its exit code and both streams."""
+
+    def program(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["boa", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        streams = capsys.readouterr()
+        return int(end.value.code or 0), streams.out, streams.err
+
+    return program
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    """Write a problem: the least budget is 2 GPUs."""
+    (tmp_path / "problem.yaml").write_text(PROBLEM)
+    return tmp_path / "problem.yaml"
+
+
+def test_done_is_0_and_one_document(run: Run, problem: Path) -> None:
+    """Nothing else on either stream."""
+    code, out, err = run("solve", problem, "--json")
+
+    assert (code, err) == (0, "")
+    assert json.loads(out)["status"] == "optimal"
+    assert len(out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["solve", "{file}", "--budget", "1"], 3, "InfeasibleBudget: "),
+        (["plan", "--classes", "{file}", "--budget", "1"], 3, "InfeasibleBudget: 1 GPUs is too small"),
+        (["frontier", "{file}", "--budgets", "1"], 3, ""),
+        (["solve", "{file}", "--budget", "soon"], 2, "InputError: --budget 'soon' has no unit"),
+        (["solve", "{file}.gone"], 2, "InputError: {file}.gone: there is no such file"),
+        (["frontier", "{file}", "--plot", "a.bmp"], 2, "InputError: --plot a.bmp: .bmp is no picture"),
+        (["solve"], 2, "Missing argument"),
+        (["slove"], 2, "No such command"),
+        (["plan"], 2, "InputError: nothing to plan"),
+    ],
+)
+def test_errors_have_their_exit_codes(
+    run: Run, problem: Path, arguments: list[str], code: int, says: str
+) -> None:
+    """One sentence on standard error, no traceback."""
+    got, _, err = run(*(word.format(file=problem) for word in arguments))
+
+    assert got == code
+    assert says.format(file=problem) in err
+    assert "Traceback" not in err
+
+
+def test_brackets_in_a_message_are_shown_as_they_are(run: Run, problem: Path) -> None:
+    """What looks like markup in a name is not swallowed."""
+    _, _, err = run("solve", problem, "--budget", "[red]5[/]")
+
+    assert "'[red]5[/]'" in err
+
+
+def test_interrupted_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As shells expect of a program that got SIGINT."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(boa_daemon.cli, "app", interrupted)
+
+    assert run()[0] == 130
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    """And without a verb there is help."""
+    assert run("--version")[1] == f"boa {__version__}\n"
+    code, out, err = run()
+    assert code in (0, 2)
+    assert "frontier" in out + err
+
+
+def test_python_dash_m_is_boa(problem: Path) -> None:
+    """The same program by its module's name, its output piped to a reader that leaves."""
+    done = subprocess.run(
+        [sys.executable, "-m", "boa_daemon", "solve", str(problem), "--budget", "1", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["cheapest_feasible_spend"] == 2.0

@@ -1,0 +1,305 @@
+"""``boa plan``: streams by rates or by a trace, lists with deadlines, one document on standard output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from boa_daemon.cli import app
+from boa_daemon.errors import InputError
+from policies.errors import InfeasibleBudget, InfeasibleDeadline
+
+CLASSES = """
+gpu_types: {gpu: {usd_per_gpu_hour: 2.0, gpus_per_instance: 4}}
+classes:
+- name: vision
+  arrivals_per_hour: 2.0
+  phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.0}}}]
+- name: speech
+  arrivals_per_hour: 1.0
+  rescale_hours: 0.1
+  phases:
+  - {size_gpu_hours: 1.0, speedup: {amdahl: {parallel_fraction: 0.8, max_gpus: 16}}}
+  - {size_gpu_hours: 1.0, speedup: {amdahl: {parallel_fraction: 0.95, max_gpus: 16}}}
+"""
+JOBS = "job_id,class_name,deadline_hours\na,vision,\nb,vision,0.6\nc,speech,2.5\n"
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """Write the classes: the least budget is 8 dollars per hour."""
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    return tmp_path / "classes.yaml"
+
+
+@pytest.fixture
+def trace(classes: Path) -> Path:
+    """Write a trace beside the classes: five vision jobs in two hours, one of them double."""
+    rows = "".join(f"{n},{n * 1800},vision,{2 if n == 1 else 1}\n" for n in range(5))
+    path = classes.with_name("trace.csv")
+    path.write_text("job_id,arrived_at_seconds,class_name,scale\n" + rows)
+    return path
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """Write a list: b must end within 36 minutes, c within 2.5 hours."""
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path / "jobs.csv"
+
+
+def boa(*arguments: object) -> Result:
+    """Run the command line; errors stay exceptions."""
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "100"})
+
+
+def document(*arguments: object) -> dict[str, Any]:
+    """Return the one JSON document on standard output."""
+    found: dict[str, Any] = json.loads(boa(*arguments, "--json").stdout)
+    return found
+
+
+def rows_of(*arguments: object) -> list[dict[str, str]]:
+    """Return the rows that are printed as CSV."""
+    return list(csv.DictReader(io.StringIO(boa(*arguments, "-o", "csv").stdout)))
+
+
+@pytest.mark.parametrize("version", ["integer-mixed", "integer-pure"])
+@pytest.mark.parametrize("dollars", [8.0, 10.0, 14.0, 200.0])
+def test_the_spend_is_never_above_the_budget(classes: Path, version: str, dollars: float) -> None:
+    """And the next dollar buys what two plans a dollar apart differ by."""
+    here = document("--classes", classes, "--budget", f"{dollars}/h", "--version", version)
+    there = document("--classes", classes, "--budget", f"{dollars + 1}/h", "--version", version)
+
+    assert here["mean_spend"] <= dollars * (1.0 + 1e-12)
+    if version == "integer-mixed":
+        saved = here["mean_jct_hours"] - there["mean_jct_hours"]
+        assert here["next_unit_saves_hours"] == pytest.approx(saved, abs=1e-12)
+
+
+def test_a_trace_gives_the_rates_and_finds_its_classes(trace: Path, classes: Path) -> None:
+    """classes.yaml beside it unless another is named; speech never arrives, so it is left out."""
+    found = document("--trace", trace, "--budget", "14/h")
+
+    assert found == document("--trace", trace, "--classes", classes, "--budget", "14/h")
+    (vision,) = found["class_spend"]
+    assert (vision["name"], vision["arrivals_per_hour"]) == ("vision", 5 / 2.0)
+
+
+def test_in_gpus_the_swing_holds_the_budget(classes: Path) -> None:
+    """Mean GPUs held are the GPUs that were asked for."""
+    found = document("--classes", classes, "--budget", "gpus:6")
+
+    (swing,) = found["swing"]
+    assert swing["mean_gpus"] == pytest.approx(found["mean_spend"]) == pytest.approx(6.0)
+    assert swing["p99_instances"] == -(-swing["p99_gpus"] // 4)
+
+
+def test_budgets_are_dollars_per_any_time(classes: Path) -> None:
+    """10 per hour, 240 per day, 7300 per month are one budget."""
+    plans = [
+        document("--classes", classes, "--budget", text) for text in ("10", "10/h", "240/day", "7300/month")
+    ]
+
+    assert all(plan == plans[0] for plan in plans)
+
+
+def test_prices_of_your_own_change_the_plan(tmp_path: Path) -> None:
+    """Half the price, the same plan for half the money."""
+    (tmp_path / "c.yaml").write_text(
+        CLASSES.replace("usd_per_gpu_hour: 2.0, gpus_per_instance: 4", "instance_type: p4d.24xlarge")
+    )
+    (tmp_path / "half.toml").write_text('[discounts]\n"*" = 0.5\n')
+    listed = document("--classes", tmp_path / "c.yaml", "--budget", "24/h")
+    half = document("--classes", tmp_path / "c.yaml", "--budget", "12/h", "--prices", tmp_path / "half.toml")
+
+    assert half["mean_jct_hours"] == pytest.approx(listed["mean_jct_hours"])
+
+
+def test_the_table_says_what_a_manager_asks(classes: Path) -> None:
+    """Widths, dollars, the next dollar, the knee, packing, quotas, the month."""
+    shown = boa("--classes", classes, "--budget", "10/h").stdout
+
+    for words in (
+        "Plan for $10.00/h",
+        "One more dollar per hour would cut the mean JCT by",
+        "of the knee ($",
+        "Whole instances add",
+        "to ask for",
+        "Planned spend $10.00/h ($7,300 a month)",
+    ):
+        assert words in shown
+    assert "would buy nothing" in boa("--classes", classes, "--budget", "500/h").stdout
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_table_fits_the_terminal(classes: Path, columns: str) -> None:
+    """No line is wider, and sentences that wrap stay set in."""
+    shown = (
+        CliRunner()
+        .invoke(app, ["plan", "--classes", str(classes), "--budget", "10/h"], env={"COLUMNS": columns})
+        .stdout
+    )
+
+    assert all(len(line) <= int(columns) for line in shown.splitlines())
+    assert not any(line.startswith(("jobs share", "than its")) for line in shown.splitlines())
+
+
+def test_brackets_in_names_are_shown_as_they_are(classes: Path, jobs: Path) -> None:
+    """A class called [/red] and a job called [a] are no markup."""
+    classes.write_text(CLASSES.replace("name: vision", 'name: "[/red]"'))
+    jobs.write_text("job_id,class_name\n[a],[/red]\n")
+
+    assert "[/red]" in boa("--classes", classes, "--budget", "10/h").stdout
+    assert "[a]" in boa("--classes", classes, "--jobs", jobs, "--min-budget").stdout
+
+
+def test_csv_has_a_row_for_each_stretch_of_phases(classes: Path, jobs: Path) -> None:
+    """And for a list one for each job."""
+    stream = rows_of("--classes", classes, "--budget", "10")
+    listed = rows_of("--classes", classes, "--jobs", jobs, "--min-budget")
+
+    assert {row["class"] for row in stream} == {"vision", "speech"}
+    assert {row["job_id"]: row["deadline_hours"] for row in listed} == {"a": "", "b": "0.6", "c": "2.5"}
+
+
+def test_an_infeasible_budget_answers_and_raises(classes: Path) -> None:
+    """The document names the least; the error gives exit code 3."""
+    result = boa("--classes", classes, "--budget", "5/h", "--json")
+
+    assert isinstance(result.exception, InfeasibleBudget)
+    answer = json.loads(result.stdout)
+    assert (answer["status"], answer["budget"]) == ("infeasible", 5.0)
+    assert answer["cheapest_feasible_spend"] == pytest.approx(2.0 * (2 * 1.0 + 2.0))
+    assert boa("--classes", classes, "--budget", "5/h").stdout == ""
+
+
+# Lists of jobs
+
+
+def test_the_cheapest_budget_meets_every_deadline(classes: Path, jobs: Path) -> None:
+    """b needs 2 GPUs (1 / 1.8 hours); a and c take their cheapest widths: one GPU each."""
+    found = document("--classes", classes, "--jobs", jobs, "--min-budget")
+
+    assert found["status"] == "optimal"
+    assert found["spend"] == pytest.approx(2.0 * (1.0 + 2 * 1.0 / 1.8 + 2.0))
+    assert found["cheapest_feasible_spend"] == pytest.approx(found["spend"])
+    for job in found["jobs"]:
+        assert job["deadline_hours"] is None or job["jct_hours"] <= job["deadline_hours"] * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("dollars", ["8.3", "12", "$1,000"])
+def test_more_dollars_in_all_buy_less_waiting_in_time(classes: Path, jobs: Path, dollars: str) -> None:
+    """Never more is spent than there is, and never a deadline missed."""
+    least = document("--classes", classes, "--jobs", jobs, "--min-budget")
+    found = document("--classes", classes, "--jobs", jobs, "--budget", dollars)
+
+    assert found["spend"] <= found["budget"]
+    assert found["mean_jct_hours"] <= least["mean_jct_hours"]
+    assert found["dual_bound_hours"] <= found["weighted_mean_jct_hours"] * (1.0 + 1e-12)
+    for job in found["jobs"]:
+        assert job["deadline_hours"] is None or job["jct_hours"] <= job["deadline_hours"] * (1.0 + 1e-12)
+
+
+def test_the_least_that_is_shown_is_enough(classes: Path, jobs: Path) -> None:
+    """8.2222... is shown as 8.23, which can be typed back in."""
+    shown = boa("--classes", classes, "--jobs", jobs, "--min-budget").stdout
+    least = shown.rsplit("$", 1)[1].strip().rstrip(".")
+
+    assert least == "8.23"
+    assert boa("--classes", classes, "--jobs", jobs, "--budget", least).exit_code == 0
+
+
+def test_without_prices_a_list_counts_gpu_hours(tmp_path: Path, jobs: Path) -> None:
+    """The same plan, half the figure at two dollars per GPU-hour."""
+    path = tmp_path / "unpriced.yaml"
+    path.write_text(CLASSES.split("\n", 2)[2])
+    found = document("--classes", path, "--jobs", jobs, "--min-budget")
+
+    assert found["budget_unit"] == "gpu_hours"
+    assert found["spend"] == pytest.approx(1.0 + 2 * 1.0 / 1.8 + 2.0)
+    assert "GPU-hours" in boa("--classes", path, "--jobs", jobs, "--min-budget").stdout
+
+
+def test_a_deadline_that_nothing_meets_answers_and_raises(classes: Path, jobs: Path) -> None:
+    """The fastest plan of a vision job is 8 GPUs, a quarter of an hour."""
+    jobs.write_text("job_id,class_name,deadline_hours\nrush,vision,0.2\n")
+    result = boa("--classes", classes, "--jobs", jobs, "--min-budget", "--json")
+
+    assert isinstance(result.exception, InfeasibleDeadline)
+    assert "job rush cannot end within 0.2 hours" in str(result.exception)
+    answer = json.loads(result.stdout)
+    assert (answer["status"], answer["least_hours"]) == ("infeasible", 1.0 / 4.0)
+
+
+def test_too_few_dollars_answer_and_raise(classes: Path, jobs: Path) -> None:
+    """The document names the least."""
+    result = boa("--classes", classes, "--jobs", jobs, "--budget", "5", "--json")
+
+    assert isinstance(result.exception, InfeasibleBudget)
+    assert json.loads(result.stdout)["cheapest_feasible_spend"] == pytest.approx(8.2222222)
+
+
+def test_a_long_list_is_cut_on_the_screen_only(classes: Path, jobs: Path) -> None:
+    """The table says how many more there are; JSON has all."""
+    jobs.write_text("job_id,class_name\n" + "".join(f"j{n},vision\n" for n in range(100)))
+    shown = boa("--classes", classes, "--jobs", jobs, "--budget", "250").stdout
+
+    assert "and 40 more; -o csv shows all" in shown
+    assert len(document("--classes", classes, "--jobs", jobs, "--budget", "250")["jobs"]) == 100
+
+
+def test_weights_in_a_list_are_shown(classes: Path, jobs: Path) -> None:
+    """What is minimised is said."""
+    jobs.write_text("job_id,class_name,weight\na,vision,1\nb,vision,5\n")
+
+    assert ", weighted " in boa("--classes", classes, "--jobs", jobs, "--budget", "7").stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "nothing to plan"),
+        (["--trace", "trace.csv", "--jobs", "jobs.csv", "--budget", "9"], "exclude each other"),
+        (["--classes", "classes.yaml"], "no budget"),
+        (["--classes", "classes.yaml", "--jobs", "jobs.csv"], "no budget"),
+        (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "9/h"], "a sum, not a rate"),
+        (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "gpus:9"], "a sum, not a rate"),
+        (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "much"], "not a positive number"),
+        (
+            ["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "9", "--min-budget"],
+            "exclude each other",
+        ),
+        (["--classes", "classes.yaml", "--jobs", "none.csv", "--min-budget"], "no such file"),
+        (["--classes", "classes.yaml", "--min-budget"], "--min-budget needs --jobs"),
+        (["--classes", "classes.yaml", "--budget", "9", "--version", "continuous"], "whole GPUs"),
+        (["--trace", "none.csv", "--budget", "9"], "none.csv: cannot read the trace"),
+        (["--trace", "other.csv", "--budget", "9"], "other.csv:2: job a is of class 'visoin'"),
+    ],
+)
+def test_wrong_combinations_are_input_errors(
+    trace: Path, jobs: Path, flags: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is printed on standard output, and the sentence says what to give."""
+    monkeypatch.chdir(trace.parent)
+    (trace.parent / "other.csv").write_text("job_id,arrived_at_seconds,class_name\na,0,visoin\n")
+    result = boa(*flags)
+
+    assert isinstance(result.exception, InputError)
+    assert says in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_sizes_typed_in_the_wrong_unit_are_said(classes: Path) -> None:
+    """A billion jobs of a million hours would hold more GPUs than there are."""
+    huge = CLASSES.replace("size_gpu_hours: 1.0", "size_gpu_hours: 1e11").replace(": 2.0\n", ": 1e9\n")
+    classes.write_text(huge)
+    result = boa("--classes", classes, "--budget", "1e30/h")
+
+    assert "check sizes and arrivals" in str(result.exception)

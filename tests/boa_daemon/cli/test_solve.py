@@ -1,0 +1,225 @@
+"""``boa solve``: one JSON document per file, tables for people, and errors that say what to mend."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from boa_daemon.cli import app
+from boa_daemon.errors import InputError
+from policies.boa import VERSIONS
+
+PROBLEM = """
+budget: {gpus: 6}
+classes:
+- name: vision
+  arrivals_per_hour: 2.0
+  phases:
+  - {size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0}}}
+  - {size_gpu_hours: 0.5, speedup: {table: {1: 1.0, 2: 1.9, 4: 3.6}}}
+- name: speech
+  arrivals_per_hour: 1.0
+  phases: [{size_gpu_hours: 1.0, speedup: {amdahl: {parallel_fraction: 0.9, max_gpus: 8}}}]
+"""
+PRICED = "gpu_types: {gpu: {usd_per_gpu_hour: 2.0}}\n" + PROBLEM.replace("gpus: 6", "usd_per_hour: 12")
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    """Write the problem in GPUs."""
+    (tmp_path / "problem.yaml").write_text(PROBLEM)
+    return tmp_path / "problem.yaml"
+
+
+@pytest.fixture
+def priced(tmp_path: Path) -> Path:
+    """Write the problem in dollars, two for each GPU-hour."""
+    (tmp_path / "priced.yaml").write_text(PRICED)
+    return tmp_path / "priced.yaml"
+
+
+def boa(*arguments: object) -> Result:
+    """Run the command line on a terminal of 100 columns; errors stay exceptions."""
+    words = ["solve", *map(str, arguments)]
+    return CliRunner().invoke(app, words, env={"COLUMNS": "100"})
+
+
+def document(*arguments: object) -> dict[str, Any]:
+    """Return the one JSON document on standard output."""
+    found: dict[str, Any] = json.loads(boa(*arguments, "--json").stdout)
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_answer_is_one_document(problem: Path, version: str) -> None:
+    """Optimal, within the budget, bounded from below."""
+    result = boa(problem, "--version", version, "-o", "json")
+    answer = json.loads(result.stdout)
+
+    assert result.exit_code == 0
+    assert (answer["version"], answer["status"], answer["budget_unit"]) == (version, "optimal", "gpus")
+    assert answer["mean_spend"] <= 6.0 * (1.0 + 1e-12)
+    assert answer["lower_bound_mean_jct_hours"] <= answer["mean_jct_hours"] * (1.0 + 1e-9)
+    assert "weighted_mean_jct_hours" not in answer
+
+
+def test_versions_are_ordered(problem: Path) -> None:
+    """Real widths wait least, mixed whole ones next, pure ones most."""
+    real, mixed, pure = (
+        document(problem, "--version", version)["mean_jct_hours"]
+        for version in ("continuous", "integer-mixed", "integer-pure")
+    )
+    assert real <= mixed * (1.0 + 1e-9) <= pure * (1.0 + 2e-9)
+
+
+def test_the_budget_of_the_flag_wins(problem: Path, priced: Path) -> None:
+    """A bare number is in the file's unit; a day has 24 hours; GPUs are counted whatever they cost."""
+    assert document(problem, "--budget", "8")["budget"] == 8.0
+    assert document(priced, "--budget", "14")["budget"] == 14.0
+    assert document(priced, "--budget", "336/day")["budget"] == 336 / 24
+    in_gpus = document(priced, "--budget", "gpus:7")
+    assert (in_gpus["budget"], in_gpus["budget_unit"]) == (7.0, "gpus")
+    assert in_gpus["mean_jct_hours"] == pytest.approx(document(priced, "--budget", "14")["mean_jct_hours"])
+
+
+def test_an_infeasible_budget_is_an_answer_and_exit_code_3(problem: Path) -> None:
+    """Work of 2 x 1.5 + 1 hours on single GPUs needs 4 GPUs."""
+    result = boa(problem, "--budget", "3", "--json")
+    answer = json.loads(result.stdout)
+
+    assert result.exit_code == 3
+    assert answer["status"] == "infeasible"
+    assert answer["cheapest_feasible_spend"] == pytest.approx(2 * 1.5 + 1.0)
+    assert "InfeasibleBudget" in result.stderr
+
+
+def test_several_files_give_a_document_each(problem: Path, priced: Path) -> None:
+    """One on a line; the worst exit code counts."""
+    result = boa(problem, priced, "--json", "--budget", "5")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert [line["status"] for line in lines] == ["optimal", "infeasible"]
+    assert result.exit_code == 3
+
+
+def test_csv_is_one_table_whatever_the_number_of_files(problem: Path, priced: Path) -> None:
+    """Several files have a column that says which."""
+    alone = list(csv.DictReader(io.StringIO(boa(problem, "-o", "csv").stdout)))
+    both = list(csv.DictReader(io.StringIO(boa(problem, priced, "-o", "csv").stdout)))
+
+    assert "file" not in alone[0]
+    assert {row["file"] for row in both} == {str(problem), str(priced)}
+    assert [{k: v for k, v in row.items() if k != "file"} for row in both[: len(alone)]] == alone
+    assert {row["class"] for row in alone} == {"vision", "speech"}
+
+
+def test_weights_add_the_weighted_mean(tmp_path: Path) -> None:
+    """It is what is minimised, so it is in the answer."""
+    path = tmp_path / "weighted.yaml"
+    path.write_text(PROBLEM.replace("- name: speech\n", "- name: speech\n  weight: 3.0\n"))
+
+    assert document(path)["weighted_mean_jct_hours"] != document(path)["mean_jct_hours"]
+    assert "weighted mean JCT" in boa(path).stdout
+
+
+def test_coupled_classes_have_plans_and_the_others_options(tmp_path: Path) -> None:
+    """A rescale cost couples the phases of its class."""
+    path = tmp_path / "coupled.yaml"
+    path.write_text(PROBLEM.replace("- name: vision\n", "- name: vision\n  rescale_hours: 0.1\n"))
+    vision, speech = document(path)["classes"]
+
+    assert "plans" in vision
+    assert "phases" not in vision
+    assert len(vision["plans"][0]["phases"]) == 2
+    assert "phases" in speech
+    assert "plans" not in speech
+
+
+def test_the_table_says_widths_and_the_certificate(problem: Path) -> None:
+    """And the budget is never short of what is spent."""
+    shown = boa(problem, "--budget", "5").stdout
+
+    assert shown.splitlines()[0] == f"{problem}: integer-mixed, optimal"
+    for words in ("vision", "speech", "x gpu", "5 GPUs of 5 GPUs", "gap to the bound", "0.00%"):
+        assert words in shown
+
+
+def test_brackets_in_names_are_shown_as_they_are(problem: Path) -> None:
+    """A class called [/red] is no markup."""
+    problem.write_text(PROBLEM.replace("name: vision", 'name: "[/red] [bold]x"'))
+
+    assert "[/red] [bold]x" in boa(problem).stdout
+
+
+def test_the_least_budget_typed_back_in_is_enough(priced: Path) -> None:
+    """It is rounded up where it is shown."""
+    shown = boa(priced, "--budget", "60/h").stdout
+    least = next(line for line in shown.splitlines() if "cheapest feasible" in line).split("$")[1]
+
+    assert boa(priced, "--budget", least).exit_code == 0
+
+
+def test_a_search_that_stops_early_is_partly_done(problem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 4, the best answer found and its gap."""
+    import policies.boa
+    from policies.knapsack import solve_pure
+
+    monkeypatch.setattr(
+        policies.boa, "solve_pure", lambda problem, budget: solve_pure(problem, budget, state_limit=0)
+    )
+    result = boa(problem, "--version", "integer-pure", "--budget", "4.4", "--json")
+
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["status"] == "feasible"
+    assert "ProblemTooLarge" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--budget", "12 euros"], "no unit that BOA knows"),
+        (["--budget", "12/fortnight"], "unknown unit of time"),
+        (["--budget", "nan"], "not a positive number"),
+        (["--budget", "0"], "not a positive number"),
+        (["--budget=-3"], "not a positive number"),
+        (["--budget", "inf/h"], "not a positive number"),
+        (["--prices", "none.toml"], "no such file"),
+    ],
+)
+def test_wrong_values_are_input_errors(problem: Path, flags: list[str], says: str) -> None:
+    """Nothing is printed on standard output, and the sentence says what is wrong."""
+    result = boa(problem, *flags)
+
+    assert isinstance(result.exception, InputError)
+    assert says in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_unknown_flags_and_versions_are_usage_errors(problem: Path) -> None:
+    """Exit code 2, as for everything that is typed wrong."""
+    assert boa(problem, "--verison", "continuous").exit_code == 2
+    assert boa(problem, "--version", "integer").exit_code == 2
+    assert boa().exit_code == 2
+
+
+def test_no_file_is_solved_when_one_cannot_be_read(problem: Path, tmp_path: Path) -> None:
+    """All are read before the first answer."""
+    result = boa(problem, tmp_path / "none.yaml", "--json")
+
+    assert isinstance(result.exception, InputError)
+    assert result.stdout == ""
+
+
+def test_a_file_without_a_budget_needs_the_flag(tmp_path: Path) -> None:
+    """The hint says both ways."""
+    path = tmp_path / "open.yaml"
+    path.write_text(PRICED.replace("budget: {usd_per_hour: 12}", ""))
+
+    assert "--budget 40/h" in str(boa(path).exception)
+    assert document(path, "--budget", "12/h")["budget"] == 12.0

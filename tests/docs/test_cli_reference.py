@@ -1,0 +1,154 @@
+"""docs/reference/cli.md names every verb, every flag and every key that there is, and no other."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from boa_daemon.cli import app, main
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+SHARED = {"--output", "--json", "--help"}
+DEMO = ["--trace", "boa_daemon/data/demo/trace.csv", "--classes", "boa_daemon/data/demo/classes.yaml"]
+LISTED = ["plan", "--classes", "boa_daemon/data/demo/classes.yaml", "--jobs", "examples/jobs.csv"]
+TWO = "examples/two-gpu-types.yaml"
+
+# Commands whose answers together hold all keys of a section's tables.
+ANSWERS: dict[str, list[list[str]]] = {
+    "solve": [["solve", TWO], ["solve", "examples/problem.yaml"], ["solve", TWO, "--budget", "1/h"]],
+    "frontier": [["frontier", TWO, "--budgets", "25,30"]],
+    "plan": [["plan", "--classes", TWO]],
+    "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
+    "trace import": [
+        [
+            *("trace", "import", "tests/data/pollux", "--from", "pollux", "--out", "{tmp}"),
+            *("--workload", "workloads/workload-1.csv", "--apps", "bert"),
+        ]
+    ],
+}
+
+
+def section(verb: str) -> str:
+    """Return what the page says about a verb."""
+    return PAGE.split(f"\n## boa {verb}\n")[1].split("\n## ")[0]
+
+
+def verbs() -> Iterator[tuple[str, Any]]:
+    """Yield every command with its full name, as typer has it."""
+    root: Any = typer.main.get_command(app)
+    for name, command in root.commands.items():
+        if hasattr(command, "commands"):
+            for inner, leaf in command.commands.items():
+                yield f"{name} {inner}", leaf
+        else:
+            yield name, command
+
+
+VERBS = dict(verbs())
+
+
+def answer(arguments: list[str]) -> Any:
+    """Return the JSON document of a command run in the checkout; infeasible ones answer too."""
+    screen = io.StringIO()
+    before, sys.argv = sys.argv, ["boa", *arguments, "--json"]
+    try:
+        with redirect_stdout(screen):
+            main()
+    except SystemExit:
+        pass
+    finally:
+        sys.argv = before
+    return json.loads(screen.getvalue())
+
+
+def paths(value: Any, stems: set[str], at: str = "") -> Iterator[str]:
+    """Yield the documented form of every leaf: ``classes[].name``; what the page takes whole stays whole."""
+    if at in stems or not isinstance(value, dict | list):
+        yield at
+    elif isinstance(value, list):
+        for item in value:
+            yield from paths(item, stems, f"{at}[]")
+    else:
+        for key, item in value.items():
+            yield from paths(item, stems, f"{at}.{key}" if at else key)
+
+
+def documented(text: str, heading: str = "key") -> set[str]:
+    """Return the keys of a section's tables that begin with this heading."""
+    found: set[str] = set()
+    for table in re.findall(rf"^\| {heading} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", text, re.MULTILINE):
+        found |= set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
+    return found
+
+
+def test_the_page_names_the_verbs_that_there_are() -> None:
+    """`boa --help` and the page list the same; the page has a section for each."""
+    root: Any = typer.main.get_command(app)
+    table = PAGE.split("\n## ")[0]
+
+    assert set(re.findall(r"^\| \[`([a-z]+)`\]", table, re.MULTILINE)) == set(root.commands)
+    assert set(re.findall(r"^## boa (.+)$", PAGE, re.MULTILINE)) == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_the_page_names_the_flags_that_there_are(verb: str) -> None:
+    """Each flag of the verb is in its section's table, and each flag there exists."""
+    real = {
+        flag
+        for parameter in VERBS[verb].params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+        if flag.startswith("--")
+    }
+    table = "\n".join(re.findall(r"^\| (`--.*?) \|", section(verb), re.MULTILINE))
+
+    assert set(re.findall(r"`(--[\w-]+)`", table)) == real - SHARED
+
+
+@pytest.mark.parametrize("verb", sorted(ANSWERS))
+def test_the_page_names_the_keys_that_there_are(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key of real answers is in the section's table, and each key there is in an answer."""
+    monkeypatch.chdir(ROOT)
+    stems = documented(section(verb))
+    found = {
+        path
+        for arguments in ANSWERS[verb]
+        for path in paths(answer([word.format(tmp=tmp_path) for word in arguments]), stems)
+    }
+    if verb == "plan":
+        found -= set(documented(section("solve")))
+        found -= {path for path in found if path.startswith("floor_weighted")}
+    if verb == "frontier":
+        found = {"points[]" if path.startswith("points[]") else path for path in found}
+
+    assert found == {stem for stem in stems if not (verb == "trace import" and stem == "notes[]")}
+
+
+def test_the_page_names_the_keys_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --jobs the answer is another one; an infeasible one says the least."""
+    monkeypatch.chdir(ROOT)
+    stems = documented(section("plan"), "key of a list")
+    found = set(paths(answer([*LISTED, "--min-budget"]), stems))
+    found |= set(paths(answer([*LISTED, "--budget", "1"]), stems))
+
+    assert found == stems - {"least_hours"}
+
+
+def test_the_demo_answers_with_runs_and_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are those of boa simulate, with a name."""
+    monkeypatch.chdir(ROOT)
+    document = answer(["demo"])
+
+    assert {f"{key}[]" for key in document} == documented(section("demo"))
+    assert {key for run in document["runs"] for key in run} == documented(section("simulate")) | {"name"}

@@ -1,0 +1,109 @@
+"""The docs are true: commands print what is recorded, links lead somewhere, nothing names a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+TOP_PAGES = (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+FIRST_COMMANDS = [
+    "python3 -m venv .venv && .venv/bin/pip install --quiet '.[plot]' && .venv/bin/boa demo",
+    "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[test]' && .venv/bin/pytest -q -n auto",
+]
+_LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_MACHINE_PATH = re.compile(r"(?<![\w.~$])/(?:home|root|work|tmp|mnt|opt|Users)/\S*")
+
+
+def name_of(page: Path) -> str:
+    """Return how a page is called in a test's name."""
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_print_what_is_recorded(page: Path, follow: Callable[[Path], None]) -> None:
+    """Every ``$ boa`` with an output beside it, in order, in one folder per page."""
+    follow(page)
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    """They are the first two fenced blocks, and nothing before them must be run."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+    assert [(kind, body.strip()) for kind, body in blocks[:2]] == [("sh", c) for c in FIRST_COMMANDS]
+
+
+def test_the_readme_is_one_screen() -> None:
+    """Said in a page that fits a screen, output and all."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 80
+
+
+@pytest.mark.parametrize("page", TOP_PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each relative link is a file of the repository, each anchor a heading of that file."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    for found in _LINK.finditer(text):
+        target, _, anchor = found["target"].partition("#")
+        if target.startswith(("https://", "http://")):
+            continue
+        file = page if not target else (page.parent / target).resolve()
+        assert file.exists(), f"{found['target']} does not exist"
+        assert file.is_relative_to(ROOT), f"{found['target']} leaves the repository"
+        if anchor:
+            assert anchor in anchors_of(file), f"{found['target']}: no such heading"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    words = (found["words"].lower() for found in _HEADING.finditer(page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in words}
+
+
+@pytest.mark.parametrize("page", TOP_PAGES, ids=name_of)
+def test_no_page_names_a_machine(page: Path) -> None:
+    """What is written here works in any folder on any machine."""
+    assert not _MACHINE_PATH.search(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", TOP_PAGES, ids=name_of)
+def test_files_that_pages_name_exist(page: Path) -> None:
+    """Code and example files named in running text are there."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    for name in re.findall(r"`((?:policies|boa_daemon|examples|benchmarks|tests|docs)/[\w./-]+\.\w+)`", text):
+        assert (ROOT / name).is_file(), f"{name} does not exist"
+
+
+def test_the_index_names_every_page() -> None:
+    """docs/README.md leads to each page of the four rooms."""
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    rooms = ("tutorial", "how-to", "reference", "explanation")
+    pages = [page for room in rooms for page in (ROOT / "docs" / room).glob("*.md")]
+
+    assert [name_of(p) for p in pages if f"({p.relative_to(ROOT / 'docs').as_posix()})" not in index] == []
+
+
+def test_figures_in_running_text_are_those_of_the_recorded_output() -> None:
+    """The picture's description in the README, and the answer for the manager in the tutorial."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    tutorial = (ROOT / "docs" / "tutorial" / "first-plan.md").read_text(encoding="utf-8")
+    answer = " ".join(tutorial.split("## 6. The answer")[1].replace("\n> ", " ").split())
+
+    def shown(pattern: str) -> str:
+        """Return the figure that the tutorial's output shows."""
+        return str(re.findall(pattern, tutorial, re.MULTILINE)[0])
+
+    cliff, knee = shown(r"Cliff: below (\$[\d.]+)/h"), shown(r"Knee: at (\$[\d.]+)/h")
+    floor, quota = shown(r"Floor: ([\d.]+) min"), shown(r"(\d+) nodes$")
+    achieved = shown(r"^mean JCT +([\d.]+) min$")
+    alt = " ".join(readme.split("![")[1].split("]")[0].split())
+    assert f"infeasible below {cliff}, a knee at {knee}, a floor of {floor} minutes" in alt
+    assert "just under half an hour" in answer
+    assert 25.0 < float(achieved) < 30.0
+    assert f"{cliff} per hour" in answer
+    assert f"quota of {quota} g4dn.12xlarge" in answer
