@@ -5,8 +5,6 @@ All figures are computed from the optimum; none needs an account or a network.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +13,11 @@ import numpy as np
 from boa_daemon.answers import landmarks, solution_document
 from boa_daemon.curve import Curve
 from boa_daemon.problem_file import ProblemFile
+from boa_daemon.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from policies.errors import ProblemTooLarge
 from policies.knee import Knee
-from policies.model import Budget, InstanceType, JobClass, Phase, Problem
+from policies.model import Budget, InstanceType, Problem
 from policies.solution import Solution, Version
 from policies.swing import Swing, swings
 
@@ -144,28 +143,6 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
 
 
 def with_trace(file: ProblemFile, trace: Trace) -> ProblemFile:
-    """Return the file with rates and mean sizes as the trace has them: jobs per hour, mean of `scale`.
-
-    Classes that the trace lacks are left out. A trace without a window, all jobs at one instant, counts as
-    an hour.
-    """
-    scales: Mapping[str, list[float]] = defaultdict(list)
-    for job in trace.jobs:
-        scales[job.class_name].append(job.scale)
-    hours = trace.window_hours or 1.0
-    classes = tuple(
-        _rescaled(job_class, len(scales[job_class.name]) / hours, float(np.mean(scales[job_class.name])))
-        for job_class in file.problem.classes
-        if job_class.name in scales
-    )
+    """Return the file with rates and mean sizes as the trace has them; classes that it lacks are left out."""
+    classes = at_mean_scale(with_rates(file.problem.classes, trace), trace)
     return replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())
-
-
-def _rescaled(job_class: JobClass, arrivals_per_hour: float, scale: float) -> JobClass:
-    """Return the class at another rate, its sizes multiplied."""
-    phases = job_class.phases
-    if scale != 1.0:
-        phases = tuple(
-            Phase(size_gpu_hours=phase.size_gpu_hours * scale, speedups=phase.speedups) for phase in phases
-        )
-    return replace(job_class, arrivals_per_hour=arrivals_per_hour, phases=phases)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.problem_file import ProblemFile, with_budget
+from boa_daemon.rates import at_mean_scale, with_rates
 from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.workload import a_workload
 from boa_daemon.sim.world import World
@@ -20,7 +20,7 @@ from boa_daemon.tick import Decision
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
-from policies.model import Budget, InstanceType, JobClass, Phase, Problem
+from policies.model import Budget, InstanceType, Phase, Problem
 from policies.registry import BuiltPolicy, PolicyOptions, Site, build_policy, find_placer, find_policy
 
 REHEARSALS = 8
@@ -107,25 +107,6 @@ def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationS
     )
 
 
-def with_rates(
-    classes: tuple[JobClass, ...], trace: Trace, *, missing: frozenset[str]
-) -> tuple[JobClass, ...]:
-    """Return the classes with the missing rates taken from the trace: jobs per hour of its window.
-
-    A class without a rate that the trace does not have is left out. A trace without a window, all jobs at one
-    instant, counts as an hour.
-    """
-    counts = Counter(job.class_name for job in trace.jobs)
-    hours = trace.window_hours or 1.0
-    return tuple(
-        replace(job_class, arrivals_per_hour=counts[job_class.name] / hours)
-        if job_class.name in missing
-        else job_class
-        for job_class in classes
-        if job_class.name not in missing or counts[job_class.name]
-    )
-
-
 def prepare(settings: SimulationSettings) -> PreparedRun:
     """Return a run that is ready to start.
 
@@ -136,8 +117,9 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     workload = a_workload(
         settings.trace, settings.problem.classes, settings.instance_types, max_nodes=settings.max_nodes
     )
+    planned = replace(settings.problem, classes=at_mean_scale(settings.problem.classes, settings.trace))
     site = Site(
-        problem=_with_boots(_within_nodes(settings.problem, settings), settings.boot_seconds),
+        problem=_with_boots(_within_nodes(planned, settings), settings.boot_seconds),
         budget=settings.planning_budget or settings.budget,
         instance_types=settings.instance_types,
     )

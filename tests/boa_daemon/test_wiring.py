@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from boa_daemon.rates import with_rates
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from boa_daemon.wiring import SimulationSettings, prepare, rehearsed, simulate, with_rates
+from boa_daemon.wiring import SimulationSettings, prepare, rehearsed, simulate
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.speedup import Table

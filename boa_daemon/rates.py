@@ -1,0 +1,54 @@
+"""What a trace says of its classes: how often their jobs come, and how large they are on average."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from boa_daemon.traces.reader import Trace
+from policies.model import JobClass, Phase
+
+
+def with_rates(
+    classes: Sequence[JobClass], trace: Trace, *, missing: Collection[str] | None = None
+) -> tuple[JobClass, ...]:
+    """Return the classes with rates from the trace, jobs per hour of its window: all, or the missing ones.
+
+    A class whose rate is to be taken and that the trace does not have is left out. A trace without a window,
+    all jobs at one instant, counts as an hour.
+    """
+    scales = _scales(trace)
+    hours = trace.window_hours or 1.0
+    rated = []
+    for job_class in classes:
+        if missing is not None and job_class.name not in missing:
+            rated.append(job_class)
+        elif job_class.name in scales:
+            rated.append(replace(job_class, arrivals_per_hour=len(scales[job_class.name]) / hours))
+    return tuple(rated)
+
+
+def at_mean_scale(classes: Sequence[JobClass], trace: Trace) -> tuple[JobClass, ...]:
+    """Return the classes at the mean size of their jobs in the trace: what a plan by class counts on."""
+    scales = _scales(trace)
+    return tuple(_scaled(job_class, scales.get(job_class.name, [1.0])) for job_class in classes)
+
+
+def _scales(trace: Trace) -> dict[str, list[float]]:
+    """Return the factors of each class's jobs."""
+    scales: dict[str, list[float]] = {}
+    for job in trace.jobs:
+        scales.setdefault(job.class_name, []).append(job.scale)
+    return scales
+
+
+def _scaled(job_class: JobClass, scales: Sequence[float]) -> JobClass:
+    """Return the class with its sizes times the mean factor."""
+    mean = sum(scales) / len(scales)
+    if mean == 1.0:
+        return job_class
+    phases = tuple(
+        Phase(size_gpu_hours=phase.size_gpu_hours * mean, speedups=phase.speedups)
+        for phase in job_class.phases
+    )
+    return replace(job_class, phases=phases)
