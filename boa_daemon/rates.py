@@ -28,10 +28,17 @@ def with_rates(
     return tuple(rated)
 
 
-def at_mean_scale(classes: Sequence[JobClass], trace: Trace) -> tuple[JobClass, ...]:
-    """Return the classes at the mean size of their jobs in the trace: what a plan by class counts on."""
+def at_mean_scale(
+    classes: Sequence[JobClass], trace: Trace, *, only: Collection[str] | None = None
+) -> tuple[JobClass, ...]:
+    """Return the classes, all or the named ones, at the mean size of their jobs in the trace."""
     scales = _scales(trace)
-    return tuple(_scaled(job_class, scales.get(job_class.name, [1.0])) for job_class in classes)
+    return tuple(
+        _scaled(job_class, scales.get(job_class.name, [1.0]))
+        if only is None or job_class.name in only
+        else job_class
+        for job_class in classes
+    )
 
 
 def _scales(trace: Trace) -> dict[str, list[float]]:

@@ -31,6 +31,7 @@ REHEARSALS = 8
 class SimulationSettings:
     """A run: a trace, the classes and machines, a policy under a budget, and the world's constants.
 
+    Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
     no plan counts: nodes that are idle or only partly used.
     """
@@ -48,6 +49,7 @@ class SimulationSettings:
     max_nodes: int | None = None
     links_in_order: bool = True
     planning_budget: Budget | None = None
+    sized_by_trace: frozenset[str] = frozenset()
 
     @property
     def rules(self) -> Rules:
@@ -104,6 +106,7 @@ def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationS
         problem=replace(file.problem, classes=classes),
         instance_types=MappingProxyType(machines),
         budget=budget,
+        sized_by_trace=file.classes_without_rates,
     )
 
 
@@ -117,7 +120,10 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     workload = a_workload(
         settings.trace, settings.problem.classes, settings.instance_types, max_nodes=settings.max_nodes
     )
-    planned = replace(settings.problem, classes=at_mean_scale(settings.problem.classes, settings.trace))
+    planned = replace(
+        settings.problem,
+        classes=at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace),
+    )
     site = Site(
         problem=_with_boots(_within_nodes(planned, settings), settings.boot_seconds),
         budget=settings.planning_budget or settings.budget,

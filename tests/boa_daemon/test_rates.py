@@ -36,13 +36,14 @@ def test_the_mean_size_is_that_of_the_jobs(scales: list[float]) -> None:
     assert scaled.size_gpu_hours == pytest.approx(4.0 * sum(scales) / len(scales))
 
 
-def test_a_simulated_plan_counts_on_the_mean_size_and_the_world_on_each() -> None:
-    """Jobs at twice the size of their class: planned like that, and worked like that, once."""
+def test_a_class_without_a_rate_is_planned_at_the_mean_size_and_worked_at_each() -> None:
+    """Jobs at twice the size of their class: the plan says so, and the world doubles each job once."""
     file = ProblemFile(
         path="test",
         problem=a_problem(a_class(arrivals_per_hour=1.0)),
         budget=None,
         instance_types={"gpu": an_instance_type()},
+        classes_without_rates=frozenset({"c"}),
     )
     trace = a_trace(0.0, 3600.0, scales=[2.0, 2.0])
     run = prepare(replace(settings_for(file, trace, Budget(amount=20.0)), boot_seconds=0.0))

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from boa_daemon.cli.network import app
 from boa_daemon.errors import InputError
