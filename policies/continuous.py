@@ -67,42 +67,64 @@ class ContinuousFrontier:
             scale=scale,
         )
 
-    def multipliers_at(self, budgets: Floats) -> tuple[Floats, Floats]:
-        """Return (under, over) for each budget: neighbouring multipliers that spend more, and at most, it."""
+    def multipliers_at(self, budgets: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return (under, over, multiplier) for each budget.
+
+        The choices at `under` spend more than the budget, those at `over` at most; both are best at
+        `multiplier`. The two are neighbouring numbers. Where nothing is smooth they may lie apart, on either
+        side of a kink: the multiplier at which two choices are equally good is then known exactly.
+        """
         low = np.full(len(budgets), np.log(NOTHING * self.scale))
         high = np.full(len(budgets), np.log(self.scale / NOTHING))
         f_low = np.log(self.largest_useful_spend / budgets)
         f_high = np.log(np.minimum(self.cheapest_feasible_spend / budgets, 1.0))
+        # (spend, hours) of the choices at both ends, once they have been looked at.
+        at_low, at_high = np.full((2, len(budgets)), np.nan), np.full((2, len(budgets)), np.nan)
+        kink = np.full(len(budgets), np.nan)
         # At the least budget only rounding is over it, whatever the multiplier.
         rounding = np.where(budgets <= self.cheapest_feasible_spend * (1.0 + TIE), TIE, 0.0)
         was_over = np.zeros(len(budgets), dtype=np.int64)
         at = np.full(len(budgets), np.log(self.scale))
+        is_kink = is_done = np.zeros(len(budgets), dtype=bool)
         for step in range(STEPS):
-            spend = self.terms.total_spend(self.terms.best(np.exp(at)))
-            f_at = np.log(spend / budgets)
+            chosen = self.terms.best(np.exp(at))
+            totals = np.stack([self.terms.total_spend(chosen), self.terms.total_hours(chosen)])
+            if is_kink.any():
+                stands = is_kink & ((totals == at_low).all(axis=0) | (totals == at_high).all(axis=0))
+                kink = np.where(stands, np.exp(at), kink)
+                is_done = ~np.isnan(kink)
+            f_at = np.log(totals[0] / budgets)
             is_over = np.where(f_at > rounding, 1, -1)
             # Illinois: an end that stays twice counts half, so that both ends close in.
             stays = np.where(is_over == was_over, 0.5, 1.0)
-            low, high = np.where(is_over > 0, at, low), np.where(is_over > 0, high, at)
+            up, down = ~is_done & (is_over > 0), ~is_done & (is_over < 0)
+            low, high = np.where(up, at, low), np.where(down, at, high)
+            at_low, at_high = np.where(up, totals, at_low), np.where(down, totals, at_high)
             f_low = np.where(is_over > 0, f_at, f_low * stays)
             f_high = np.where(is_over > 0, f_high * stays, f_at)
             was_over = is_over
-            if ((high - low) <= 4e-16 * np.maximum(np.abs(high), 1.0)).all():
+            if (is_done | ((high - low) <= 4e-16 * np.maximum(np.abs(high), 1.0))).all():
                 break
             middle = 0.5 * (low + high)
-            if step < WIDENING:
-                at = np.clip(at + is_over * 2.0 ** (step + 1), low, high)
-            else:
-                # Secants are quick where spend is smooth; halving now and then is safe where it jumps.
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    at = middle if step % 4 == 0 else low + (high - low) * (f_low / (f_low - f_high))
-            at = np.where((at > low) & (at < high), at, middle)
-        return np.exp(low), np.exp(high)
+            is_kink = np.zeros(len(budgets), dtype=bool)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                if step < WIDENING:
+                    at = np.clip(at + is_over * 2.0 ** (step + 1), low, high)
+                elif self.terms.is_stepwise and step % 2 == 1:
+                    at = np.log((at_high[1] - at_low[1]) / (at_low[0] - at_high[0]))
+                    is_kink = (at > low) & (at < high)
+                elif step % 4 == 0:
+                    at = middle
+                else:
+                    # Secants are quick where spend is smooth; halving now and then is safe where it jumps.
+                    at = low + (high - low) * (f_low / (f_low - f_high))
+                at = np.where((at > low) & (at < high), at, middle)
+        return np.exp(low), np.exp(high), np.where(np.isnan(kink), np.exp(high), kink)
 
     def curve_at(self, budgets: Floats) -> tuple[Floats, Floats]:
         """Return (weighted sum of hours, multiplier) of the optimum at each feasible budget."""
         budgets = np.clip(budgets, self.cheapest_feasible_spend, self.largest_useful_spend)
-        low, high = self.multipliers_at(budgets)
+        low, high, multiplier = self.multipliers_at(budgets)
         more, less = self.terms.best(low), self.terms.best(high)
         spend_more, spend_less = self.terms.total_spend(more), self.terms.total_spend(less)
         hours_more, hours_less = self.terms.total_hours(more), self.terms.total_hours(less)
@@ -114,7 +136,7 @@ class ContinuousFrontier:
         hours = hours_less + share * (hours_more - hours_less)
         return (
             np.where(is_full, self.terms.total_hours(self.fastest)[0], hours),
-            np.where(is_full, 0.0, high),
+            np.where(is_full, 0.0, multiplier),
         )
 
     def solution_at(self, budget: float) -> Solution:
@@ -131,8 +153,8 @@ class ContinuousFrontier:
             multiplier = 0.0
             classes = self._classes(self.fastest, self.fastest, spend)
         else:
-            low, high = self.multipliers_at(np.array([spend]))
-            multiplier = float(high[0])
+            low, high, exact = self.multipliers_at(np.array([spend]))
+            multiplier = float(exact[0])
             classes = self._classes(terms.best(low), terms.best(high), spend)
         arrivals = [c.arrivals_per_hour for c in problem.classes]
         weights = [c.arrivals_per_hour * c.weight for c in problem.classes]
@@ -169,20 +191,20 @@ class ContinuousFrontier:
         room = budget - float(terms.total_spend(less)[0])
         extra = terms.arrivals * (more.spend[0] - less.spend[0])
         share = np.zeros(len(extra))
-        for group in np.argsort(extra)[::-1]:
+        for group in np.argsort(extra)[::-1].tolist():
             if extra[group] <= 0.0 or room <= 0.0:
                 break
             share[group] = min(1.0, room / float(extra[group]))
-            room -= float(extra[group]) * float(share[group])
+            room -= float(extra[group] * share[group])
         share[(share < SAME) | (extra < SAME * budget)] = 0.0
         share[share > 1.0 - SAME] = 1.0
         mains: list[list[Step]] = [[] for _ in terms.problem.classes]
         others: dict[int, tuple[list[Step], float]] = {}
-        for group, owner in enumerate(terms.owner.tolist()):
-            part = float(share[group])
-            steps = self._steps(more if part == 1.0 else less, group)
+        fewer, further = self._steps(less), self._steps(more)
+        for group, (owner, part) in enumerate(zip(terms.owner.tolist(), share.tolist(), strict=True)):
+            steps = (further if part == 1.0 else fewer)[group]
             if 0.0 < part < 1.0:
-                second = self._steps(more, group)
+                second = further[group]
                 blend = self._blend(group, more, less, part)
                 if blend is not None:
                     steps = (blend,)
@@ -202,21 +224,26 @@ class ContinuousFrontier:
             for i, job_class in enumerate(terms.problem.classes)
         )
 
-    def _steps(self, chosen: Chosen, group: int) -> tuple[Step, ...]:
-        """Return the phases that a group's choice stands for."""
+    def _steps(self, chosen: Chosen) -> list[tuple[Step, ...]]:
+        """Return the phases that each group's choice stands for."""
         terms = self.terms
-        term, owner = int(chosen.term[0, group]), int(terms.owner[group])
-        if owner in terms.plans:
-            columns, plans = terms.plans[owner]
-            return plan_steps(terms.problem, columns, plans[term - int(terms.starts[group])])
-        return (
-            Step(
-                gpu_type=terms.problem.gpu_types[int(terms.gpu_type[term])].name,
-                gpus=float(chosen.gpus[0, group]),
-                hours=float(chosen.hours[0, group]),
-                spend=float(chosen.spend[0, group]),
-            ),
-        )
+        names = [gpu.name for gpu in terms.problem.gpu_types]
+        steps: list[tuple[Step, ...]] = [
+            (Step(gpu_type=names[kind], gpus=gpus, hours=hours, spend=spend),)
+            for kind, gpus, hours, spend in zip(
+                terms.gpu_type[chosen.term[0]].tolist(),
+                chosen.gpus[0].tolist(),
+                chosen.hours[0].tolist(),
+                chosen.spend[0].tolist(),
+                strict=True,
+            )
+        ]
+        for group, owner in enumerate(terms.owner.tolist()):
+            if owner in terms.plans:
+                columns, plans = terms.plans[owner]
+                plan = plans[int(chosen.term[0, group] - terms.starts[group])]
+                steps[group] = plan_steps(terms.problem, columns, plan)
+        return steps
 
     def _blend(self, group: int, more: Chosen, less: Chosen, part: float) -> Step | None:
         """Return the one real width worth a mix of two widths of one type; None across types or plans."""

@@ -52,7 +52,8 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
     `group` numbers the group of each option, 0 to groups - 1; every group has at least one option.
     All groups shrink together: a round drops every point that its two surviving neighbours prove
     superfluous, so the work is vectorised whatever the number of groups. Costs that differ by less than
-    `TIE` are the same cost: of such options only the fastest stays.
+    `TIE` are the same cost: of such options only the fastest stays. A chain ends where the next vertex saves
+    less than that of its time.
     """
     keep = np.lexsort((time, cost, group)).astype(np.int64)
     keep = keep[undominated(group[keep], time[keep])]
@@ -66,6 +67,7 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
             # Only among distinct, undominated points does a chord prove anything.
             inner = same[:-1] & same[1:]
             drop[1:-1] = inner & (dt[:-1] * dc[1:] >= dt[1:] * dc[:-1])
+            drop[1:] |= same & np.append(~same[1:], True) & (-dt <= TIE * t[1:])
             if not drop.any():
                 break
         if rounds == PATIENCE:

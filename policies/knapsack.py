@@ -3,7 +3,8 @@
 The mixed optimum gives a multiplier mu and a bound. Measured against them every option has a reduced cost
 that it adds to the bound, so only combinations whose reduced costs add up to less than (best found - bound)
 can be better. Those are enumerated group by group, keeping undominated (cost, time) states only: the
-"expanding core" of Pisinger (1995) with lists in place of integer weights. A coupled class enters with all
+"expanding core" of Pisinger (1995) with lists in place of integer weights. A state whose spend is off the
+budget is charged the least that the groups still to come ask for mending it. A coupled class enters with all
 its undominated plans of small reduced cost, found the same way along its phases.
 
     symbol   here        meaning
@@ -16,6 +17,7 @@ frontier. Stops with `ProblemTooLarge` beyond `STATE_LIMIT` states.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +33,8 @@ from policies.speedup import Floats, Ints
 
 STATE_LIMIT = 400_000
 """Undominated states, or labels of one class, beyond which the search gives up."""
+NEVER = 1e100
+"""The rate of what cannot be had at all; finite, so that none of it costs nothing."""
 REACHES = (1.0 / 1024, 1.0 / 64, 1.0 / 8, 1.0)
 """Parts of the first gap that are enumerated in turn; the first that proves the optimum ends the search."""
 
@@ -53,6 +57,11 @@ class _Candidates:
     cost: Floats
     time: Floats
     reduced: Floats
+
+    def rate(self, moved: Floats) -> float:
+        """Return the least reduced cost per unit moved, inf where nothing moves."""
+        moves = moved > 0.0
+        return float((self.reduced[moves] / moved[moves]).min(initial=np.inf))
 
 
 def solve_pure(problem: Problem, budget: float, *, state_limit: int = STATE_LIMIT) -> Solution:
@@ -156,6 +165,10 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
     state_cost, state_time, state_reduced = np.zeros(1), np.zeros(1), np.zeros(1)
     # What the groups still to come can give back at most: a state beyond it can never become affordable.
     relief = np.cumsum([0.0] + [max(0.0, -float(c.cost.min())) for _, c in reversed(candidates)])[::-1]
+    # The least reduced cost per unit of budget at which those groups can give back, and take up.
+    give = _from_each_on([c.rate(-c.cost) for _, c in candidates], NEVER)
+    take = _from_each_on([c.rate(c.cost) for _, c in candidates], search.multiplier)
+    blur = 2.0 * TIE * search.budget
     history: list[tuple[Ints, Ints]] = []
     known = best.time
     for number, (_, group) in enumerate(candidates):
@@ -165,7 +178,10 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
         t = (state_time[:, None] + group.time).ravel()
         r = (state_reduced[:, None] + group.reduced).ravel()
         allowed = min(search.reach, known - search.bound) * (1.0 + 1e-9) + TIE * abs(search.bound)
-        alive = np.flatnonzero((r <= allowed) & (c <= room + relief[number + 1]))
+        # Overspending must be given back; budget left over is taken up, or lost at the multiplier.
+        to_come = give[number + 1] * np.maximum(c - room - blur, 0.0)
+        to_come += take[number + 1] * np.maximum(room - c - blur, 0.0)
+        alive = np.flatnonzero((r + to_come <= allowed) & (c <= room + relief[number + 1]))
         alive = alive[np.lexsort((t[alive], c[alive]))]
         falling = t[alive] < np.concatenate([[np.inf], np.minimum.accumulate(t[alive])[:-1]])
         alive = alive[falling]
@@ -187,6 +203,11 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
         chosen[group_number] = group.option[picks[state]]
         state = int(parents[state])
     return _Answer(options=options, chosen=chosen, cost=totals[0], time=totals[1])
+
+
+def _from_each_on(rates: list[float], last: float) -> list[float]:
+    """Return the least of the rates from each on, `last` included, and `last` at the end."""
+    return list(itertools.accumulate(reversed(rates), min, initial=last))[::-1]
 
 
 def _candidates(
@@ -215,7 +236,7 @@ def _candidates(
                 ),
             )
         )
-    found.sort(key=lambda pair: float(np.partition(pair[1].reduced, 1)[1]))
+    found.sort(key=lambda pair: pair[1].rate(np.abs(pair[1].cost)))
     return base, found
 
 

@@ -9,6 +9,7 @@ Cost: O(terms) memory; a coupled class costs one hull over phases x grid columns
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,6 +66,11 @@ class RealWidths:
         rows = np.arange(len(multiplier))[:, None]
         return Chosen(term=term, gpus=gpus[rows, term], hours=hours[rows, term], spend=spend[rows, term])
 
+    @property
+    def is_stepwise(self) -> bool:
+        """Whether there are tables and plans alone, so that spend moves in steps."""
+        return all(isinstance(family, FixedTerms) for family in self.families)
+
     def fastest(self, multiplier: float) -> Chosen:
         """Return the fastest term of every group, the cheapest of equals; `multiplier` is next to nothing."""
         gpus, hours, spend = (values[0] for values in self._terms_at(np.array([multiplier])))
@@ -117,12 +123,13 @@ class _Builder:
         """Start a group of the class."""
         self.owner.append(owner)
 
-    def term(self, gpu_type: int, price: float) -> int:
-        """Add a term to the open group and return its position."""
-        self.group.append(len(self.owner) - 1)
-        self.price.append(price)
-        self.gpu_type.append(gpu_type)
-        return len(self.group) - 1
+    def terms(self, gpu_type: int, price: float, *, count: int) -> int:
+        """Add terms to the open group and return the position of the first."""
+        first = len(self.group)
+        self.group += [len(self.owner) - 1] * count
+        self.price += [price] * count
+        self.gpu_type += [gpu_type] * count
+        return first
 
     def families(self) -> tuple[Terms, ...]:
         """Return the families that have terms."""
@@ -200,7 +207,7 @@ def lay_out(problem: Problem) -> RealWidths:
         if i in hulls:
             rows.open_group(i)
             for spend, hours in zip(hulls[i].cost.tolist(), hulls[i].time.tolist(), strict=True):
-                rows.fixed.append((rows.term(-1, 1.0), spend / hours, hours))
+                rows.fixed.append((rows.terms(-1, 1.0, count=1), spend / hours, hours))
             continue
         for number, phase in enumerate(job_class.phases):
             rows.open_group(i)
@@ -247,27 +254,25 @@ class _PhaseOnType:
 def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None:
     """Add the terms of one phase on one type."""
     if isinstance(curve, Table):
-        widths, speeds = curve.envelope()
+        widths, speeds = curve.corners()
         if phase.startup > 0.0 and curve.min_gpus < widths[0]:
             # A start-up is cheaper on fewer GPUs than the best speed per GPU takes: the ray down to them.
-            least = float(curve.min_gpus)
-            speeds = np.append(speeds[0] * (least / widths[0]), speeds)
-            widths = np.append(least, widths)
+            speeds.insert(0, speeds[0] * (curve.min_gpus / widths[0]))
+            widths.insert(0, curve.min_gpus)
         if phase.startup == 0.0 or len(widths) == 1:
-            for k, s in zip(widths.tolist(), speeds.tolist(), strict=True):
-                rows.fixed.append((rows.term(phase.gpu_type, phase.price), k, phase.size / s + phase.startup))
+            first = rows.terms(phase.gpu_type, phase.price, count=len(widths))
+            hours = [phase.size / speed + phase.startup for speed in speeds]
+            rows.fixed.extend(zip(itertools.count(first), widths, hours, strict=False))
             return
         shared = phase.weight, phase.price, phase.size, phase.startup
-        for j in range(len(widths) - 1):
-            beta = float((speeds[j + 1] - speeds[j]) / (widths[j + 1] - widths[j]))
-            alpha = float(speeds[j] - beta * widths[j])
-            term = rows.term(phase.gpu_type, phase.price)
-            ends = float(widths[j]), float(widths[j + 1])
-            rows.chord.append((term, *shared, alpha, beta, *ends))
+        for (k, s), (wider, faster) in itertools.pairwise(zip(widths, speeds, strict=True)):
+            beta = (faster - s) / (wider - k)
+            term = rows.terms(phase.gpu_type, phase.price, count=1)
+            rows.chord.append((term, *shared, s - beta * k, beta, k, wider))
         return
     if not isinstance(curve, Amdahl | UniversalScalability | PowerLaw):
         raise TypeError(f"no continuous form for {type(curve).__name__}")
-    term = rows.term(phase.gpu_type, phase.price)
+    term = rows.terms(phase.gpu_type, phase.price, count=1)
     scaled = phase.weight, phase.price, phase.size / curve.speed, phase.startup
     ends = float(curve.min_gpus), float(curve.max_gpus)
     if isinstance(curve, PowerLaw):

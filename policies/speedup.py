@@ -119,26 +119,30 @@ class Table:
         return np.asarray(np.interp(np.asarray(gpus, dtype=float), self.gpus, self.speeds))
 
     def envelope(self) -> tuple[Floats, Floats]:
+        """Return (widths, speeds) of the concave envelope, as `corners` does, in arrays."""
+        widths, speeds = self.corners()
+        return np.array(widths, dtype=float), np.array(speeds)
+
+    def corners(self) -> tuple[list[int], list[float]]:
         """Return (widths, speeds) of the concave envelope from the best speed per GPU to the top speed.
 
         Real widths on a chord are what time-sharing its two ends achieves, so this is the curve of the
         continuous version (docs/explanation/model.md). Cost: O(widths).
         """
-        widths, speeds = np.array(self.gpus, dtype=float), np.array(self.speeds)
-        hull: list[int] = []
-        start = len(widths) - 1 - int(np.argmax((speeds / widths)[::-1]))
-        for i in range(start, len(widths)):
-            while len(hull) >= 2 and _is_under(widths, speeds, hull[-2], hull[-1], i):
-                hull.pop()
-            hull.append(i)
-        top = int(np.argmax(speeds[hull]))
-        keep = hull[: top + 1]
-        return widths[keep], speeds[keep]
-
-
-def _is_under(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
-    """Return whether point b lies on or under the chord from a to c."""
-    return bool((y[b] - y[a]) * (x[c] - x[a]) <= (y[c] - y[a]) * (x[b] - x[a]))
+        per_gpu = [speed / width for width, speed in zip(self.gpus, self.speeds, strict=True)]
+        start = len(per_gpu) - 1 - per_gpu[::-1].index(max(per_gpu))
+        widths, speeds, slopes = [self.gpus[start]], [self.speeds[start]], [math.inf]
+        for width, speed in zip(self.gpus[start + 1 :], self.speeds[start + 1 :], strict=True):
+            if speed <= speeds[-1]:
+                continue
+            slope = (speed - speeds[-1]) / (width - widths[-1])
+            while slope >= slopes[-1]:
+                del widths[-1], speeds[-1], slopes[-1]
+                slope = (speed - speeds[-1]) / (width - widths[-1])
+            widths.append(width)
+            speeds.append(speed)
+            slopes.append(slope)
+        return widths, speeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

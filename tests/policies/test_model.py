@@ -1,0 +1,103 @@
+"""The nouns refuse what no problem can have."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from strategies_planner import a_class, one_type
+
+from policies.errors import InvalidProblem
+from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
+from policies.speedup import PowerLaw
+
+CURVE = PowerLaw(exponent=0.5)
+PHASE = Phase(size_gpu_hours=1.0, speedups={"gpu": CURVE})
+BAD = [0.0, -1.0, math.nan, math.inf]
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_amounts_are_positive_and_finite(value: float) -> None:
+    """Rates, sizes, weights, prices and budgets."""
+    with pytest.raises(InvalidProblem, match="arrivals_per_hour of class c must be a finite number, more"):
+        JobClass(name="c", phases=(PHASE,), arrivals_per_hour=value)
+    with pytest.raises(InvalidProblem, match="weight of class c"):
+        JobClass(name="c", phases=(PHASE,), weight=value)
+    with pytest.raises(InvalidProblem, match="size_gpu_hours"):
+        Phase(size_gpu_hours=value, speedups={"gpu": CURVE})
+    with pytest.raises(InvalidProblem, match="usd_per_gpu_hour of v100"):
+        GpuType(name="v100", usd_per_gpu_hour=value)
+    with pytest.raises(InvalidProblem, match="a budget"):
+        Budget(amount=value)
+    with pytest.raises(InvalidProblem, match="usd_per_hour of big"):
+        InstanceType(name="big", gpu_type="gpu", gpus=8, usd_per_hour=value)
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_overheads_may_be_zero_but_not_negative(value: float) -> None:
+    """Start-up and rescale default to nothing."""
+    with pytest.raises(
+        InvalidProblem, match="startup_hours of class c must be a finite number, zero or more"
+    ):
+        JobClass(name="c", phases=(PHASE,), startup_hours=value)
+    with pytest.raises(InvalidProblem, match="rescale_hours of class c"):
+        JobClass(name="c", phases=(PHASE,), rescale_hours=value)
+
+    assert JobClass(name="c", phases=(PHASE,)).startup_hours == 0.0
+
+
+def test_nothing_is_empty() -> None:
+    """A problem has classes and types, a class has phases, a phase has a speed-up."""
+    with pytest.raises(InvalidProblem, match="at least one class"):
+        one_type()
+    with pytest.raises(InvalidProblem, match="at least one GPU type"):
+        Problem(classes=(a_class("c", (1.0, CURVE)),), gpu_types=())
+    with pytest.raises(InvalidProblem, match="class c needs at least one phase"):
+        JobClass(name="c", phases=())
+    with pytest.raises(InvalidProblem, match="a speed-up on at least one GPU type"):
+        Phase(size_gpu_hours=1.0, speedups={})
+    with pytest.raises(InvalidProblem, match="a class needs a name"):
+        JobClass(name="", phases=(PHASE,))
+    with pytest.raises(InvalidProblem, match="a GPU type needs a name"):
+        GpuType(name="", usd_per_gpu_hour=1.0)
+    with pytest.raises(InvalidProblem, match="at least one GPU, got 0"):
+        InstanceType(name="i", gpu_type="gpu", gpus=0, usd_per_hour=1.0)
+
+
+def test_names_are_distinct_and_known() -> None:
+    """Two classes of one name, or a speed-up on a type without a price, are refused by name."""
+    one = a_class("c", (1.0, CURVE))
+    with pytest.raises(InvalidProblem, match="class 'c' is defined twice"):
+        one_type(one, one)
+    gpu = GpuType(name="gpu", usd_per_gpu_hour=1.0)
+    with pytest.raises(InvalidProblem, match="GPU type 'gpu' is defined twice"):
+        Problem(classes=(one,), gpu_types=(gpu, gpu))
+    with pytest.raises(InvalidProblem, match=r"phase 0: GPU type 'gpu' has a speed-up but no price; .* a100"):
+        Problem(classes=(one,), gpu_types=(GpuType(name="a100", usd_per_gpu_hour=1.0),))
+
+
+def test_a_budget_in_gpus_counts_every_gpu_once() -> None:
+    """Prices matter for money, not for counts."""
+    gpu = GpuType(name="gpu", usd_per_gpu_hour=3.0)
+    classes = (a_class("c", (1.0, CURVE)),)
+
+    assert Problem(classes=classes, gpu_types=(gpu,)).price_of("gpu") == 3.0
+    assert Problem(classes=classes, gpu_types=(gpu,), budget_unit="gpus").price_of("gpu") == 1.0
+
+
+def test_phases_are_coupled_by_a_rescale_cost() -> None:
+    """One phase never is, and free rescaling never does."""
+    two = ((1.0, CURVE), (2.0, CURVE))
+
+    assert a_class("c", *two, rescale_hours=0.1).is_coupled
+    assert not a_class("c", *two).is_coupled
+    assert not a_class("c", two[0], rescale_hours=0.1).is_coupled
+    assert a_class("c", *two).size_gpu_hours == 1.0 + 2.0
+
+
+def test_amounts_read_as_people_write_them() -> None:
+    """A budget says its unit, a width its type; an instance's GPU costs its share."""
+    assert str(Budget(amount=12.5)) == "12.50 USD/hour"
+    assert str(Budget(amount=15, unit="gpus")) == "15 GPUs"
+    assert str(Width("a100", 8)) == "8 x a100"
+    assert InstanceType(name="i", gpu_type="gpu", gpus=8, usd_per_hour=24.0).usd_per_gpu_hour == 24.0 / 8
