@@ -10,7 +10,8 @@ Cost: O(terms) memory; a coupled class costs one hull over phases x grid columns
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -132,63 +133,22 @@ class _Builder:
         return first
 
     def families(self) -> tuple[Terms, ...]:
-        """Return the families that have terms."""
-        found: list[Terms] = []
-        if self.fixed:
-            term, gpus, hours = _columns_of(self.fixed)
-            found.append(FixedTerms(term=term.astype(np.int64), gpus=gpus, hours=hours))
-        if self.rational:
-            term, weight, price, size, startup, contention, crosstalk, least, most = _columns_of(
-                self.rational
-            )
-            found.append(
-                RationalTerms(
-                    term=term.astype(np.int64),
-                    weight=weight,
-                    price=price,
-                    size=size,
-                    startup=startup,
-                    contention=contention,
-                    crosstalk=crosstalk,
-                    least=least,
-                    most=most,
-                )
-            )
-        if self.power:
-            term, weight, price, size, startup, exponent, least, most = _columns_of(self.power)
-            found.append(
-                PowerTerms(
-                    term=term.astype(np.int64),
-                    weight=weight,
-                    price=price,
-                    size=size,
-                    startup=startup,
-                    exponent=exponent,
-                    least=least,
-                    most=most,
-                )
-            )
-        if self.chord:
-            term, weight, price, size, startup, alpha, beta, least, most = _columns_of(self.chord)
-            found.append(
-                ChordTerms(
-                    term=term.astype(np.int64),
-                    weight=weight,
-                    price=price,
-                    size=size,
-                    startup=startup,
-                    alpha=alpha,
-                    beta=beta,
-                    least=least,
-                    most=most,
-                )
-            )
-        return tuple(found)
+        """Return the families that have terms; a row lists the fields of its family in their order."""
+        kinds: tuple[tuple[Any, list[tuple[float, ...]]], ...] = (
+            (FixedTerms, self.fixed),
+            (RationalTerms, self.rational),
+            (PowerTerms, self.power),
+            (ChordTerms, self.chord),
+        )
+        return tuple(_family(kind, rows) for kind, rows in kinds if rows)
 
 
-def _columns_of(rows: list[tuple[float, ...]]) -> Floats:
-    """Return the rows' columns, shape (fields, rows)."""
-    return np.array(rows, dtype=float).T
+def _family(kind: Any, rows: list[tuple[float, ...]]) -> Terms:
+    """Return one family, a dataclass of arrays, from its rows."""
+    names = [column.name for column in fields(kind)]
+    columns = dict(zip(names, np.array(rows, dtype=float).T, strict=True))
+    family: Terms = kind(**columns | {"term": columns["term"].astype(np.int64)})
+    return family
 
 
 def lay_out(problem: Problem) -> RealWidths:
