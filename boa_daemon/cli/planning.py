@@ -58,7 +58,9 @@ def a_budget(text: str, file: ProblemFile) -> Budget:
         amount = float(text)
     except ValueError:
         return parse_budget(text)
-    return parse_budget(f"gpus:{amount}" if file.problem.budget_unit == "gpus" else f"{amount}/h")
+    if not (math.isfinite(amount) and amount > 0.0):
+        raise InputError(f"--budget {text!r} is not a positive number", hint="For example 40/h or gpus:48")
+    return Budget(amount=amount, unit=file.problem.budget_unit)
 
 
 def money(amount: float, unit: str) -> str:
