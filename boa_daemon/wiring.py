@@ -154,7 +154,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         allocator=policy.allocator,
         is_job_by_job=entry.is_job_by_job,
         placer=find_placer(settings.placer),
-        rules=settings.rules,
+        rules=replace(settings.rules, pace=policy.pace),
         ports=Ports(
             clock=world.clock, cloud=world.cloud, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),

@@ -236,6 +236,19 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """What a policy may know of the books: hours since they opened, and what was spent since.
+
+    `spent_usd` is final bills, running meters and requested nodes together; GPU-hours where GPUs are counted.
+    `is_refused` says that the cloud has no stock of some type now.
+    """
+
+    spent_usd: float
+    elapsed_hours: float
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.
 
