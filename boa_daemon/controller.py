@@ -53,6 +53,8 @@ class Controller:
         state = self.observe()
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
         self.ports.store.record_decision(state, decision.actions)
+        if decision.plan.lean is not None:
+            self.ports.store.record_lean(decision.plan.lean, at=state.now)
         for action in decision.actions:
             self._carry_out(action, at=state.now)
         if self.rules.orders_links:
@@ -77,6 +79,7 @@ class Controller:
             refused_until=ports.store.refused_until(now),
             settled_micro_dollars=ports.store.settled_micro_dollars(),
             books_opened_at=ports.store.books_opened_at(now),
+            lean=ports.store.lean(),
         )
         return self._with_books_in_time(state)
 

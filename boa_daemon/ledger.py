@@ -69,7 +69,10 @@ def money_of(state: ClusterState) -> Money | None:
     """Return the books as a policy sees them; None where none were opened."""
     if state.books_opened_at is None:
         return None
+    lean, learnt_at = state.lean or (0.0, state.now)
     return Money(
+        lean=lean,
+        lean_age_hours=(state.now - learnt_at) / SECONDS_PER_HOUR,
         spent_usd=Ledger.of(state).committed_usd,
         elapsed_hours=(state.now - state.books_opened_at) / SECONDS_PER_HOUR,
         is_refused=bool(state.refused_until),

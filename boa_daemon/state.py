@@ -77,7 +77,8 @@ class ClusterState:
 
     `jobs` stand in order of arrival. `refused_until` names the instance types that the cloud is out of, and
     the instant from which asking again makes sense. `settled_micro_dollars` is the sum of final bills.
-    The budget accrues from `books_opened_at` on; None where no books were opened.
+    The budget accrues from `books_opened_at` on; None where no books were opened. `lean`
+    is what the policy learnt last about its beliefs, and when.
     """
 
     now: float
@@ -87,6 +88,7 @@ class ClusterState:
     refused_until: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     settled_micro_dollars: int = 0
     books_opened_at: float | None = None
+    lean: tuple[float, float] | None = None
 
     @property
     def usd_per_hour(self) -> float:
@@ -124,7 +126,7 @@ class Plan:
     nothing. `launches` counts new nodes by the name of their type, which `instance_types`
     explains. `releases` names nodes that nothing needs. `waiting` says for
     each job that cannot have its width yet what it waits for. `link_order` names, for each node whose link
-    several jobs send through, those jobs in the order in which they may send.
+    several jobs send through, those jobs in the order in which they may send. `lean` is for the books.
     """
 
     widths: Mapping[JobId, Width]
@@ -137,3 +139,4 @@ class Plan:
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    lean: float | None = None

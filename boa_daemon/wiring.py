@@ -32,7 +32,8 @@ class SimulationSettings:
     """A run: a trace, the classes and machines, a policy under a budget, and the world's constants.
 
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
-    no plan counts: nodes that are idle or only partly used.
+    no plan counts: nodes that are idle or only partly used. In `outages`, pairs of instants, nothing can be
+    launched.
     """
 
     trace: Trace
@@ -48,6 +49,7 @@ class SimulationSettings:
     max_nodes: int | None = None
     links_in_order: bool = True
     planning_budget: Budget | None = None
+    outages: tuple[tuple[float, float], ...] = ()
 
     @property
     def rules(self) -> Rules:
@@ -149,6 +151,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         boot_seconds=settings.boot_seconds,
         fresh_progress=entry.reads_progress or settings.has_networks,
         links_in_order=settings.links_in_order,
+        outages=settings.outages,
     )
     controller = Controller(
         allocator=policy.allocator,

@@ -21,7 +21,7 @@ import numpy as np
 
 from policies.cost_to_go import CostToGo, WidthColumns
 from policies.model import Allocation, Job, JobId, Money, Problem, Width
-from policies.pacing import MultiplierTable, Pace, Position, paced_position
+from policies.pacing import MultiplierTable, Pace, Position, Step, pace_step
 from policies.speedup import Floats
 
 SWITCH_MARGIN = 1e-6
@@ -49,11 +49,9 @@ class PacedBudgetOptimal:
             columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
         )
 
-    def position(self, jobs: Sequence[Job], money: Money | None) -> Position:
-        """Return the place on the frontier for this tick; that of the plan where no books are shown."""
-        if money is None:
-            return self.table.planned(self.pace.budget)
-        return paced_position(self.pace, self.table, self.present(jobs), money)
+    def step(self, jobs: Sequence[Job], money: Money) -> Step:
+        """Return what the law says for this tick."""
+        return pace_step(self.pace, self.table, self.present(jobs), money)
 
     def present(self, jobs: Sequence[Job]) -> Floats:
         """Return how many whole jobs of each class the work left amounts to, shape (classes,)."""
@@ -65,9 +63,14 @@ class PacedBudgetOptimal:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job for the money that is left."""
         del now
-        position = self.position(jobs, money)
+        if money is None:
+            position, lean = self.table.planned(self.pace.budget), None
+        else:
+            step = self.step(jobs, money)
+            position, lean = step.position, step.lean
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
+            lean=lean,
             reasons=_Reasons(position, {job.id: job for job in jobs}),
         )
 
@@ -77,9 +80,7 @@ class PacedBudgetOptimal:
         phase_size = columns.job_class.phases[job.phase].size_gpu_hours * job.scale
         left = (job.remaining_gpu_hours - columns.size_after[job.phase] * job.scale) / phase_size
         table = self._table(job.class_name, job.scale, position.level_for(job.draw))
-        return table.width_for(
-            job.phase, left=min(max(left, 0.0), 1.0), holds=job.width, margin=self.margin
-        )
+        return table.width_for(job.phase, left=min(max(left, 0.0), 1.0), holds=job.width, margin=self.margin)
 
     def _table(self, name: str, scale: float, level: int) -> CostToGo:
         """Return the costs of a class at a level; scales are rounded to powers of two."""

@@ -10,22 +10,26 @@ spent of it has to pay for the jobs that are present and for those that arrive m
     B          budget                dollars per hour, or GPUs, on average over time
     t, S       elapsed, spent        hours since the books opened, and what was spent since: the ledger
     q_i        present               jobs of class i that are present; one that is half done counts a half
-    lambda_i   arrivals_per_hour     the rate believed; wrong beliefs shift a constant, see below
+    lambda_i   rates                 arrivals per hour, believed; wrong beliefs are learnt away, see below
     C_i(mu)    MultiplierTable       what a job takes from the budget at mu: falls as mu rises
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
+    z          lean                  what the integral of the credit says about the beliefs
     H          horizon_hours         the response time, or longer where the credit is large
 
-Why it converges without oscillation: with q = 0 the law spends B + E/H per hour by belief, a (B + E/H) in
-truth when a times the believed work arrives. What a job will cost counts from the moment it arrives, so
-nothing lags, and  dE/dt = B - a (B + E/H)  is linear, of first order, with time constant H/a, for every
-shape of the curves: the frontier's own slope is the gain. E settles at B H (1/a - 1), a constant, so the
-spend settles at B. Rates wrong by a factor of two cost B H once; H is 1/24 of the window, which is 2 to 4 %
-of one window's money.
+Why it converges: with q = 0 the law spends B + E/H per hour by belief, a (B + E/H) in truth when a times the
+believed work arrives. What a job will cost counts from the moment it arrives, so nothing lags, and
+dE/dt = B - a (B + E/H)  is linear, of first order, with time constant H/a, for every shape of the curves: the
+frontier's own slope is the gain. Wrong beliefs would leave E at B H (1/a - 1). The lean z, the integral of E,
+takes that away: the law aims at (1 + z) B in place of B, where
 
-A credit above 1.5 B H, or a debt below -0.75 B H, lengthens H so that the burn stays between B/4 and 2.5 B;
-H never exceeds the window. While the cloud refuses launches a credit counts as none. Credit older than the
-window is forgone: the books open later. All state is in the ledger; the same facts give the same multiplier.
-Scaling all prices and the budget by one factor scales mu by its inverse and changes no width.
+    dz/dt = g E / (B H^2),  g = 1/4;    roots of  s^2 + (a/H) s + a g/H^2:  critically damped at a = 1,
+    no overshoot for a > 1, 4 % at a = 1/2
+
+Large deviations: a credit above 1.5 B H, or a debt below -0.75 B H, lengthens H so that the burn stays
+between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. While the cloud refuses launches a
+credit counts as none. Credit older than the window is forgone: the books open later. All state is in the
+ledger; the same facts give the same multiplier. Scaling all prices and the budget by one factor scales mu by
+its inverse and changes no width.
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
@@ -45,12 +49,16 @@ from policies.speedup import Floats, Ints
 
 WINDOW_HOURS = 24.0
 """Default window over which spend agrees with the budget: a day evens out its own night."""
-RESPONSES_PER_WINDOW = 24.0
-"""A window is this many response times."""
+RESPONSES_PER_WINDOW = 12.0
+"""A window is this many response times: faster follows every large job, slower needs more than a window."""
 MOST_CREDIT = 1.5
 """Extra burn, in budgets, that a credit may cause at most."""
 MOST_DEBT = 0.75
 """Burn, in budgets, that a debt may take away at most, unless it exceeds what a window can repay."""
+INTEGRAL_GAIN = 0.25
+"""Lean per response time and relative credit; a quarter damps critically."""
+LEAST_LEAN, MOST_LEAN = -0.75, 1.5
+"""Beliefs may be four times too low, or two and a half times too high."""
 BEYOND = 2.0
 """How far the multipliers at both ends lie beyond the first and the last slope."""
 
@@ -65,12 +73,29 @@ class Pace:
     def __post_init__(self) -> None:
         for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):
             if not (math.isfinite(value) and value > 0.0):
-                raise InvalidProblem(f"{name} of a pace must be a finite number, more than zero; got {value!r}")
+                raise InvalidProblem(
+                    f"{name} of a pace must be a finite number, more than zero; got {value!r}"
+                )
 
     @property
     def response_hours(self) -> float:
         """The shortest horizon: what a small deviation takes to be evened out."""
         return self.window_hours / RESPONSES_PER_WINDOW
+
+    def leant(self, money: Money, *, credit: float) -> float:
+        """Return the lean after this tick: the integral of the credit, in budgets and response times.
+
+        A credit or debt too large for the shortest horizon says nothing about beliefs: then the lean does not
+        grow, though it may shrink. While the cloud refuses, and over gaps longer than a response, nothing is
+        learnt.
+        """
+        exact = credit / (self.budget * self.response_hours)
+        relative = min(max(exact, -MOST_DEBT), MOST_CREDIT)
+        if money.is_refused or (relative != exact and relative * money.lean >= 0.0):
+            return money.lean
+        hours = min(money.lean_age_hours, self.response_hours)
+        lean = money.lean + INTEGRAL_GAIN * relative * hours / self.response_hours
+        return min(max(lean, LEAST_LEAN), MOST_LEAN)
 
     def credit(self, money: Money, *, owed: float) -> float:
         """Return the money ahead of the plan once the jobs present are paid for at the planned multiplier."""
@@ -142,6 +167,12 @@ class MultiplierTable:
         steps = jobs[self.edge_class] * self.edge_cost
         return float(jobs @ self.least_cost) + np.concatenate([[0.0], np.cumsum(steps)])
 
+    def cost_at(self, jobs: Floats, position: Position) -> float:
+        """Return what so many jobs of each class cost together at a place of the frontier."""
+        costs = self.costs(jobs)
+        after = costs[min(position.edge + 1, len(costs) - 1)]
+        return float(costs[position.edge] * (1.0 - position.share) + after * position.share)
+
     def position(self, jobs: Floats, money: float) -> Position:
         """Return where so many jobs of each class cost `money`; an end of the table where they cannot."""
         costs = self.costs(jobs)
@@ -168,12 +199,22 @@ def _between(slopes: Floats) -> Floats:
     return np.concatenate([[slopes[0] * BEYOND], inside, [slopes[-1] / BEYOND]])
 
 
-def paced_position(pace: Pace, table: MultiplierTable, present: Floats, money: Money) -> Position:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one tick of the law comes to: where to be on the frontier, and the figures behind it."""
+
+    position: Position
+    credit: float
+    horizon_hours: float
+    lean: float
+
+
+def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money) -> Step:
     """Return where on the frontier the jobs present and those to come use up the money, and not more."""
-    planned = table.planned(pace.budget)
-    costs = table.costs(present)
-    after = costs[min(planned.edge + 1, len(costs) - 1)]
-    owed = float(costs[planned.edge] * (1.0 - planned.share) + after * planned.share)
+    aim = pace.budget * (1.0 + money.lean)
+    owed = table.cost_at(present, table.planned(aim))
     credit = pace.credit(money, owed=owed)
     hours = pace.horizon_hours(credit)
-    return table.position(table.rates * hours + present, pace.budget * hours + credit + owed)
+    position = table.position(table.rates * hours + present, aim * hours + credit + owed)
+    lean = pace.leant(money, credit=credit)
+    return Step(position=position, credit=credit, horizon_hours=hours, lean=lean)

@@ -25,6 +25,7 @@ class MemoryStore:
         self._charged: set[NodeId] = set()
         self._settled = 0
         self._books_opened_at: float | None = None
+        self._lean: tuple[float, float] | None = None
 
     def next_tick(self) -> int:
         """Return the number of the tick that begins."""
@@ -85,6 +86,14 @@ class MemoryStore:
     def reopen_books(self, at: float) -> None:
         """Let the budget accrue from a later instant."""
         self._books_opened_at = at
+
+    def record_lean(self, lean: float, *, at: float) -> None:
+        """Keep the last lean."""
+        self._lean = (lean, at)
+
+    def lean(self) -> tuple[float, float] | None:
+        """Return the last lean and its instant."""
+        return self._lean
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
         """Keep what a tick saw and decided."""
