@@ -28,7 +28,7 @@ def shortened(scenario: Scenario) -> Scenario:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_realised_spend_is_the_budget(name: str) -> None:
-    """Spent in two windows, idle and booting nodes included, is the budget within 3 %; the tail included too."""
+    """Spent in two windows, idle and booting nodes included, is the budget within 3 %; so with the tail."""
     result, books = paced_run(shortened(BY_NAME[name]), hours=HOURS, window_hours=WINDOW_HOURS)
 
     spent = books.spent_between(0.0, HOURS) / HOURS
