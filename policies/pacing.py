@@ -27,9 +27,9 @@ takes that away: the law aims at (1 + z) B in place of B, where
 
 Large deviations: a credit above 1.5 B H, or a debt below -0.75 B H, lengthens H so that the burn stays
 between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. While the cloud refuses
-launches a credit counts as none. Credit older than the window is forgone: the books open later. All state is in the
-ledger; the same facts give the same multiplier. Scaling all prices and the budget by one factor scales mu by
-its inverse and changes no width.
+launches a credit counts as none. Credit older than the window is forgone: the books open later. All state is
+in the ledger; the same facts give the same multiplier. Scaling all prices and the budget by one factor scales
+mu by its inverse and changes no width.
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
