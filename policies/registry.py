@@ -138,6 +138,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
             summary="the same, steered by what was spent so that the budget holds",
             build=_boa_paced,
             options=frozenset({"window_hours"}),
+            # One job asked about alone is judged at the planned multiplier; the next tick uses the real one.
             is_job_by_job=True,
             reads_progress=True,
         ),
