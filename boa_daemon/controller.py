@@ -6,11 +6,11 @@ there, so a missed one heals itself on the next.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob
-from boa_daemon.ledger import charge_for
+from boa_daemon.ledger import charge_for, opening_of
 from boa_daemon.ports import Clock, Cloud, Engine, JobSource, Outcome, Refused, Store, Telemetry
 from boa_daemon.state import ClusterState, NodeState, Rules
 from boa_daemon.tick import Decision, decide
@@ -53,6 +53,8 @@ class Controller:
         state = self.observe()
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
         self.ports.store.record_decision(state, decision.actions)
+        if decision.plan.lean is not None:
+            self.ports.store.record_lean(decision.plan.lean, at=state.now)
         for action in decision.actions:
             self._carry_out(action, at=state.now)
         if self.rules.orders_links:
@@ -69,14 +71,27 @@ class Controller:
             else:
                 ports.store.record_charge(charge_for(node))
         self._add_unseen(nodes, now)
-        return ClusterState(
+        state = ClusterState(
             now=now,
             tick=ports.store.next_tick(),
             nodes=nodes,
             jobs=ports.jobs.jobs(),
             refused_until=ports.store.refused_until(now),
             settled_micro_dollars=ports.store.settled_micro_dollars(),
+            books_opened_at=ports.store.books_opened_at(now),
+            lean=ports.store.lean(),
         )
+        return self._with_books_in_time(state)
+
+    def _with_books_in_time(self, state: ClusterState) -> ClusterState:
+        """Return the state with the books opened later where money was not spent for longer than a window."""
+        if self.rules.pace is None:
+            return state
+        opening = opening_of(state, self.rules.pace)
+        if opening is None or opening == state.books_opened_at:
+            return state
+        self.ports.store.reopen_books(opening)
+        return replace(state, books_opened_at=opening)
 
     def needs_tick(self, job: Job) -> bool:
         """Return whether a job in a new phase is worth a tick: unless it surely keeps its width."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from boa_daemon.ports import Charge
 from boa_daemon.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
-from policies.model import InstanceType
+from policies.model import InstanceType, Money
+from policies.pacing import Pace
 
 MINIMUM_BILLED_SECONDS = 60.0
 """AWS bills Linux instances per second, with a minimum of one minute."""
@@ -62,3 +63,25 @@ class Ledger:
     def committed_usd(self) -> float:
         """Dollars spent, and what requested nodes cost so far and at the least."""
         return dollars(self.settled + self.running + self.promised)
+
+
+def money_of(state: ClusterState) -> Money | None:
+    """Return the books as a policy sees them; None where none were opened."""
+    if state.books_opened_at is None:
+        return None
+    lean, learnt_at = state.lean or (0.0, state.now)
+    return Money(
+        lean=lean,
+        lean_age_hours=(state.now - learnt_at) / SECONDS_PER_HOUR,
+        spent_usd=Ledger.of(state).committed_usd,
+        elapsed_hours=(state.now - state.books_opened_at) / SECONDS_PER_HOUR,
+        is_refused=bool(state.refused_until),
+    )
+
+
+def opening_of(state: ClusterState, pace: Pace) -> float | None:
+    """Return when the books should open: later than they did, where credit is older than the window."""
+    money = money_of(state)
+    if money is None or state.books_opened_at is None:
+        return None
+    return state.books_opened_at + pace.opening_hours(money) * SECONDS_PER_HOUR

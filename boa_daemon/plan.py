@@ -19,16 +19,23 @@ from math import ceil
 from boa_daemon.errors import BoaError
 from boa_daemon.room import Room, Slots
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
-from policies.model import Allocation, InstanceType, JobId, Node, NodeId, Width
+from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
 from policies.protocols import Allocator, Placer
 
 
-def make_plan(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Plan:
-    """Return what should be, given what is."""
-    allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now)
+def make_plan(
+    state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules, money: Money | None = None
+) -> Plan:
+    """Return what should be, given what is and what was spent."""
+    allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
-        return _with_idle_nodes(state, rules, Plan(widths=allocation.widths, slots={}), claimed=set())
+        return _with_idle_nodes(
+            state,
+            rules,
+            Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean),
+            claimed=set(),
+        )
     stops = frozenset(changes.stops)
     room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
     if allocation.nodes is not None:
@@ -110,6 +117,7 @@ def _fixed_fleet(
         releases=tuple(releases),
         waiting=waiting,
         reasons=allocation.reasons,
+        lean=allocation.lean,
         wake_at=wake_at,
     )
 
@@ -142,6 +150,7 @@ def _rented_fleet(
         instance_types=rules.by_name,
         waiting=waiting,
         reasons=allocation.reasons,
+        lean=allocation.lean,
         wake_at=wake_at,
     )
     used = {slot.node for taken in slots.values() for slot in taken}

@@ -131,6 +131,22 @@ class Store(Protocol):
         """Return the sum of all final bills."""
         ...
 
+    def books_opened_at(self, now: float) -> float:
+        """Return the instant from which the budget accrues; the first call sets it to `now`."""
+        ...
+
+    def reopen_books(self, at: float) -> None:
+        """Let the budget accrue from a later instant: what was not spent before is forgone."""
+        ...
+
+    def record_lean(self, lean: float, *, at: float) -> None:
+        """Write down what the policy learnt about its beliefs."""
+        ...
+
+    def lean(self) -> tuple[float, float] | None:
+        """Return what was learnt last, and when; None before the first time."""
+        ...
+
     def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
         """Write down what a tick saw and what it decided."""
         ...

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
+from policies.pacing import Pace
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal["nodes-to-come", "node-limit", "out-of-stock", "fleet-full"]
@@ -76,6 +77,8 @@ class ClusterState:
 
     `jobs` stand in order of arrival. `refused_until` names the instance types that the cloud is out of, and
     the instant from which asking again makes sense. `settled_micro_dollars` is the sum of final bills.
+    The budget accrues from `books_opened_at` on; None where no books were opened. `lean`
+    is what the policy learnt last about its beliefs, and when.
     """
 
     now: float
@@ -84,6 +87,8 @@ class ClusterState:
     jobs: Mapping[JobId, JobState]
     refused_until: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     settled_micro_dollars: int = 0
+    books_opened_at: float | None = None
+    lean: tuple[float, float] | None = None
 
     @property
     def usd_per_hour(self) -> float:
@@ -96,13 +101,15 @@ class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
 
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
-    `orders_links` the plan says who sends first on each link that jobs share.
+    `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
+    that was not spent for a whole window is forgone.
     """
 
     instance_types: Mapping[str, InstanceType]
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
     max_nodes: int | None = None
     orders_links: bool = False
+    pace: Pace | None = None
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:
@@ -119,7 +126,7 @@ class Plan:
     nothing. `launches` counts new nodes by the name of their type, which `instance_types`
     explains. `releases` names nodes that nothing needs. `waiting` says for
     each job that cannot have its width yet what it waits for. `link_order` names, for each node whose link
-    several jobs send through, those jobs in the order in which they may send.
+    several jobs send through, those jobs in the order in which they may send. `lean` is for the books.
     """
 
     widths: Mapping[JobId, Width]
@@ -132,3 +139,4 @@ class Plan:
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    lean: float | None = None

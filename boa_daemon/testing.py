@@ -23,6 +23,7 @@ from policies.model import (
     Job,
     JobClass,
     JobId,
+    Money,
     Node,
     NodeId,
     Phase,
@@ -155,7 +156,7 @@ class Wishes:
     widths: Mapping[JobId, int]
     nodes: Mapping[str, int] | None = None
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths, GPUs of type "gpu"."""
         widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
         return Allocation(widths=widths, nodes=self.nodes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from boa_daemon.actions import Action
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
+from boa_daemon.ledger import money_of
 from boa_daemon.links import link_order
 from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Plan, Rules
@@ -38,7 +39,8 @@ class Decision:
 
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
-    plan = make_plan(state, allocator=allocator, placer=placer, rules=rules)
+    money = money_of(state)
+    plan = make_plan(state, allocator=allocator, placer=placer, rules=rules, money=money)
     if rules.orders_links:
         plan = replace(plan, link_order=link_order(state, plan.slots))
     return Decision(state=state, plan=plan, actions=diff(state, plan))

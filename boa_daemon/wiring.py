@@ -33,7 +33,8 @@ class SimulationSettings:
 
     Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
-    no plan counts: nodes that are idle or only partly used.
+    no plan counts: nodes that are idle or only partly used. In `outages`, pairs of instants, nothing can be
+    launched.
     """
 
     trace: Trace
@@ -50,6 +51,7 @@ class SimulationSettings:
     links_in_order: bool = True
     planning_budget: Budget | None = None
     sized_by_trace: frozenset[str] = frozenset()
+    outages: tuple[tuple[float, float], ...] = ()
 
     @property
     def rules(self) -> Rules:
@@ -137,12 +139,13 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         boot_seconds=settings.boot_seconds,
         fresh_progress=entry.reads_progress or settings.has_networks,
         links_in_order=settings.links_in_order,
+        outages=settings.outages,
     )
     controller = Controller(
         allocator=policy.allocator,
         is_job_by_job=entry.is_job_by_job,
         placer=find_placer(settings.placer),
-        rules=settings.rules,
+        rules=replace(settings.rules, pace=policy.pace),
         ports=Ports(
             clock=world.clock, cloud=world.cloud, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),

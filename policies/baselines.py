@@ -24,7 +24,7 @@ from types import MappingProxyType
 import numpy as np
 
 from policies.errors import InvalidProblem
-from policies.model import Allocation, InstanceType, Job, JobClass, JobId, Width
+from policies.model import Allocation, InstanceType, Job, JobClass, JobId, Money, Width
 
 _Key = tuple[str, int, int]
 
@@ -93,7 +93,7 @@ class EqualWidth:
         """Return the width of one job; the others do not matter."""
         return self.menu.fastest_within(job.class_name, job.phase, self.gpus_per_job)
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job, and leave the nodes to the widths."""
         return Allocation(widths={job.id: self.width_of(job) for job in jobs})
 
@@ -106,7 +106,7 @@ class StaticFifo:
     fleet: Fleet
     gpus_per_job: int
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return widths oldest first, up to the first job that no longer fits."""
         widths: dict[JobId, Width] = {}
         left = self.fleet.gpus
@@ -128,7 +128,7 @@ class EqualShare:
     fleet: Fleet
     min_gpus: int = 1
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job, oldest first, until the GPUs run out."""
         widths: dict[JobId, Width] = {}
         left = self.fleet.gpus

@@ -28,7 +28,7 @@ from policies.continuous import solve_continuous
 from policies.errors import InvalidProblem
 from policies.frontier import MixedFrontier
 from policies.knapsack import solve_pure
-from policies.model import Allocation, Budget, Job, JobId, Problem, Width
+from policies.model import Allocation, Budget, Job, JobId, Money, Problem, Width
 from policies.solution import PlanShare, Solution, Version
 
 VERSIONS: tuple[Version, ...] = ("integer-mixed", "integer-pure", "continuous")
@@ -89,9 +89,9 @@ class BudgetOptimal:
                 return plan
         return plans[-1]
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the planned width of each job; none waits and none depends on the others. Cost: O(jobs)."""
-        del now
+        del now, money
         return Allocation(
             widths={job.id: self._widths_of(self.plan_of(job))[job.phase] for job in jobs},
             reasons=_Reasons(self, {job.id: job for job in jobs}),

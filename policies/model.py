@@ -236,16 +236,33 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """What a policy may know of the books: hours since they opened, and what was spent since.
+
+    `spent_usd` is final bills, running meters and requested nodes together; GPU-hours where GPUs are counted.
+    `is_refused` says that the cloud has no stock of some type now. `lean` is what the last tick learnt about
+    the beliefs, `lean_age_hours` how long ago that was: see `policies.pacing`.
+    """
+
+    spent_usd: float
+    elapsed_hours: float
+    is_refused: bool = False
+    lean: float = 0.0
+    lean_age_hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.
 
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
-    "rent what the widths need".
+    "rent what the widths need". `lean` is what the books should remember for the next tick.
     """
 
     widths: Mapping[JobId, Width]
     nodes: Mapping[str, int] | None = None
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
+    lean: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

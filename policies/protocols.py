@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from policies.model import Allocation, GpuSlot, Job, JobId, Node, Placement, Width
+from policies.model import Allocation, GpuSlot, Job, JobId, Money, Node, Placement, Width
 
 
 class Allocator(Protocol):
     """Decides how many GPUs of which type each job should hold."""
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
-        """Return the width of each job at the instant `now` (seconds since the epoch); absent jobs wait."""
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the width of each job at the instant `now` (seconds since the epoch); absent jobs wait.
+
+        `money` is what the books say; None where nobody keeps any, or where one job is asked about alone.
+        """
         ...
 
 

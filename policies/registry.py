@@ -16,6 +16,8 @@ from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
 from policies.first_fit import FirstFit
 from policies.lwf import LeastWorkloadFirst
 from policies.model import Budget, GpuType, InstanceType, Problem
+from policies.paced import PacedBudgetOptimal
+from policies.pacing import WINDOW_HOURS, Pace
 from policies.protocols import Allocator, Placer
 
 
@@ -34,20 +36,22 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """What can be set on the fixed and the equal-width policies; None means "choose for me"."""
+    """What can be set on a policy; None means "choose for me"."""
 
     gpu_type: str | None = None
     gpus_per_job: int | None = None
     nodes: int | None = None
+    window_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPolicy:
-    """An allocator, and what its plan promises in the long run where it has one."""
+    """An allocator, what its plan promises in the long run where it has one, and its pace if it keeps one."""
 
     allocator: Allocator
     planned_mean_jct_hours: float | None = None
     planned_spend: float | None = None
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,12 @@ def _boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
         planned_mean_jct_hours=solution.mean_jct_hours,
         planned_spend=solution.mean_spend,
     )
+
+
+def _boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the optimum at a multiplier that follows the spend."""
+    pace = Pace(budget=site.budget.amount, window_hours=options.window_hours or WINDOW_HOURS)
+    return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(site.problem, pace), pace=pace)
 
 
 def _equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
@@ -122,6 +132,15 @@ POLICIES: Mapping[str, PolicyEntry] = {
             summary="the widths with the least mean JCT that the budget can pay for",
             build=_boa,
             is_job_by_job=True,
+        ),
+        PolicyEntry(
+            name="boa-paced",
+            summary="the same, steered by what was spent so that the budget holds",
+            build=_boa_paced,
+            options=frozenset({"window_hours"}),
+            # One job asked about alone is judged at the planned multiplier; the next tick uses the real one.
+            is_job_by_job=True,
+            reads_progress=True,
         ),
         PolicyEntry(
             name="equal-width",
@@ -174,13 +193,13 @@ def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOpti
     """Return the options that ``key=value`` settings name.
 
     Raises:
-        InvalidProblem: when the policy has no such option, or the value is not a positive whole number.
+        InvalidProblem: when the policy has no such option, or the value is not a positive (whole) number.
     """
-    values: dict[str, str | int] = {}
+    values: dict[str, str | int | float] = {}
     for key, text in settings.items():
         if key not in entry.options:
             raise InvalidProblem(f"policy {entry.name} has no option {key!r}. {_closest(key, entry.options)}")
-        values[key] = text if key == "gpu_type" else _whole(key, text)
+        values[key] = _PARSERS.get(key, _whole)(key, text)
     return PolicyOptions(**values)  # type: ignore[arg-type]
 
 
@@ -199,6 +218,23 @@ def _whole(key: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise InvalidProblem(f"option {key} must be a positive whole number; got {text!r}")
     return int(text)
+
+
+def _hours(key: str, text: str) -> float:
+    """Return the positive number of hours that an option says."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not (math.isfinite(hours) and hours > 0.0):
+        raise InvalidProblem(f"option {key} must be a positive number of hours; got {text!r}")
+    return hours
+
+
+_PARSERS: Mapping[str, Callable[[str, str], str | int | float]] = {
+    "gpu_type": lambda _key, text: text,
+    "window_hours": _hours,
+}
 
 
 def _closest(word: str, known: Mapping[str, object] | frozenset[str]) -> str:

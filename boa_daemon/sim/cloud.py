@@ -1,4 +1,4 @@
-"""A cloud that boots nodes in a fixed time and bills them by the second."""
+"""A cloud that boots nodes in a fixed time, bills them by the second, and may be out of stock for a while."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from boa_daemon.ports import Accepted, Launched, Refused
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.state import NodeState
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
+
+RETRY_SECONDS = 300.0
+"""After a refusal, asking again makes sense this much later."""
 
 
 @dataclass(slots=True)
@@ -30,11 +33,17 @@ class SimulatedCloud:
     """Implements `Cloud`; also says which GPUs are held, because nodes do not know jobs."""
 
     def __init__(
-        self, clock: VirtualClock, events: EventQueue, *, boot_seconds: float, on_ready: Callable[[], None]
+        self,
+        clock: VirtualClock,
+        events: EventQueue,
+        *,
+        boot_seconds: float,
+        on_ready: Callable[[], None],
+        outages: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.meter = Meter()
         self._clock, self._events, self._boot_seconds = clock, events, boot_seconds
-        self._on_ready = on_ready
+        self._on_ready, self._outages = on_ready, tuple(outages)
         self._live: dict[NodeId, NodeState] = {}
         self.kinds: dict[NodeId, InstanceType] = {}
         self._ended: list[NodeState] = []
@@ -46,9 +55,12 @@ class SimulatedCloud:
         return listed
 
     def launch(self, action: LaunchNode) -> Launched | Refused:
-        """Rent a node; it is ready after the boot time, and billed from now."""
+        """Rent a node; it is ready after the boot time, and billed from now. In an outage there is none."""
+        now = self._clock.now()
+        if any(begin <= now < end for begin, end in self._outages):
+            return Refused(reason="no capacity", retry_after_seconds=RETRY_SECONDS)
         self.meter.launches += 1
-        now, node = self._clock.now(), f"n{self.meter.launches}"
+        node = f"n{self.meter.launches}"
         self.kinds[node] = action.instance_type
         self._live[node] = NodeState(
             id=node,

@@ -7,7 +7,7 @@ the bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class World:
         boot_seconds: float = 180.0,
         fresh_progress: bool = False,
         links_in_order: bool = True,
+        outages: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.workload, self.boot_seconds = workload, boot_seconds
         self.started_at = workload.trace.jobs[0].arrived_at_seconds
@@ -47,7 +48,11 @@ class World:
         self.ticks = 0
         self._events = EventQueue()
         self.cloud = SimulatedCloud(
-            self.clock, self._events, boot_seconds=boot_seconds, on_ready=self._want_tick
+            self.clock,
+            self._events,
+            boot_seconds=boot_seconds,
+            on_ready=self._want_tick,
+            outages=outages,
         )
         self.jobs = SimulatedJobs(
             self.clock,

@@ -24,6 +24,8 @@ class MemoryStore:
         self._refused_until: dict[str, float] = {}
         self._charged: set[NodeId] = set()
         self._settled = 0
+        self._books_opened_at: float | None = None
+        self._lean: tuple[float, float] | None = None
 
     def next_tick(self) -> int:
         """Return the number of the tick that begins."""
@@ -74,6 +76,24 @@ class MemoryStore:
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled
+
+    def books_opened_at(self, now: float) -> float:
+        """Return the instant from which the budget accrues; the first call sets it."""
+        if self._books_opened_at is None:
+            self._books_opened_at = now
+        return self._books_opened_at
+
+    def reopen_books(self, at: float) -> None:
+        """Let the budget accrue from a later instant."""
+        self._books_opened_at = at
+
+    def record_lean(self, lean: float, *, at: float) -> None:
+        """Keep the last lean."""
+        self._lean = (lean, at)
+
+    def lean(self) -> tuple[float, float] | None:
+        """Return the last lean and its instant."""
+        return self._lean
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
         """Keep what a tick saw and decided."""

@@ -200,7 +200,7 @@ def interrupted(controller: Controller, *, after: int) -> None:
 class PerPhase:
     """An allocator that looks at one job at a time: two GPUs in phase 0, one later."""
 
-    def allocate(self, jobs: Any, *, now: float) -> Allocation:
+    def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
         """Return the widths."""
         widths: Mapping[str, Width] = {job.id: Width("gpu", 2 if job.phase == 0 else 1) for job in jobs}
         return Allocation(widths=widths)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.ledger import Ledger, charge_for, micro_dollars_for
+from boa_daemon.ledger import Ledger, charge_for, micro_dollars_for, money_of, opening_of
 from boa_daemon.testing import a_node, a_state, an_instance_type
+from policies.pacing import Pace
 
 SECONDS = st.floats(0.0, 1e7)
 
@@ -64,3 +65,32 @@ def test_requested_nodes_are_promised_and_ready_ones_spent() -> None:
 
     assert ledger.spent_usd == 8.0 + 4.0
     assert ledger.committed_usd == round(8e6 + 4e6 + 4e6 / 60) / 1e6
+
+
+def test_the_books_as_a_policy_sees_them() -> None:
+    """Bills, meters and requested nodes are spent; the hours count from the opening."""
+    state = a_state(
+        nodes=[a_node("n1"), a_node("n2", phase="requested")],
+        now=7200.0,
+        settled_micro_dollars=3_000_000,
+        refused_until={"gpu-x4": 7260.0},
+        books_opened_at=3600.0,
+        lean=(0.5, 5400.0),
+    )
+    money = money_of(state)
+
+    assert money is not None
+    assert money.spent_usd == 3.0 + 2.0 * 4.0 + 2.0 * 4.0
+    assert (money.elapsed_hours, money.is_refused) == (1.0, True)
+    assert (money.lean, money.lean_age_hours) == (0.5, 0.5)
+    assert money_of(a_state()) is None
+
+
+def test_books_open_later_where_money_is_older_than_the_window() -> None:
+    """Ten hours of which one was paid for, in a window of four: five hours are forgone."""
+    pace = Pace(budget=8.0, window_hours=4.0)
+    state = a_state(now=36_000.0, settled_micro_dollars=8_000_000, books_opened_at=0.0)
+
+    assert opening_of(state, pace) == 5.0 * 3600.0
+    assert opening_of(a_state(now=3600.0, books_opened_at=0.0), pace) == 0.0
+    assert opening_of(a_state(), pace) is None

@@ -123,3 +123,13 @@ def test_a_policy_for_one_type_needs_a_type_that_runs_everything() -> None:
     )
     with pytest.raises(InvalidProblem, match="no GPU type runs every phase"):
         build_policy("static-fifo", broken)
+
+
+def test_a_window_is_hours() -> None:
+    """Fractions are welcome; nothing, infinity and words are not."""
+    entry = find_policy("boa-paced")
+
+    assert parse_options(entry, {"window_hours": "7.5"}) == PolicyOptions(window_hours=7.5)
+    for text in ("0", "inf", "nan", "day"):
+        with pytest.raises(InvalidProblem, match="must be a positive number of hours"):
+            parse_options(entry, {"window_hours": text})

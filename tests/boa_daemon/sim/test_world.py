@@ -10,7 +10,7 @@ import pytest
 from boa_daemon.sim.world import StuckSimulation
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.wiring import PreparedRun, SimulationSettings, prepare
-from policies.model import Allocation, Budget, Job, Width
+from policies.model import Allocation, Budget, Job, Money, Width
 from policies.registry import PolicyOptions
 from policies.speedup import Table
 
@@ -105,7 +105,7 @@ def test_at_the_cap_nodes_are_not_rented_and_released_in_circles() -> None:
 class NeverAnybody:
     """A policy that lets everyone wait."""
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return nothing."""
         return Allocation(widths={})
 
@@ -113,7 +113,7 @@ class NeverAnybody:
 class WrongWidth:
     """A policy that gives three GPUs to jobs that can use 1, 2 or 4."""
 
-    def allocate(self, jobs: Sequence[Job], *, now: float) -> Allocation:
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return three for all."""
         return Allocation(widths={job.id: Width("gpu", 3) for job in jobs})
 

@@ -59,3 +59,12 @@ def test_sums_stay_exact_when_records_are_dropped() -> None:
         store.record_decision(a_state(), [])
     assert (len(store.charges), store.settled_micro_dollars()) == (10, 500)
     assert len(store.decisions) == 10
+
+
+def test_the_books_open_once_and_may_open_later() -> None:
+    """The first instant counts until it is moved; the lean is the last one."""
+    store = MemoryStore()
+    assert (store.books_opened_at(5.0), store.books_opened_at(9.0), store.lean()) == (5.0, 5.0, None)
+    store.reopen_books(7.0)
+    store.record_lean(0.25, at=9.0)
+    assert (store.books_opened_at(9.0), store.lean()) == (7.0, (0.25, 9.0))

@@ -1,0 +1,38 @@
+"""A cloud without stock for a while refuses, and serves again afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.scenarios import Scenario, settings_of
+from boa_daemon.wiring import prepare
+
+
+def test_nothing_is_launched_in_an_outage_and_everything_finishes_after_it() -> None:
+    """Between one and two hours no node is added; no job is lost."""
+    scenario = Scenario(name="outage", outage_hours=((1.0, 2.0),))
+    run = prepare(replace(settings_of(scenario, hours=3.0), policy="boa-paced"))
+    launched: set[float] = set()
+
+    result = run.finish(
+        lambda decision: launched.update(node.launched_at for node in decision.state.nodes.values())
+    )
+
+    assert not [at for at in launched if 3600.0 <= at < 7200.0]
+    assert [at for at in launched if at >= 7200.0]
+    assert result.finished == result.jobs
+
+
+def test_money_unspent_for_longer_than_the_window_is_forgone() -> None:
+    """A window of an hour, three without jobs: the books of the store open two hours later, or so."""
+    scenario = Scenario(name="night", load=((0.0, 1.0), (1.0, 0.0), (5.0, 1.0)))
+    settings = settings_of(scenario, hours=6.0)
+    run = prepare(replace(settings, policy="boa-paced"))
+    assert run.policy.pace is not None
+    short = replace(run.policy.pace, window_hours=1.0)
+    rules = replace(run.controller.rules, pace=short)
+    run = replace(run, controller=replace(run.controller, rules=rules))
+    run.finish()
+
+    opened = run.controller.ports.store.books_opened_at(0.0) - run.world.started_at
+    assert 2.0 * 3600.0 <= opened <= 5.0 * 3600.0
