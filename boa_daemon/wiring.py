@@ -126,6 +126,15 @@ def with_rates(
     )
 
 
+def site_of(settings: SimulationSettings) -> Site:
+    """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
+    return Site(
+        problem=_with_boots(_within_nodes(settings.problem, settings), settings.boot_seconds),
+        budget=settings.planning_budget or settings.budget,
+        instance_types=settings.instance_types,
+    )
+
+
 def prepare(settings: SimulationSettings) -> PreparedRun:
     """Return a run that is ready to start.
 
@@ -136,13 +145,8 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     workload = a_workload(
         settings.trace, settings.problem.classes, settings.instance_types, max_nodes=settings.max_nodes
     )
-    site = Site(
-        problem=_with_boots(_within_nodes(settings.problem, settings), settings.boot_seconds),
-        budget=settings.planning_budget or settings.budget,
-        instance_types=settings.instance_types,
-    )
     entry = find_policy(settings.policy)
-    policy = build_policy(settings.policy, site, settings.options)
+    policy = build_policy(settings.policy, site_of(settings), settings.options)
     world = World(
         workload,
         seed=settings.seed,
