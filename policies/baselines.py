@@ -22,7 +22,7 @@ Cost: O(jobs) per call, O(jobs log jobs) where jobs are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -34,13 +34,24 @@ _Key = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What a phase takes at a width, GPU-hours per hour of work, and the work and service after it."""
+
+    gpu_hours_per_work_hour: float
+    later_work_hours: float
+    later_gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WidthMenu:
     """The allowed widths of each class and phase on one GPU type, and the fastest within a limit."""
 
     classes: Mapping[str, JobClass]
     gpu_type: str
     _known: dict[_Key, Width] = field(default_factory=dict, repr=False, compare=False)
-    _prices: dict[_Key, float] = field(default_factory=dict, repr=False, compare=False)
+    _services: dict[tuple[str, int], tuple[Service, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _ladders: dict[str, Ladder] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,15 +68,22 @@ class WidthMenu:
             width = self._known[key] = found
         return width
 
-    def gpus_over_speed(self, class_name: str, phase: int, gpus: int) -> float:
-        """Return the GPU-hours that an hour of work takes at the fastest width within a limit."""
-        key = (class_name, phase, gpus)
-        price = self._prices.get(key)
-        if price is None:
-            width = self.fastest_within(class_name, phase, gpus)
-            curve = self.classes[class_name].phases[phase].speedups[self.gpu_type]
-            price = self._prices[key] = width.gpus / float(curve.speed_at(width.gpus))
-        return price
+    def services(self, class_name: str, gpus: int) -> tuple[Service, ...]:
+        """Return, phase by phase, what a job takes at its fastest widths within a limit."""
+        key = (class_name, gpus)
+        found = self._services.get(key)
+        if found is None:
+            found = self._services[key] = tuple(self._services_backwards(class_name, gpus))[::-1]
+        return found
+
+    def _services_backwards(self, class_name: str, gpus: int) -> Iterator[Service]:
+        """Yield the service of each phase, last phase first."""
+        work = service = 0.0
+        for number, phase in reversed(list(enumerate(self.classes[class_name].phases))):
+            width = self.fastest_within(class_name, number, gpus)
+            price = width.gpus / float(phase.speedups[self.gpu_type].speed_at(width.gpus))
+            yield Service(gpu_hours_per_work_hour=price, later_work_hours=work, later_gpu_hours=service)
+            work, service = work + phase.size_gpu_hours, service + phase.size_gpu_hours * price
 
     def widths_within(self, class_name: str, gpus: int) -> Widths:
         """Return the fastest width within a limit of each phase of a class."""
@@ -211,13 +229,9 @@ class StaticSrsf:
 
     def service_of(self, job: Job) -> float:
         """Return the GPU-hours of work that a job still takes at its widths, phase by phase."""
-        phases = self.menu.classes[job.class_name].phases
-        later = [phase.size_gpu_hours * job.scale for phase in phases[job.phase + 1 :]]
-        sizes = [max(0.0, job.remaining_gpu_hours - sum(later)), *later]
-        return sum(
-            size * self.menu.gpus_over_speed(job.class_name, job.phase + number, self.limit)
-            for number, size in enumerate(sizes)
-        )
+        at = self.menu.services(job.class_name, self.limit)[job.phase]
+        left = max(0.0, job.remaining_gpu_hours - at.later_work_hours * job.scale)
+        return left * at.gpu_hours_per_work_hour + at.later_gpu_hours * job.scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

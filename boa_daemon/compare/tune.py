@@ -87,7 +87,7 @@ def run_cell(comparison: Comparison, cell: Cell) -> Row:
     bench = Bench(settings, cell.target)
     _search(bench)
     trials = bench.runs()
-    best = _nearest(trials, cell.target)
+    best = _chosen(trials, cell.target)
     return _row(
         cell, best, target=cell.target, equal=equal_spend_hours(trials, cell.target), runs=len(trials)
     )
@@ -109,14 +109,24 @@ def equal_spend_hours(trials: Iterable[Trial], target: float) -> float | None:
     return min(reached, default=None)
 
 
+def _chosen(trials: list[Trial], target: float) -> Trial:
+    """Return the run to show: of the limit on widths that does best for the target, the nearest in spend."""
+    by_limit: dict[float | None, list[Trial]] = {}
+    for trial in trials:
+        limit = trial.knob.get("gpus_per_job") if "nodes" in trial.knob else None
+        by_limit.setdefault(limit, []).append(trial)
+    groups = list(by_limit.values())
+    hours = [equal_spend_hours(group, target) for group in groups]
+    reached = [(h, n) for n, h in enumerate(hours) if h is not None]
+    return _nearest(groups[min(reached)[1]] if reached else trials, target)
+
+
 def _nearest(trials: list[Trial], target: float) -> Trial:
     """Return the fastest run of equal spend; without any, the one that spent most nearly the same."""
     equal = [trial for trial in trials if trial.is_equal(target)]
     if equal:
         return min(equal, key=lambda trial: trial.hours)
-    gap = min(abs(trial.spend - target) for trial in trials)
-    near = [trial for trial in trials if abs(trial.spend - target) <= gap + TOLERANCE * target]
-    return min(near, key=lambda trial: trial.hours)
+    return min(trials, key=lambda trial: (abs(trial.spend - target), trial.hours))
 
 
 def _search(bench: Bench) -> None:
