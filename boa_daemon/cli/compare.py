@@ -162,6 +162,7 @@ def _print_tables(comparison: Comparison, lines: Sequence[Line]) -> None:
     unit = comparison.budgets[0].unit
     for budget in comparison.budgets:
         table = a_table(f"Budget {budget}", *HEADINGS, right=HEADINGS[2:])
+        table.columns[0].no_wrap = True
         own = [line for line in lines if line.budget == budget.amount]
         for line in own:
             table.add_row(*table_cells(line, unit))

@@ -56,6 +56,11 @@ def draw_money(plot: MoneyPlot) -> Figure:
         colour = LINE if policy == REFERENCE else next(colours)
         ends.append(_draw_policy(axes, [line for line in plot.lines if line.policy == policy], scale, colour))
     _name_ends(axes, ends, top)
+    if not all(line.at_equal_spend for line in plot.lines):
+        words = "hollow: no setting spends what boa spends"
+        axes.text(
+            0.995, 0.985, words, transform=axes.transAxes, ha="right", va="top", color=INK, fontsize=9.5
+        )
     return figure
 
 
@@ -73,10 +78,8 @@ def _draw_policy(
         face = colour if line.at_equal_spend else "white"
         axes.plot([at], [height], "o", color=colour, mfc=face, ms=7.5 if bold else 6, zorder=7 if bold else 5)
         if line.ratio.low is not None and line.ratio.high is not None and not bold:
-            base = height / line.ratio.mean
-            axes.plot(
-                [at, at], [base * line.ratio.low, base * line.ratio.high], color=colour, lw=1.0, zorder=3
-            )
+            ends = [height * end / line.ratio.mean for end in (line.ratio.low, line.ratio.high)]
+            axes.plot([at, at], ends, color=colour, lw=1.0, zorder=3)
     return x[-1], y[-1], policy, colour
 
 
@@ -87,11 +90,10 @@ def _draw_floor(axes: Axes, floor: Floor, scale: float, frame: tuple[float, floa
     finite = np.isfinite(bound)
     if finite.any():
         axes.fill_between(floor.spends[finite], 0.0, bound[finite], color=SOFT, alpha=0.22, lw=0, zorder=1)
-        middle = left + 0.42 * (right - left)
+        middle = left + 0.5 * (right - left)
         height = float(np.interp(middle, floor.spends[finite], bound[finite]))
-        axes.text(
-            middle, 0.45 * min(height, top), "no policy can get here", color=INK, fontsize=9.5, ha="center"
-        )
+        words = "no policy can get here (dashed: what the planner promises without boots and idle GPUs)"
+        axes.text(middle, 0.45 * min(height, top), words, color=INK, fontsize=9.5, ha="center")
     planned = floor.planned_hours * scale
     known = np.isfinite(planned)
     axes.plot(floor.spends[known], planned[known], color=INK, lw=1.3, ls=(0, (4, 3)), zorder=2)
@@ -142,20 +144,21 @@ def draw_timeline(runs: Mapping[str, Timeline], unit: str) -> Figure:
 
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")
     grid = figure.subplots(3, len(runs), sharey="row", sharex=True, squeeze=False)
-    burn = "GPUs billed" if unit == "gpus" else "dollars per hour"
+    burn = "GPUs billed" if unit == "gpus" else "Burn rate, USD/h"
     for column, ((name, run), colour) in enumerate(zip(runs.items(), (LINE, MARK), strict=False)):
         rented, money, queue = (grid[row][column] for row in range(3))
         first = column == 0
-        frame_axes(rented, name, "", "GPUs rented, used (dark)" if first else "")
+        frame_axes(rented, name, "", "GPUs rented (dark: used)" if first else "")
         rented.fill_between(run.hours, 0.0, run.gpus_rented, color=colour, alpha=0.25, lw=0, step="mid")
         rented.fill_between(run.hours, 0.0, run.gpus_used, color=colour, alpha=0.85, lw=0, step="mid")
-        frame_axes(money, "", "", f"Burn rate, {burn}" if first else "")
+        frame_axes(money, "", "", burn if first else "")
         money.step(run.hours, run.usd_per_hour, where="mid", color=colour, lw=1.2)
-        frame_axes(queue, "", "Hours since the first arrival", "Jobs without GPUs" if first else "")
+        frame_axes(queue, "", "Hours since the first arrival", "Jobs waiting" if first else "")
         queue.fill_between(run.hours, 0.0, run.queue, color=colour, alpha=0.6, lw=0, step="mid")
-        for axes in (rented, money, queue):
-            axes.set_ylim(bottom=0.0)
-            axes.set_xlim(0.0, max(float(other.hours[-1]) for other in runs.values()))
+    # Limits are shared: set before all is drawn, they would be those of the first run.
+    for axes in grid.flat:
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlim(0.0, max(float(run.hours[-1]) for run in runs.values()))
     return figure
 
 

@@ -14,14 +14,14 @@ from boa_daemon.errors import InputError
 from boa_daemon.units import format_hours
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto; }
 h1, h2 { line-height: 1.2; } svg { width: 100%; height: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
 tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
 """
-HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "at equal spend")
+HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
 
 def write_page(
@@ -37,7 +37,7 @@ def write_page(
         f"<p>{escape(about(comparison))}</p>",
         as_svg(draw_money(plot)),
         '<p class="note">Hollow points did not spend the same as BOA. Dashed: what the planner promises for '
-        "GPUs that boot in no time and are rented one by one. Grey: no policy can get there on these jobs.</p>",
+        "GPUs that boot in no time and are rented one by one. Grey: no policy can get there.</p>",
     ]
     for budget in comparison.budgets:
         parts += _section(comparison, rows, lines, budget.amount, plot.unit)
@@ -65,21 +65,22 @@ def about(comparison: Comparison) -> str:
     return (
         f"{len(trace.jobs)} jobs arrive over {format_hours(trace.window_hours)}; nodes boot in "
         f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over BOA's. Each "
-        f"rival's setting was turned until it spent what BOA spent, boots and idle nodes included, within 1 % "
-        f"where its settings allow that.{again}"
+        "rival's setting was turned until it spent what BOA spent, boots and idle nodes included, within 1 % "
+        "where its settings allow that; elsewhere the last column reads its JCT off between two settings."
+        f"{again}"
     )
 
 
 def table_cells(line: Line, unit: str) -> tuple[str, ...]:
     """Return a line as people read it, by the headings."""
-    spent = f"{line.mean_usd_per_hour:,.2f} GPUs" if unit == "gpus" else f"${line.mean_usd_per_hour:,.2f}/h"
+    spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
     return (
         line.policy,
         knob_text(line, unit),
         format_hours(line.mean_jct_hours),
         format_hours(line.p95_jct_hours),
-        spent if line.at_equal_spend else f"{spent} ({off:+.1%})",
+        spent if line.at_equal_spend else f"{off:+.1%}  {spent}",
         "" if line.policy == REFERENCE else ratio_text(line.ratio),
         "" if line.policy == REFERENCE else equal_text(line.ratio_at_equal_spend),
     )
@@ -87,16 +88,15 @@ def table_cells(line: Line, unit: str) -> tuple[str, ...]:
 
 def knob_text(line: Line, unit: str) -> str:
     """Return the setting that the line was run with; a range where it differs between seeds."""
-    names = {"gpus_per_job": "GPUs per job", "nodes": "nodes", "efficiency": "efficiency"}
+    names = {"gpus_per_job": "GPUs/job", "nodes": "nodes"}
     texts = []
     for name, (low, high) in line.knobs.items():
         if name == "planning_budget":
-            mark = "" if unit == "gpus" else "$"
-            texts.append(f"plan for {mark}{_range(low, high, '.2f')}{' GPUs' if unit == 'gpus' else '/h'}")
+            texts.append(f"plan {_range(low, high, '.2f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
+        elif name == "efficiency":
+            texts.append(f"at least {_range(low, high, '.2f')}")
         else:
-            shown = _range(low, high, ".2f" if name == "efficiency" else ".0f")
-            word = names.get(name, name)
-            texts.append(f"{word} {shown}" if name == "efficiency" else f"{shown} {word}")
+            texts.append(f"{_range(low, high, '.0f')} {names.get(name, name)}")
     return ", ".join(texts)
 
 

@@ -12,7 +12,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from boa_daemon.wiring import SimulationSettings, prepare
 from policies.speedup import Floats
 
-COLUMNS = 480
+COLUMNS = 240
 """Columns of a timeline: what happens within one is averaged."""
 
 
