@@ -57,7 +57,7 @@ def draw_money(plot: MoneyPlot) -> Figure:
         ends.append(_draw_policy(axes, [line for line in plot.lines if line.policy == policy], scale, colour))
     _name_ends(axes, ends, top)
     if not all(line.at_equal_spend for line in plot.lines):
-        words = "hollow: no setting spends what boa spends"
+        words = "hollow: spends more or less than boa"
         axes.text(
             0.995, 0.985, words, transform=axes.transAxes, ha="right", va="top", color=INK, fontsize=9.5
         )
