@@ -35,25 +35,29 @@ class CurvePlot:
     is_weighted: bool = False
 
 
-def check_plot_path(path: Path) -> None:
+def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Raise before any work is done if the picture cannot be drawn.
 
     Raises:
         InputError: for a suffix that is no picture, or a folder that does not exist.
         MissingExtra: without matplotlib.
     """
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in suffixes:
+        kind = "picture" if suffixes == SUFFIXES else "page"
         raise InputError(
-            f"--plot {path}: {path.suffix or 'no suffix'!s} is no picture", hint="Use .svg or .png"
+            f"{flag} {path}: {path.suffix or 'no suffix'!s} is no {kind}",
+            hint=f"Use {' or '.join(suffixes[:2])}",
         )
     if path.is_dir():
-        raise InputError(f"--plot {path}: this is a folder", hint="Name a file in it, such as curve.svg")
+        raise InputError(
+            f"{flag} {path}: this is a folder", hint=f"Name a file in it, such as curve{suffixes[0]}"
+        )
     if not path.absolute().parent.is_dir():
-        raise InputError(f"--plot {path}: folder {path.absolute().parent} does not exist")
+        raise InputError(f"{flag} {path}: folder {path.absolute().parent} does not exist")
     try:
         import matplotlib as _  # noqa: F401, PLC0415 - an optional library, loaded when it is needed
     except ImportError as error:
-        raise MissingExtra("--plot needs matplotlib", hint="pip install 'boa-daemon[plot]'") from error
+        raise MissingExtra(f"{flag} needs matplotlib", hint="pip install 'boa-daemon[plot]'") from error
 
 
 def draw_curve(plot: CurvePlot, path: Path) -> None:
@@ -76,7 +80,7 @@ def draw_curve(plot: CurvePlot, path: Path) -> None:
     bottom, top = 0.0, plot.knee.cliff_hours * scale * 1.08
     axes.set_ylim(bottom, top)
     _words(axes, plot, scale, (left, right, top))
-    _save(figure, path)
+    save(figure, path)
 
 
 def _right_end(plot: CurvePlot) -> float:
@@ -89,18 +93,23 @@ def _right_end(plot: CurvePlot) -> float:
 
 def _frame(axes: Axes, plot: CurvePlot, unit: str) -> None:
     """Title, axis names and a light grid."""
-    axes.set_title(plot.title, loc="left", fontsize=14, color=INK, pad=14, fontweight="bold")
     money = "GPUs held on average" if plot.unit == "gpus" else "dollars per hour, on average"
-    axes.set_xlabel(f"Budget, {money}", color=INK, fontsize=11)
     mean = "Weighted mean" if plot.is_weighted else "Mean"
-    axes.set_ylabel(f"{mean} job completion time, {unit}", color=INK, fontsize=11)
+    frame_axes(axes, plot.title, f"Budget, {money}", f"{mean} job completion time, {unit}")
+    if plot.unit != "gpus":
+        axes.xaxis.set_major_formatter("${x:,.4g}")
+
+
+def frame_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
+    """Give axes the look of the house: title, names and a light grid."""
+    axes.set_title(title, loc="left", fontsize=14, color=INK, pad=14, fontweight="bold")
+    axes.set_xlabel(x_name, color=INK, fontsize=11)
+    axes.set_ylabel(y_name, color=INK, fontsize=11)
     axes.grid(color="#e4e7eb", lw=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.tick_params(colors=INK)
-    if plot.unit != "gpus":
-        axes.xaxis.set_major_formatter("${x:,.4g}")
 
 
 def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float, float]) -> None:
@@ -163,7 +172,7 @@ def _label(unit: str) -> Callable[[float], str]:
     return (lambda amount: f"{amount:,.1f} GPUs") if unit == "gpus" else (lambda amount: f"${amount:,.2f}/h")
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write the picture next to its name, then rename it: a reader never sees half of one."""
     from matplotlib import rc_context  # noqa: PLC0415 - see check_plot_path
 

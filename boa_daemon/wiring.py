@@ -112,6 +112,19 @@ def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationS
     )
 
 
+def site_of(settings: SimulationSettings) -> Site:
+    """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
+    planned = replace(
+        settings.problem,
+        classes=at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace),
+    )
+    return Site(
+        problem=_with_boots(_within_nodes(planned, settings), settings.boot_seconds),
+        budget=settings.planning_budget or settings.budget,
+        instance_types=settings.instance_types,
+    )
+
+
 def prepare(settings: SimulationSettings) -> PreparedRun:
     """Return a run that is ready to start.
 
@@ -122,17 +135,8 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     workload = a_workload(
         settings.trace, settings.problem.classes, settings.instance_types, max_nodes=settings.max_nodes
     )
-    planned = replace(
-        settings.problem,
-        classes=at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace),
-    )
-    site = Site(
-        problem=_with_boots(_within_nodes(planned, settings), settings.boot_seconds),
-        budget=settings.planning_budget or settings.budget,
-        instance_types=settings.instance_types,
-    )
     entry = find_policy(settings.policy)
-    policy = build_policy(settings.policy, site, settings.options)
+    policy = build_policy(settings.policy, site_of(settings), settings.options)
     world = World(
         workload,
         seed=settings.seed,

@@ -9,16 +9,32 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeVar
 
-from policies.baselines import EqualShare, EqualWidth, Fleet, StaticFifo, WidthMenu, equal_width_promise
+from policies.baselines import (
+    EfficiencyThreshold,
+    EqualShare,
+    EqualWidth,
+    Fleet,
+    Promise,
+    StaticFifo,
+    StaticSrsf,
+    WidthMenu,
+    efficiency_promise,
+    equal_width_promise,
+    promise_of,
+)
 from policies.boa import BudgetOptimal, solve
 from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
 from policies.first_fit import FirstFit
+from policies.greedy import GreedyMarginal
 from policies.lwf import LeastWorkloadFirst
 from policies.model import Budget, GpuType, InstanceType, Problem
 from policies.paced import PacedBudgetOptimal
 from policies.pacing import WINDOW_HOURS, Pace
 from policies.protocols import Allocator, Placer
+
+_Knob = TypeVar("_Knob", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +58,7 @@ class PolicyOptions:
     gpus_per_job: int | None = None
     nodes: int | None = None
     window_hours: float | None = None
+    efficiency: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,38 +106,88 @@ def _boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 def _equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return rent-on-arrival with one limit for all: the given one, or the best that the budget pays for."""
-    menu = _menu(site, options)
+    menu = menu_of(site, options)
+    limits = [options.gpus_per_job] if options.gpus_per_job else menu.limits()
+    promises = {limit: equal_width_promise(menu, gpus_per_job=limit) for limit in limits}
+    best = _fastest_affordable(promises, site, menu, what="one width for all", given=options.gpus_per_job)
+    return BuiltPolicy(
+        allocator=EqualWidth(menu=menu, gpus_per_job=best),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def _efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-on-arrival with one efficiency for all: the given one, or the best that is paid for."""
+    menu = menu_of(site, options)
+    given = options.efficiency
+    promises = {
+        e: efficiency_promise(menu, efficiency=e) for e in (menu.thresholds() if given is None else [given])
+    }
+    best = _fastest_affordable(promises, site, menu, what="one efficiency for all", given=given)
+    return BuiltPolicy(
+        allocator=EfficiencyThreshold(menu=menu, efficiency=best),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def _fastest_affordable(
+    promises: Mapping[_Knob, Promise], site: Site, menu: WidthMenu, *, what: str, given: _Knob | None
+) -> _Knob:
+    """Return the setting that promises the least waiting within the budget; the given one in any case."""
+    if given is not None:
+        return given
     price = site.problem.price_of(menu.gpu_type)
-    promises = [
-        equal_width_promise(menu, gpus_per_job=limit)
-        for limit in ([options.gpus_per_job] if options.gpus_per_job else menu.limits())
-    ]
-    affordable = [p for p in promises if options.gpus_per_job or p.gpus * price <= site.budget.amount]
+    affordable = [knob for knob, promise in promises.items() if promise.gpus * price <= site.budget.amount]
     if not affordable:
-        least = min(promise.gpus for promise in promises) * price
+        least = min(promise.gpus for promise in promises.values()) * price
         raise InfeasibleBudget(
-            f"{site.budget} is too small: one width for all takes at least {least:.2f}. Raise the budget",
+            f"{site.budget} is too small: {what} takes at least {least:.2f}. Raise the budget",
             least_spend=least,
         )
-    best = min(affordable, key=lambda promise: (promise.mean_jct_hours, promise.gpus))
+    return min(affordable, key=lambda knob: (promises[knob].mean_jct_hours, promises[knob].gpus))
+
+
+def _greedy_marginal(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the widths that greedy steps reach within the budget."""
+    menu = menu_of(site, options)
+    price = site.problem.price_of(menu.gpu_type)
+    try:
+        policy = GreedyMarginal.within(menu.classes, menu.gpu_type, gpus=site.budget.amount / price)
+    except InfeasibleBudget as error:
+        least = error.least_spend * price
+        raise InfeasibleBudget(
+            f"{site.budget} is too small: the narrowest widths take at least {least:.2f}. Raise the budget",
+            least_spend=least,
+        ) from error
+    promise = promise_of(policy.plans, menu.classes)
     return BuiltPolicy(
-        allocator=EqualWidth(menu=menu, gpus_per_job=best.gpus_per_job),
-        planned_mean_jct_hours=best.mean_jct_hours,
-        planned_spend=best.gpus * price,
+        allocator=policy,
+        planned_mean_jct_hours=promise.mean_jct_hours,
+        planned_spend=promise.gpus * price,
     )
 
 
 def _static_fifo(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return first come, first served on the fleet that the budget pays for."""
-    menu = _menu(site, options)
+    menu = menu_of(site, options)
     fleet = _fleet(site, options, menu.gpu_type)
     gpus = options.gpus_per_job or fleet.instance_type.gpus
     return BuiltPolicy(allocator=StaticFifo(menu=menu, fleet=fleet, gpus_per_job=gpus))
 
 
+def _static_srsf(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return shortest remaining service first on the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    fleet = _fleet(site, options, menu.gpu_type)
+    gpus = options.gpus_per_job or fleet.instance_type.gpus
+    return BuiltPolicy(allocator=StaticSrsf(menu=menu, fleet=fleet, gpus_per_job=gpus))
+
+
 def _static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return equal shares of the fleet that the budget pays for."""
-    menu = _menu(site, options)
+    menu = menu_of(site, options)
     return BuiltPolicy(allocator=EqualShare(menu=menu, fleet=_fleet(site, options, menu.gpu_type)))
 
 
@@ -150,10 +217,31 @@ POLICIES: Mapping[str, PolicyEntry] = {
             options=frozenset({"gpu_type", "gpus_per_job"}),
         ),
         PolicyEntry(
+            name="efficiency",
+            summary="rent on arrival, the same least efficiency for all jobs",
+            build=_efficiency,
+            is_job_by_job=True,
+            options=frozenset({"gpu_type", "efficiency"}),
+        ),
+        PolicyEntry(
+            name="greedy-marginal",
+            summary="rent on arrival, widths by greedy steps of most time per dollar",
+            build=_greedy_marginal,
+            is_job_by_job=True,
+            options=frozenset({"gpu_type"}),
+        ),
+        PolicyEntry(
             name="static-fifo",
             summary="a fixed fleet, first come, first served, the same limit on the width of all jobs",
             build=_static_fifo,
             options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
+        ),
+        PolicyEntry(
+            name="static-srsf",
+            summary="a fixed fleet, shortest remaining service first, the same limit on all widths",
+            build=_static_srsf,
+            options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
+            reads_progress=True,
         ),
         PolicyEntry(
             name="static-equal",
@@ -193,13 +281,13 @@ def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOpti
     """Return the options that ``key=value`` settings name.
 
     Raises:
-        InvalidProblem: when the policy has no such option, or the value is not a positive (whole) number.
+        InvalidProblem: when the policy has no such option, or the value is not a number in its range.
     """
     values: dict[str, str | int | float] = {}
     for key, text in settings.items():
         if key not in entry.options:
             raise InvalidProblem(f"policy {entry.name} has no option {key!r}. {_closest(key, entry.options)}")
-        values[key] = _PARSERS.get(key, _whole)(key, text)
+        values[key] = _READERS.get(key, _whole)(key, text)
     return PolicyOptions(**values)  # type: ignore[arg-type]
 
 
@@ -213,11 +301,41 @@ def build_policy(name: str, site: Site, options: PolicyOptions | None = None) ->
     return find_policy(name).build(site, options or PolicyOptions())
 
 
+def menu_of(site: Site, options: PolicyOptions) -> WidthMenu:
+    """Return the widths on the chosen GPU type, or on the one that does the work most cheaply.
+
+    Raises:
+        InvalidProblem: when the chosen type does not exist, or no type runs everything.
+    """
+    classes = {job_class.name: job_class for job_class in site.problem.classes}
+    if options.gpu_type is not None:
+        if options.gpu_type not in site.instance_types:
+            known = frozenset(site.instance_types)
+            raise InvalidProblem(f"no GPU type {options.gpu_type!r}. {_closest(options.gpu_type, known)}")
+        return WidthMenu(classes=classes, gpu_type=options.gpu_type)
+    costs = {gpu.name: _cost_of_all_work(gpu, site.problem) for gpu in site.problem.gpu_types}
+    best = min(costs, key=lambda name: (costs[name], name))
+    if math.isinf(costs[best]):
+        raise InvalidProblem("no GPU type runs every phase of every class: this policy needs one that does")
+    return WidthMenu(classes=classes, gpu_type=best)
+
+
 def _whole(key: str, text: str) -> int:
     """Return the positive whole number that an option says."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise InvalidProblem(f"option {key} must be a positive whole number; got {text!r}")
     return int(text)
+
+
+def _fraction(key: str, text: str) -> float:
+    """Return the number from 0 to 1 that an option says."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 1.0:
+        raise InvalidProblem(f"option {key} must be a number from 0 to 1; got {text!r}")
+    return value
 
 
 def _hours(key: str, text: str) -> float:
@@ -231,10 +349,12 @@ def _hours(key: str, text: str) -> float:
     return hours
 
 
-_PARSERS: Mapping[str, Callable[[str, str], str | int | float]] = {
+_READERS: Mapping[str, Callable[[str, str], str | int | float]] = {
     "gpu_type": lambda _key, text: text,
+    "efficiency": _fraction,
     "window_hours": _hours,
 }
+"""How to read options that are no counts."""
 
 
 def _closest(word: str, known: Mapping[str, object] | frozenset[str]) -> str:
@@ -243,21 +363,6 @@ def _closest(word: str, known: Mapping[str, object] | frozenset[str]) -> str:
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"Known: {', '.join(sorted(known))}" if known else "It has no options"
-
-
-def _menu(site: Site, options: PolicyOptions) -> WidthMenu:
-    """Return the widths on the chosen GPU type, or on the one that does the work most cheaply."""
-    classes = {job_class.name: job_class for job_class in site.problem.classes}
-    if options.gpu_type is not None:
-        if options.gpu_type not in site.instance_types:
-            known = frozenset(site.instance_types)
-            raise InvalidProblem(f"no GPU type {options.gpu_type!r}. {_closest(options.gpu_type, known)}")
-        return WidthMenu(classes=classes, gpu_type=options.gpu_type)
-    costs = {gpu.name: _cost_of_all_work(gpu, site.problem) for gpu in site.problem.gpu_types}
-    best = min(costs, key=lambda name: (costs[name], name))
-    if math.isinf(costs[best]):
-        raise InvalidProblem("no GPU type runs every phase of every class: this policy needs one that does")
-    return WidthMenu(classes=classes, gpu_type=best)
 
 
 def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:

@@ -12,6 +12,7 @@ import typer
 from boa_daemon import __version__
 from boa_daemon.cli import network, trace
 from boa_daemon.cli.catalog import list_types
+from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
 from boa_daemon.cli.frontier import frontier
 from boa_daemon.cli.output import stderr_console
@@ -32,6 +33,7 @@ app.command("solve")(solve)
 app.command("frontier")(frontier)
 app.command("plan")(plan)
 app.command("simulate")(simulate)
+app.command("compare")(compare)
 app.add_typer(network.app, name="network")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)

@@ -29,6 +29,7 @@ ANSWERS: dict[str, list[list[str]]] = {
     "frontier": [["frontier", TWO, "--budgets", "25,30"]],
     "plan": [["plan", "--classes", TWO]],
     "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
+    "compare": [["compare", *DEMO, "--budget", "60/h", "--policy", "equal-width", "--jobs", "1"]],
     "trace import": [
         [
             *("trace", "import", "tests/data/pollux", "--from", "pollux", "--out", "{tmp}"),

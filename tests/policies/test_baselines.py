@@ -1,13 +1,24 @@
-"""Baselines: equal width, a static fleet first come first served, a static fleet in equal shares."""
+"""Baselines: what each hands out, and that it wastes nothing on the way."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, an_instance_type
-from policies.baselines import EqualShare, EqualWidth, Fleet, StaticFifo, WidthMenu, equal_width_promise
+from policies.baselines import (
+    EfficiencyThreshold,
+    EqualShare,
+    EqualWidth,
+    Fleet,
+    StaticFifo,
+    StaticSrsf,
+    WidthMenu,
+    equal_width_promise,
+)
 from policies.errors import InvalidProblem
 from policies.model import Job, Width
 from policies.speedup import Table
@@ -140,3 +151,93 @@ def test_a_change_of_width_between_phases_costs_a_rescale() -> None:
 
     assert promise.mean_jct_hours == pytest.approx(1.0 + 0.25 + 1.0)
     assert promise.gpus == pytest.approx(1.0 * 2 + 1.25 * 1)
+
+
+def test_first_the_job_with_the_least_service_left() -> None:
+    """Four GPUs: two short jobs run, the long one is stopped though it came first; a heavy weight counts."""
+    menu = a_menu()
+    jobs = [
+        a_job("long", arrived_at=0.0, remaining_gpu_hours=9.0),
+        a_job("short", arrived_at=1.0, remaining_gpu_hours=1.0),
+        a_job("shorter", arrived_at=2.0, remaining_gpu_hours=0.5),
+    ]
+    policy = StaticSrsf(menu=menu, fleet=a_fleet(1), gpus_per_job=2)
+
+    assert set(policy.allocate(jobs, now=9.0).widths) == {"short", "shorter"}
+    heavy = [replace(jobs[0], weight=20.0), *jobs[1:]]
+    assert set(policy.allocate(heavy, now=9.0).widths) == {"long", "shorter"}
+
+
+def test_service_is_gpu_hours_phase_by_phase() -> None:
+    """At two GPUs (speed 1.8) an hour of work takes 2 / 1.8; a phase that allows one GPU takes 1."""
+    first = a_class(sizes=[3.0, 1.0])
+    mixed = replace(
+        first, phases=(*first.phases, a_class(sizes=[2.0], curve=Table(gpus=(1,), speeds=(1.0,))).phases[0])
+    )
+    policy = StaticSrsf(menu=a_menu(mixed), fleet=a_fleet(1), gpus_per_job=2)
+
+    fresh = a_job("a", remaining_gpu_hours=6.0)
+    later = a_job("b", phase=1, scale=2.0, remaining_gpu_hours=0.5 + 2.0 * 2.0)
+    assert policy.service_of(fresh) == pytest.approx(4.0 * 2.0 / 1.8 + 2.0)
+    assert policy.service_of(later) == pytest.approx(0.5 * 2.0 / 1.8 + 2.0 * 2.0)
+
+
+CURVES = st.lists(st.floats(0.2, 12.0), min_size=1, max_size=6).map(
+    lambda speeds: Table(gpus=tuple(range(1, len(speeds) + 1)), speeds=tuple(speeds))
+)
+
+
+@given(curve=CURVES, second=st.floats(0.1, 4.0), efficiency=st.floats(0.0, 1.0))
+def test_the_efficiency_rule_is_what_brute_force_finds(
+    curve: Table, second: float, efficiency: float
+) -> None:
+    """Of all widths with T(1) / (k T(k)) >= e the fastest; overheads do not count as work."""
+    job_class = a_class(sizes=[1.0, second], curve=curve, startup_hours=0.3, rescale_hours=0.1)
+    rule = EfficiencyThreshold(menu=a_menu(job_class), efficiency=efficiency)
+
+    work = {k: (1.0 + second) / float(curve.speed_at(k)) for k in curve.gpus}
+    allowed = [k for k in curve.gpus if k == 1 or work[1] / (k * work[k]) >= efficiency * (1.0 + 1e-9)]
+    chosen = rule.widths_of("c")
+    assert len(set(chosen)) == 1
+    width = chosen[0].gpus
+    assert width == 1 or work[1] / (width * work[width]) >= efficiency * (1.0 - 1e-9)
+    assert work[width] <= min(work[k] for k in allowed) * (1.0 + 1e-9)
+
+
+def test_every_job_keeps_one_width_for_life() -> None:
+    """Also where the phases would differ; at efficiency 0.75 four GPUs (speed 3.0) are just allowed."""
+    job_class = a_class(sizes=[1.0, 1.0])
+    rule = EfficiencyThreshold(menu=a_menu(job_class), efficiency=0.75)
+    jobs = [a_job("a"), a_job("b", phase=1, scale=7.0)]
+
+    assert rule.allocate(jobs, now=0.0).widths == dict.fromkeys("ab", Width("gpu", 4))
+    assert rule.allocate(jobs, now=0.0).nodes is None
+
+
+def test_phases_that_share_no_width_climb_together() -> None:
+    """One phase allows 1 and 2 GPUs, the other 4 and 8: the rungs are (1, 4), (2, 4) and (2, 8)."""
+    one = a_class(sizes=[1.0], curve=Table(gpus=(1, 2), speeds=(1.0, 1.8)))
+    two = a_class(sizes=[1.0], curve=Table(gpus=(4, 8), speeds=(3.0, 5.0)))
+    menu = a_menu(replace(one, phases=one.phases + two.phases))
+
+    rungs = [[width.gpus for width in widths] for widths in menu.ladder("c").widths]
+    assert rungs == [[1, 4], [2, 4], [2, 8]]
+
+
+@pytest.mark.parametrize("efficiency", [-0.1, 1.1, float("nan")])
+def test_an_efficiency_is_a_fraction(efficiency: float) -> None:
+    """From 0 to 1."""
+    with pytest.raises(InvalidProblem, match="from 0 to 1"):
+        EfficiencyThreshold(menu=a_menu(), efficiency=efficiency)
+
+
+@given(jobs=JOBS, nodes=st.integers(1, 3), limit=st.integers(1, 6))
+def test_shortest_first_hands_out_no_more_than_there_is(jobs: list[Job], nodes: int, limit: int) -> None:
+    """The widths add up to the fleet or less, and who waits would not fit in what is left."""
+    policy = StaticSrsf(menu=a_menu(), fleet=a_fleet(nodes), gpus_per_job=limit)
+    widths = policy.allocate(jobs, now=0.0).widths
+
+    left = policy.fleet.gpus - sum(width.gpus for width in widths.values())
+    assert left >= 0
+    waiting = [job for job in jobs if job.id not in widths]
+    assert all(policy.menu.fastest_within("c", 0, policy.limit).gpus > left for _ in waiting)

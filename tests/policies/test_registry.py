@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boa_daemon.testing import a_class, a_problem, an_instance_type
-from policies.baselines import EqualWidth, StaticFifo
+from policies.baselines import EfficiencyThreshold, EqualWidth, StaticFifo
 from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
 from policies.model import Budget
 from policies.registry import (
@@ -133,3 +133,36 @@ def test_a_window_is_hours() -> None:
     for text in ("0", "inf", "nan", "day"):
         with pytest.raises(InvalidProblem, match="must be a positive number of hours"):
             parse_options(entry, {"window_hours": text})
+
+
+def test_one_efficiency_for_all_is_the_best_that_the_budget_pays_for() -> None:
+    """Two jobs per hour hold 2 GPUs at width 1, 2.22 at 2 (efficiency 0.9), 2.67 at 4 (0.75)."""
+    chosen = {}
+    for budget in (2.1, 2.3, 2.7):
+        built = build_policy("efficiency", a_site(budget))
+        assert isinstance(built.allocator, EfficiencyThreshold)
+        chosen[budget] = built.allocator.efficiency
+        assert built.planned_spend is not None
+        assert built.planned_spend <= budget
+
+    assert chosen == {2.1: 1.0, 2.3: pytest.approx(0.9), 2.7: pytest.approx(0.75)}
+
+
+@pytest.mark.parametrize("policy", ["efficiency", "greedy-marginal"])
+def test_rivals_that_plan_name_the_least_budget(policy: str) -> None:
+    """Dollars, not GPUs: at 3 USD per GPU-hour two GPUs take 6."""
+    budget = Budget(amount=5.0)
+    problem = a_problem(a_class(arrivals_per_hour=2.0), usd_per_gpu_hour=3.0)
+    site = Site(problem=problem, budget=budget, instance_types={"gpu": an_instance_type()})
+
+    with pytest.raises(InfeasibleBudget, match=r"5\.00 USD/hour is too small.*6\.00") as caught:
+        build_policy(policy, site)
+    assert caught.value.least_spend == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("text", ["1.5", "-0.1", "nan", "half"])
+def test_an_efficiency_option_is_a_fraction(text: str) -> None:
+    """From 0 to 1."""
+    with pytest.raises(InvalidProblem, match="must be a number from 0 to 1"):
+        parse_options(find_policy("efficiency"), {"efficiency": text})
+    assert parse_options(find_policy("efficiency"), {"efficiency": "0.5"}) == PolicyOptions(efficiency=0.5)

@@ -1,0 +1,176 @@
+"""``boa compare``: policies side by side, on the same jobs and for the same money."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.compare.cells import REFERENCE, Comparison, Row
+from boa_daemon.compare.figures import MoneyPlot, save_money
+from boa_daemon.compare.page import HEADINGS, about, table_cells, write_page
+from boa_daemon.compare.run import Kept, run_all
+from boa_daemon.compare.summary import Floor, Line, floor_of, lines_of, with_ratios
+from boa_daemon.plots import check_plot_path
+from boa_daemon.problem_file import load_problem
+from boa_daemon.state import IDLE_HOLD_SECONDS
+from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.units import format_hours, parse_budget
+from boa_daemon.wiring import settings_for
+from policies.registry import POLICIES, find_policy
+
+PAGE_SUFFIXES = (".html", ".htm")
+
+
+def compare(  # noqa: PLR0917 - the parameters are the flags of the command
+    trace: Annotated[Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")],
+    classes: Annotated[Path, typer.Option(help="Classes and GPU types, as in a problem file.")],
+    budget: Annotated[list[str], typer.Option(help="60/h, 900/day or gpus:48; may be repeated.")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}."),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Traces to run: the trace itself, then its jobs in other orders.")
+    ] = 1,
+    boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
+    idle_hold_seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
+    ] = IDLE_HOLD_SECONDS,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Parallel processes. Default: one per processor core.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder that keeps finished runs, so that the next call goes on.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw JCT against money: .svg, .png or .pdf.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write everything into one .html file.")] = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Run policies on the same jobs, each tuned to spend what BOA spends, and compare their waiting."""
+    if plot is not None:
+        check_plot_path(plot)
+    if report is not None:
+        check_plot_path(report, "--report", PAGE_SUFFIXES)
+    arrivals = read_trace(trace)
+    file = load_problem(classes, require_rates=False)
+    check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
+    budgets = tuple(parse_budget(text) for text in budget)
+    comparison = Comparison(
+        shared=replace(
+            settings_for(file, arrivals, budgets[0]),
+            boot_seconds=boot_seconds,
+            idle_hold_seconds=idle_hold_seconds,
+        ),
+        budgets=budgets,
+        rivals=_rivals(policy or list(POLICIES)),
+        seeds=seeds,
+    )
+    comparison.check()
+    chosen = chosen_format(output, as_json)
+    kept = Kept(out)
+    with _progress(comparison, out) as on_row:
+        rows = run_all(comparison, kept=kept, processes=jobs or os.cpu_count() or 1, on_row=on_row)
+    lines, floor = lines_of(comparison, rows), floor_of(comparison, rows)
+    picture = MoneyPlot(lines=lines, floor=floor, unit=budgets[0].unit, title=_title(comparison))
+    if plot is not None:
+        save_money(picture, plot)
+    if report is not None:
+        write_page(report, comparison, rows, lines, picture)
+    if chosen is OutputFormat.json:
+        print_json(_document(comparison, rows, lines, floor))
+    elif chosen is OutputFormat.csv:
+        print_csv([row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)])
+    else:
+        _print_tables(comparison, lines)
+
+
+def _rivals(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the policies to compare with the reference, each once.
+
+    Raises:
+        UnknownPolicy: when there is none of a name.
+    """
+    return tuple(dict.fromkeys(find_policy(name).name for name in names if name != REFERENCE))
+
+
+@contextmanager
+def _progress(comparison: Comparison, out: Path | None) -> Iterator[Callable[[Row], None]]:
+    """Give a callback that shows on a terminal how many cells are done; on Ctrl-C say what is kept."""
+    console = stderr_console()
+    done = 0
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("runs compared", total=comparison.cells)
+
+        def on_row(_row: Row) -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, completed=done)
+
+        try:
+            yield on_row
+        except KeyboardInterrupt:
+            where = f"kept in {out}; the same command goes on" if out else "lost; --out DIR would keep them"
+            console.print(f"Stopped: {done} of {comparison.cells} are done, {where}.", markup=False)
+            raise
+
+
+def _title(comparison: Comparison) -> str:
+    """Return the heading of the picture and the page."""
+    return f"Waiting against money, {len(comparison.shared.trace.jobs)} jobs"
+
+
+def _document(
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], floor: Floor
+) -> dict[str, object]:
+    """Return the answer as JSON says it."""
+    return {
+        "budget_unit": comparison.budgets[0].unit,
+        "reference": REFERENCE,
+        "seeds": comparison.seeds,
+        "rows": with_ratios(rows),
+        "summary": [line.to_document() for line in lines],
+        "floor": floor.to_document(),
+    }
+
+
+def _knob(knob: dict[str, float]) -> str:
+    """Return settings in one cell of a CSV file."""
+    return " ".join(f"{name}={value:g}" for name, value in knob.items())
+
+
+def _print_tables(comparison: Comparison, lines: Sequence[Line]) -> None:
+    """Print a table per budget for people."""
+    unit = comparison.budgets[0].unit
+    for budget in comparison.budgets:
+        table = a_table(f"Budget {budget}", *HEADINGS, right=HEADINGS[2:])
+        table.columns[0].no_wrap = True
+        own = [line for line in lines if line.budget == budget.amount]
+        for line in own:
+            table.add_row(*table_cells(line, unit))
+        stdout_console().print(table)
+        bound = own[0].lower_bound_mean_jct_hours
+        stdout_console().print(
+            f"  No policy can beat {format_hours(bound)} for BOA's money: BOA takes "
+            f"{own[0].mean_jct_hours / bound:.2f} times that.\n",
+            soft_wrap=True,
+        )
+    stdout_console().print(about(comparison))

@@ -1,0 +1,1 @@
+"""Policies side by side on the same jobs and the same money."""

@@ -1,0 +1,181 @@
+"""What is compared: budgets, policies and seeds; one cell is one of each, and a row is what it came to.
+
+Seed 0 is the trace as it is. A higher seed draws anew and hands the trace's jobs to its arrival instants in
+another order: a different trace of the same jobs, and equally loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from boa_daemon import __version__
+from boa_daemon.errors import InputError
+from boa_daemon.traces.reader import Trace, TraceJob
+from boa_daemon.wiring import SimulationSettings, prepare
+from policies.model import Budget
+from policies.registry import PolicyOptions, find_policy
+
+REFERENCE = "boa"
+REVISION = 1
+"""Counts changes of what a row means; rows kept under another number are run again."""
+Knob: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one policy came to under one budget and seed. Hours and dollars, or GPUs where those are counted.
+
+    `target` is what the reference spent per hour of arrivals, and `at_equal_spend` says that this run spent
+    the same within the tolerance. `equal_spend_mean_jct_hours` is read off between two settings around the
+    target, or is that of a run that spent less; None where every setting spends more.
+    """
+
+    policy: str
+    budget: float
+    seed: int
+    knob: Knob
+    mean_jct_hours: float
+    p50_jct_hours: float
+    p95_jct_hours: float
+    p99_jct_hours: float
+    mean_usd_per_hour: float
+    target_usd_per_hour: float
+    at_equal_spend: bool
+    equal_spend_mean_jct_hours: float | None
+    lower_bound_mean_jct_hours: float
+    gpu_hours_rented: float
+    gpu_hours_used: float
+    gpu_hours_idle: float
+    rescales: int
+    runs: int
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the row as JSON says it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One policy under one budget and seed; `target` is the spend to meet, None for the reference."""
+
+    policy: str
+    budget: Budget
+    seed: int
+    target: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The settings that all runs share, and what differs between them."""
+
+    shared: SimulationSettings
+    budgets: tuple[Budget, ...]
+    rivals: tuple[str, ...]
+    seeds: int = 1
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return len(self.budgets) * self.seeds * (1 + len(self.rivals))
+
+    def references(self) -> list[Cell]:
+        """Return the cells of the reference policy."""
+        return [
+            Cell(policy=REFERENCE, budget=budget, seed=seed)
+            for budget in self.budgets
+            for seed in range(self.seeds)
+        ]
+
+    def challenges(self, targets: Mapping[tuple[float, int], float]) -> list[Cell]:
+        """Return the rivals' cells, given what the reference spent at each (budget, seed)."""
+        return [
+            Cell(
+                policy=rival,
+                budget=cell.budget,
+                seed=cell.seed,
+                target=targets[cell.budget.amount, cell.seed],
+            )
+            for cell in self.references()
+            for rival in self.rivals
+        ]
+
+    def settings(self, cell: Cell) -> SimulationSettings:
+        """Return the settings of a cell, before anything is tuned."""
+        return replace(
+            self.shared,
+            policy=cell.policy,
+            budget=cell.budget,
+            seed=cell.seed,
+            trace=reordered(self.shared.trace, cell.seed),
+        )
+
+    def settings_of_row(self, row: Row) -> SimulationSettings:
+        """Return the settings that give a row again."""
+        budget = replace(self.shared.budget, amount=row.budget)
+        return turned(self.settings(Cell(policy=row.policy, budget=budget, seed=row.seed)), row.knob)
+
+    def check(self) -> None:
+        """Raise what would stop a run, before any begins: budgets too small, wrong policies."""
+        amounts = [budget.amount for budget in self.budgets]
+        if len({budget.unit for budget in self.budgets}) > 1:
+            raise InputError(
+                "--budget counts dollars once and GPUs once", hint="Use one unit for all budgets"
+            )
+        if len(set(amounts)) < len(amounts):
+            raise InputError("--budget names the same budget twice")
+        for budget in self.budgets:
+            prepare(replace(self.shared, policy=REFERENCE, budget=budget))
+        for rival in self.rivals:
+            knob = {
+                str(name): 1.0 for name in ("nodes", "gpus_per_job") if name in find_policy(rival).options
+            }
+            generous = replace(
+                self.shared, policy=rival, budget=Budget(amount=1e12, unit=self.budgets[0].unit)
+            )
+            prepare(turned(generous, knob))
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """A hash of everything that all cells share."""
+        return _hash(__version__, REVISION, replace(self.shared, budget=Budget(amount=1.0)))
+
+    def key(self, cell: Cell) -> str:
+        """Return what a kept row is found by: a hash of all that went into it."""
+        return _hash(self._fingerprint, cell)
+
+
+def turned(settings: SimulationSettings, knob: Knob) -> SimulationSettings:
+    """Return the settings with a knob's values: a planning budget, and options of the policy."""
+    values: dict[str, Any] = dict(knob)
+    planned = values.pop("planning_budget", None)
+    budget = None if planned is None else replace(settings.budget, amount=planned)
+    return replace(settings, planning_budget=budget, options=PolicyOptions(**values))
+
+
+def reordered(trace: Trace, seed: int) -> Trace:
+    """Return the trace with its jobs in another order on its arrival instants; seed 0 changes nothing."""
+    if seed == 0:
+        return trace
+    order = np.random.default_rng([seed, len(trace.jobs)]).permutation(len(trace.jobs)).tolist()
+    return Trace(
+        tuple(
+            TraceJob(
+                id=trace.jobs[number].id,
+                arrived_at_seconds=slot.arrived_at_seconds,
+                class_name=trace.jobs[number].class_name,
+                scale=trace.jobs[number].scale,
+            )
+            for slot, number in zip(trace.jobs, order, strict=True)
+        )
+    )
+
+
+def _hash(*parts: object) -> str:
+    """Return a short hash of values whose repr says all about them."""
+    return hashlib.sha256("\n".join(repr(part) for part in parts).encode()).hexdigest()[:24]

@@ -1,0 +1,145 @@
+"""The report of a comparison: one HTML file with its pictures inside, which needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from boa_daemon.compare.cells import REFERENCE, Comparison, Row
+from boa_daemon.compare.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
+from boa_daemon.compare.summary import Line, Ratio, best_rival
+from boa_daemon.compare.timeline import record
+from boa_daemon.errors import InputError
+from boa_daemon.units import format_hours
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto; }
+h1, h2 { line-height: 1.2; } svg { width: 100%; height: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
+tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
+"""
+HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
+
+
+def write_page(
+    path: Path, comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], plot: MoneyPlot
+) -> None:
+    """Write the report. The runs of seed 0 of the reference and its best rival are done once more for it."""
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>{escape(plot.title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(plot.title)}</h1>",
+        f"<p>{escape(about(comparison))}</p>",
+        as_svg(draw_money(plot)),
+        '<p class="note">Hollow points did not spend the same as BOA. Dashed: what the planner promises for '
+        "GPUs that boot in no time and are rented one by one. Grey: no policy can get there.</p>",
+    ]
+    for budget in comparison.budgets:
+        parts += _section(comparison, rows, lines, budget.amount, plot.unit)
+    parts.append("</body></html>")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text("\n".join(parts) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"cannot write the report: {error.strerror}", file=path) from error
+
+
+def about(comparison: Comparison) -> str:
+    """Return what was run, in sentences."""
+    shared, seeds = comparison.shared, comparison.seeds
+    trace = shared.trace
+    again = (
+        ""
+        if seeds == 1
+        else f" Seed 0 is the trace as it is; {'another' if seeds == 2 else f'{seeds - 1} others'} hand"
+        f"{'s' if seeds == 2 else ''} its jobs to its arrival instants in another order. Ratios are paired "
+        "by seed; brackets are 95 % intervals."
+    )
+    return (
+        f"{len(trace.jobs)} jobs arrive over {format_hours(trace.window_hours)}; nodes boot in "
+        f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over BOA's. Each "
+        "rival's setting was turned until it spent what BOA spent, boots and idle nodes included, within 1 % "
+        "where its settings allow that; elsewhere the last column reads its JCT off between two settings."
+        f"{again}"
+    )
+
+
+def table_cells(line: Line, unit: str) -> tuple[str, ...]:
+    """Return a line as people read it, by the headings."""
+    spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
+    off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
+    return (
+        line.policy,
+        knob_text(line, unit),
+        format_hours(line.mean_jct_hours),
+        format_hours(line.p95_jct_hours),
+        spent if line.at_equal_spend else f"{off:+.1%}  {spent}",
+        "" if line.policy == REFERENCE else ratio_text(line.ratio),
+        "" if line.policy == REFERENCE else equal_text(line.ratio_at_equal_spend),
+    )
+
+
+def knob_text(line: Line, unit: str) -> str:
+    """Return the setting that the line was run with; a range where it differs between seeds."""
+    names = {"gpus_per_job": "GPUs/job", "nodes": "nodes"}
+    texts = []
+    for name, (low, high) in line.knobs.items():
+        if name == "planning_budget":
+            texts.append(f"plan {_range(low, high, '.2f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
+        elif name == "efficiency":
+            texts.append(f"at least {_range(low, high, '.2f')}")
+        else:
+            texts.append(f"{_range(low, high, '.0f')} {names.get(name, name)}")
+    return ", ".join(texts)
+
+
+def ratio_text(ratio: Ratio) -> str:
+    """Return a ratio with its interval."""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.mean:.2f}"
+    return f"{ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def equal_text(ratio: Ratio | None) -> str:
+    """Return the ratio at equal spend; a dash where every setting spends more."""
+    return "-" if ratio is None else ratio_text(ratio)
+
+
+def _range(low: float, high: float, form: str) -> str:
+    """Return a number, or two where they differ."""
+    texts = [format(low, form), format(high, form)]
+    return texts[0] if texts[0] == texts[1] else "-".join(texts)
+
+
+def _section(
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], budget: float, unit: str
+) -> list[str]:
+    """Return what the page says of one budget."""
+    own = [line for line in lines if line.budget == budget]
+    amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
+    parts = [f"<h2>Budget {escape(amount)}</h2>", _table(own, unit)]
+    rival = best_rival(lines, budget)
+    chosen = [REFERENCE, *([] if rival is None else [rival.policy])]
+    shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}
+    runs = {policy: record(comparison.settings_of_row(shown[policy])) for policy in chosen}
+    parts += [as_svg(draw_waiting(runs)), as_svg(draw_timeline(runs, unit))]
+    return parts
+
+
+def _table(lines: Sequence[Line], unit: str) -> str:
+    """Return the table of one budget."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
+    body = "".join(
+        f"<tr{' class=boa' if line.policy == REFERENCE else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in table_cells(line, unit))
+        + "</tr>"
+        for line in lines
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,198 @@
+"""What the rows say: ratios to the reference, paired by budget and seed, with intervals; and the floor.
+
+A ratio is a rival's mean JCT over that of the reference on the same jobs. Over seeds it is the geometric
+mean, with Student's interval on the logarithms: the seeds are paired, so what a hard trace does to both
+cancels.
+
+    symbol   here       meaning
+    n        seeds      pairs
+    r_i      ratios     rival / reference, seed by seed
+    t        quantile   Student's t with n - 1 degrees of freedom
+
+    exp(mean(log r) -+ t sd(log r) / sqrt(n))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from boa_daemon.compare.cells import REFERENCE, Comparison, Row
+from boa_daemon.sim.bound import lower_bound_hours
+from policies.frontier import MixedFrontier
+from policies.speedup import Floats
+
+CONFIDENCE = 0.95
+POINTS = 40
+"""Spends at which the floor is drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A geometric mean of paired ratios, and its interval where there are two pairs or more."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    def to_document(self) -> dict[str, float | None]:
+        """Return it as JSON says it."""
+        return {"mean": self.mean, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One policy under one budget, over all seeds. `knobs` are the least and the greatest of each setting."""
+
+    policy: str
+    budget: float
+    seeds: int
+    knobs: dict[str, tuple[float, float]]
+    mean_jct_hours: float
+    p95_jct_hours: float
+    mean_usd_per_hour: float
+    target_usd_per_hour: float
+    at_equal_spend: bool
+    ratio: Ratio
+    ratio_at_equal_spend: Ratio | None
+    lower_bound_mean_jct_hours: float
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON says it."""
+        equal = self.ratio_at_equal_spend
+        return {
+            "policy": self.policy,
+            "budget": self.budget,
+            "seeds": self.seeds,
+            "mean_jct_hours": self.mean_jct_hours,
+            "p95_jct_hours": self.p95_jct_hours,
+            "mean_usd_per_hour": self.mean_usd_per_hour,
+            "target_usd_per_hour": self.target_usd_per_hour,
+            "at_equal_spend": self.at_equal_spend,
+            "ratio": self.ratio.to_document(),
+            "ratio_at_equal_spend": None if equal is None else equal.to_document(),
+            "lower_bound_mean_jct_hours": self.lower_bound_mean_jct_hours,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What theory says at each spend: the planner's curve, and what no policy can beat on the trace."""
+
+    spends: Floats
+    planned_hours: Floats
+    bound_hours: Floats
+
+    def to_document(self) -> dict[str, list[float]]:
+        """Return it as JSON says it; what cannot run all jobs is null."""
+        return {
+            "spend_usd_per_hour": self.spends.tolist(),
+            "planned_mean_jct_hours": self.planned_hours.tolist(),
+            "lower_bound_mean_jct_hours": self.bound_hours.tolist(),
+        }
+
+
+def ratio_of(ratios: Sequence[float]) -> Ratio:
+    """Return the geometric mean of ratios and its interval."""
+    logs = np.log(ratios)
+    mean, pairs = float(logs.mean()), len(ratios)
+    if pairs < 2:
+        return Ratio(mean=math.exp(mean), low=None, high=None)
+    quantile = float(stdtrit(pairs - 1, 0.5 + CONFIDENCE / 2.0))
+    half = quantile * float(logs.std(ddof=1)) / math.sqrt(pairs)
+    return Ratio(mean=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+
+
+def with_ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the rows as JSON says them, each with its ratios to the reference of its budget and seed."""
+    reference = _references(rows)
+    documents = []
+    for row in rows:
+        base = reference[row.budget, row.seed].mean_jct_hours
+        equal = row.equal_spend_mean_jct_hours
+        documents.append(
+            row.to_document()
+            | {
+                "ratio": row.mean_jct_hours / base,
+                "ratio_at_equal_spend": None if equal is None else equal / base,
+            }
+        )
+    return documents
+
+
+def lines_of(comparison: Comparison, rows: Sequence[Row]) -> list[Line]:
+    """Return one line per budget and policy, in the order of the command."""
+    return [
+        _line([row for row in rows if row.policy == policy and row.budget == budget.amount], rows)
+        for budget in comparison.budgets
+        for policy in (REFERENCE, *comparison.rivals)
+    ]
+
+
+def best_rival(lines: Sequence[Line], budget: float) -> Line | None:
+    """Return the fastest rival for the reference's money; the fastest at all where none has it."""
+    rivals = [line for line in lines if line.budget == budget and line.policy != REFERENCE]
+    paid = [line for line in rivals if line.ratio_at_equal_spend is not None]
+    if paid:
+        return min(
+            paid, key=lambda line: line.ratio_at_equal_spend.mean if line.ratio_at_equal_spend else 0.0
+        )
+    return min(rivals, key=lambda line: line.ratio.mean, default=None)
+
+
+def floor_of(comparison: Comparison, rows: Sequence[Row]) -> Floor:
+    """Return the floor over the spends of the rows: for the trace as it is, rented by the GPU and at once."""
+    problem, trace = comparison.shared.problem, comparison.shared.trace
+    frontier = MixedFrontier.of(problem)
+    money = [row.mean_usd_per_hour for row in rows]
+    spends = np.linspace(min(0.85 * min(money), frontier.cheapest_feasible_spend), 1.1 * max(money), POINTS)
+    planned = frontier.mean_jct_at(spends)
+    planned[spends < frontier.cheapest_feasible_spend] = np.inf
+    # One arrival has no window; then the spend is per hour of the run, which no curve knows.
+    hours = trace.window_hours
+    bound = [lower_bound_hours(trace, problem, spend * hours) if hours else math.inf for spend in spends]
+    return Floor(spends=spends, planned_hours=planned, bound_hours=np.array(bound))
+
+
+def _references(rows: Sequence[Row]) -> dict[tuple[float, int], Row]:
+    """Return the reference's rows by budget and seed."""
+    return {(row.budget, row.seed): row for row in rows if row.policy == REFERENCE}
+
+
+def _line(own: Sequence[Row], rows: Sequence[Row]) -> Line:
+    """Return the line of one policy under one budget."""
+    reference = _references(rows)
+    base = [reference[row.budget, row.seed].mean_jct_hours for row in own]
+    equal = [row.equal_spend_mean_jct_hours for row in own]
+    paid = [hours for hours in equal if hours is not None]
+    return Line(
+        policy=own[0].policy,
+        budget=own[0].budget,
+        seeds=len(own),
+        knobs={
+            name: (min(row.knob[name] for row in own), max(row.knob[name] for row in own))
+            for name in own[0].knob
+        },
+        mean_jct_hours=_mean([row.mean_jct_hours for row in own]),
+        p95_jct_hours=_mean([row.p95_jct_hours for row in own]),
+        mean_usd_per_hour=_mean([row.mean_usd_per_hour for row in own]),
+        target_usd_per_hour=_mean([row.target_usd_per_hour for row in own]),
+        at_equal_spend=all(row.at_equal_spend for row in own),
+        ratio=ratio_of([row.mean_jct_hours / by for row, by in zip(own, base, strict=True)]),
+        ratio_at_equal_spend=(
+            ratio_of([hours / by for hours, by in zip(paid, base, strict=True)])
+            if len(paid) == len(own)
+            else None
+        ),
+        lower_bound_mean_jct_hours=_mean([row.lower_bound_mean_jct_hours for row in own]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean."""
+    return math.fsum(values) / len(values)

@@ -1,0 +1,79 @@
+"""What a run looked like over time: GPUs rented and used, burn rate, queue; and the JCT of each job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from boa_daemon.actions import LaunchNode, StartJob, TerminateNode
+from boa_daemon.tick import Decision
+from boa_daemon.units import SECONDS_PER_HOUR
+from boa_daemon.wiring import SimulationSettings, prepare
+from policies.speedup import Floats
+
+COLUMNS = 240
+"""Columns of a timeline: what happens within one is averaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Averages over equal stretches of a run; hours count from its start. `jct_hours` is ascending."""
+
+    hours: Floats
+    gpus_rented: Floats
+    gpus_used: Floats
+    usd_per_hour: Floats
+    queue: Floats
+    jct_hours: Floats
+
+
+def record(settings: SimulationSettings) -> Timeline:
+    """Run once more and write down what every tick saw."""
+    run = prepare(settings)
+    samples: list[tuple[float, ...]] = []
+
+    def look(decision: Decision) -> None:
+        """Note what holds from this tick on."""
+        samples.append(_after(decision))
+
+    run.finish(look)
+    ends_at = run.world.clock.now()
+    began_at = run.world.started_at
+    values = np.array(samples)
+    edges = np.linspace(began_at, max(ends_at, began_at + 1.0), COLUMNS + 1)
+    averages = [_averages(values[:, 0], values[:, column], edges) for column in range(1, 5)]
+    return Timeline(
+        hours=(edges[1:] + edges[:-1] - 2.0 * began_at) / (2.0 * SECONDS_PER_HOUR),
+        gpus_rented=averages[0],
+        gpus_used=averages[1],
+        usd_per_hour=averages[2],
+        queue=averages[3],
+        jct_hours=np.sort(np.array(run.world.jobs.totals.jct_seconds)) / SECONDS_PER_HOUR,
+    )
+
+
+def _after(decision: Decision) -> tuple[float, ...]:
+    """Return the instant, and GPUs rented and used, burn rate and queue once the tick's actions are done."""
+    state = decision.state
+    kinds = {node.id: node.instance_type for node in state.nodes.values()}
+    rented = sum(kind.gpus for kind in kinds.values())
+    used = sum(len(job.slots) for job in state.jobs.values())
+    rate, waiting = state.usd_per_hour, sum(not job.is_running for job in state.jobs.values())
+    for action in decision.actions:
+        if isinstance(action, LaunchNode):
+            rented, rate = rented + action.instance_type.gpus, rate + action.instance_type.usd_per_hour
+        elif isinstance(action, TerminateNode):
+            kind = kinds[action.node]
+            rented, rate = rented - kind.gpus, rate - kind.usd_per_hour
+        elif isinstance(action, StartJob):
+            used, waiting = used + len(action.slots), waiting - 1
+        else:
+            used, waiting = used - len(state.jobs[action.job].slots), waiting + 1
+    return state.now, rented, used, rate, waiting
+
+
+def _averages(times: Floats, values: Floats, edges: Floats) -> Floats:
+    """Return the averages between edges of what has each value from its instant on."""
+    areas = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
+    return np.asarray(np.diff(np.interp(edges, times, areas)) / np.diff(edges))

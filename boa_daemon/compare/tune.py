@@ -1,0 +1,226 @@
+"""Equal money: turn each rival's knob until it has spent what the reference spent on the same jobs.
+
+    policy understands    knob                          settings tried
+    efficiency            the least efficiency          thresholds at which some width changes, by bisection
+    nodes                 the size of the fleet         by bisection, for limits on widths of 1, 2, 4, ...
+    gpus_per_job          the limit on widths           widths that some class allows, by bisection
+    none of these         the budget it plans for       by bisection
+
+What counts is what was spent in the run, boots and idle nodes included, per hour of arrivals. Cost: 5 to 12
+runs a cell, a few times that for fleets with a limit on widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from boa_daemon.compare.cells import Cell, Comparison, Knob, Row, turned
+from boa_daemon.sim.report import Simulation
+from boa_daemon.wiring import SimulationSettings, prepare, rehearsed, simulate, site_of
+from policies.baselines import WidthMenu
+from policies.errors import InfeasibleBudget
+from policies.registry import find_policy, menu_of
+
+TOLERANCE = 0.01
+"""Spends that differ by less than this share are equal."""
+PLANNING_RUNS = 10
+WIDEST_FLEET_LIMIT = 64
+"""Limits on widths tried for fleets double up to this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run at one setting of the knob."""
+
+    knob: Knob
+    result: Simulation
+
+    @property
+    def spend(self) -> float:
+        """What it spent per hour of arrivals."""
+        return self.result.mean_usd_per_hour
+
+    @property
+    def hours(self) -> float:
+        """Its mean JCT."""
+        return self.result.mean_jct_hours
+
+    def is_equal(self, target: float) -> bool:
+        """Whether it spent the target, within the tolerance."""
+        return abs(self.spend / target - 1.0) <= TOLERANCE
+
+
+@dataclass(slots=True)
+class Bench:
+    """Runs one cell at settings of its knob, each once."""
+
+    settings: SimulationSettings
+    target: float
+    trials: dict[tuple[tuple[str, float], ...], Trial | None] = field(default_factory=dict)
+
+    def spend(self, **knob: float) -> float:
+        """Return what a setting spends; 0 where it cannot run all jobs."""
+        key = tuple(knob.items())
+        if key not in self.trials:
+            try:
+                self.trials[key] = Trial(knob=knob, result=simulate(turned(self.settings, knob)))
+            except InfeasibleBudget:
+                self.trials[key] = None
+        trial = self.trials[key]
+        return 0.0 if trial is None else trial.spend
+
+    def runs(self) -> list[Trial]:
+        """Return every run so far."""
+        return [trial for trial in self.trials.values() if trial is not None]
+
+
+def run_cell(comparison: Comparison, cell: Cell) -> Row:
+    """Return what a cell came to: the reference on its budget, a rival on the reference's spend."""
+    settings = comparison.settings(cell)
+    if cell.target is None:
+        chosen = rehearsed(settings)
+        planned = chosen.planning_budget or chosen.budget
+        trial = Trial(knob={"planning_budget": planned.amount}, result=simulate(chosen))
+        return _row(cell, trial, target=trial.spend, equal=trial.hours, runs=1)
+    bench = Bench(settings, cell.target)
+    _search(bench)
+    trials = bench.runs()
+    best = _chosen(trials, cell.target)
+    return _row(
+        cell, best, target=cell.target, equal=equal_spend_hours(trials, cell.target), runs=len(trials)
+    )
+
+
+def equal_spend_hours(trials: Iterable[Trial], target: float) -> float | None:
+    """Return the least mean JCT that these settings reach for the target, or None.
+
+    It is that of a run that spent no more, or lies between such a run and one that spent more: what two
+    settings come to when each has its share of the time. A coin per job, say.
+    """
+    runs = list(trials)
+    below = [trial for trial in runs if trial.spend <= target * (1.0 + TOLERANCE)]
+    reached = [trial.hours for trial in below]
+    for under in (trial for trial in below if trial.spend < target):
+        for over in (trial for trial in runs if trial.spend > target):
+            share = (target - under.spend) / (over.spend - under.spend)
+            reached.append(under.hours + share * (over.hours - under.hours))
+    return min(reached, default=None)
+
+
+def _chosen(trials: list[Trial], target: float) -> Trial:
+    """Return the run to show: of the limit on widths that does best for the target, the nearest in spend."""
+    by_limit: dict[float | None, list[Trial]] = {}
+    for trial in trials:
+        limit = trial.knob.get("gpus_per_job") if "nodes" in trial.knob else None
+        by_limit.setdefault(limit, []).append(trial)
+    groups = list(by_limit.values())
+    hours = [equal_spend_hours(group, target) for group in groups]
+    reached = [(h, n) for n, h in enumerate(hours) if h is not None]
+    return _nearest(groups[min(reached)[1]] if reached else trials, target)
+
+
+def _nearest(trials: list[Trial], target: float) -> Trial:
+    """Return the fastest run of equal spend; without any, the one that spent most nearly the same."""
+    equal = [trial for trial in trials if trial.is_equal(target)]
+    if equal:
+        return min(equal, key=lambda trial: trial.hours)
+    return min(trials, key=lambda trial: (abs(trial.spend - target), trial.hours))
+
+
+def _search(bench: Bench) -> None:
+    """Run the settings around the target."""
+    options = find_policy(bench.settings.policy).options
+    menu = menu_of(site_of(bench.settings), bench.settings.options)
+    if "efficiency" in options:
+        thresholds = menu.thresholds()
+        _bracket(lambda n: bench.spend(efficiency=thresholds[n]), bench.target, len(thresholds), margin=1)
+    elif "nodes" in options:
+        _search_fleets(bench, menu, has_limit="gpus_per_job" in options)
+    elif "gpus_per_job" in options:
+        limits = menu.limits()
+        _bracket(lambda n: bench.spend(gpus_per_job=limits[n]), bench.target, len(limits), margin=1)
+    else:
+        _search_plans(bench)
+
+
+def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
+    """Run the two fleets around the target, for each limit on widths."""
+    kind = bench.settings.instance_types[menu.gpu_type]
+    least = math.ceil(_widest_need(menu) / kind.gpus)
+    # A fleet is held for the whole window, so one that costs more than the target is too large.
+    most = max(least, math.ceil(bench.target / kind.usd_per_hour) + 1)
+    widest = min(most * kind.gpus, menu.limits()[-1], WIDEST_FLEET_LIMIT)
+    limits = [2**n for n in range(widest.bit_length())] if has_limit else [None]
+    for limit in limits:
+        knob = {} if limit is None else {"gpus_per_job": limit}
+
+        def spend(n: int, knob: dict[str, int] = knob) -> float:
+            return bench.spend(nodes=least + n, **knob)
+
+        _bracket(spend, bench.target, most - least + 1)
+
+
+def _search_plans(bench: Bench) -> None:
+    """Bisect the planning budget until the run spends the target."""
+    low, high, planned = 0.0, 2.0 * bench.target, bench.target
+    for _ in range(PLANNING_RUNS):
+        spent = bench.spend(planning_budget=planned)
+        if abs(spent / bench.target - 1.0) <= TOLERANCE / 4.0:
+            return
+        low, high = (planned, high) if spent < bench.target else (low, planned)
+        planned = (low + high) / 2.0
+    if not bench.runs():
+        least = _least_plan(bench)
+        bench.spend(planning_budget=least)
+
+
+def _least_plan(bench: Bench) -> float:
+    """Return the least planning budget that is feasible, when the target is not."""
+    try:
+        prepare(turned(bench.settings, {"planning_budget": bench.target * 1e-6}))
+    except InfeasibleBudget as error:
+        return error.least_spend * (1.0 + 1e-9)
+    return bench.target * 1e-6
+
+
+def _bracket(spend: Callable[[int], float], target: float, count: int, *, margin: int = 0) -> None:
+    """Run the settings around the first of `count` ascending ones that spends the target, by bisection."""
+    low, high = -1, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if spend(middle) < target else (low, middle)
+    for n in range(max(0, low - margin), min(count, high + margin + 1)):
+        spend(n)
+
+
+def _widest_need(menu: WidthMenu) -> int:
+    """Return the GPUs that every job fits in, at its narrowest."""
+    phases = (phase for job_class in menu.classes.values() for phase in job_class.phases)
+    return max(phase.speedups[menu.gpu_type].min_gpus for phase in phases)
+
+
+def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: int) -> Row:
+    """Return the row of a run."""
+    result = trial.result
+    return Row(
+        policy=cell.policy,
+        budget=cell.budget.amount,
+        seed=cell.seed,
+        knob=dict(trial.knob),
+        mean_jct_hours=result.mean_jct_hours,
+        p50_jct_hours=result.p50_jct_hours,
+        p95_jct_hours=result.p95_jct_hours,
+        p99_jct_hours=result.p99_jct_hours,
+        mean_usd_per_hour=result.mean_usd_per_hour,
+        target_usd_per_hour=target,
+        at_equal_spend=trial.is_equal(target),
+        equal_spend_mean_jct_hours=equal,
+        lower_bound_mean_jct_hours=result.lower_bound_mean_jct_hours,
+        gpu_hours_rented=result.gpu_hours_rented,
+        gpu_hours_used=result.gpu_hours_used,
+        gpu_hours_idle=result.gpu_hours_idle,
+        rescales=result.rescales,
+        runs=runs,
+    )

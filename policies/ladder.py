@@ -1,0 +1,128 @@
+"""What a job takes at one width after another: the rungs that simple rules climb.
+
+A rung is a width for some phases of a class: hours and GPU-hours per job there, overheads included, and the
+GPU-hours of the work alone. Where a ladder covers several phases that share no width, its rungs are limits
+instead, each phase at the fastest width within the limit.
+
+    symbol   here         meaning
+    k        widths       GPUs at each rung, ascending
+    T        hours        completion time of the phases, start-up and rescales included
+    k T      gpu_hours    what they hold
+
+Cost: O(phases x widths).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+
+from policies.model import JobClass, Phase, Width
+from policies.speedup import Floats
+
+Widths: TypeAlias = tuple[Width, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ladder:
+    """The rungs of phases ``first``, ``first + 1``, ... of a class; arrays have shape (rungs,)."""
+
+    class_name: str
+    first: int
+    widths: tuple[Widths, ...]
+    hours: Floats
+    gpu_hours: Floats
+    work_gpu_hours: Floats
+
+    @property
+    def efficiencies(self) -> Floats:
+        """GPU-hours of work at the lowest rung over those at each: 1 / (k T(k)) in units of 1 / T(1)."""
+        return np.asarray(self.work_gpu_hours[0] / self.work_gpu_hours)
+
+    def fastest_at(self, efficiency: float) -> int:
+        """Return the fastest rung of at least an efficiency, the lowest of equals; at worst the lowest."""
+        allowed = self.efficiencies >= efficiency
+        allowed[0] = True
+        return int(np.argmin(np.where(allowed, self.hours, np.inf)))
+
+    def next_faster(self, rung: int) -> int | None:
+        """Return the next higher rung that is faster, or None at the top."""
+        faster = np.flatnonzero(self.hours[rung + 1 :] < self.hours[rung])
+        return rung + 1 + int(faster[0]) if len(faster) else None
+
+
+def whole_job_ladder(job_class: JobClass, gpu_type: str) -> Ladder:
+    """Return the ladder of all phases together: one width for life where the phases share any."""
+    curves = [phase.speedups[gpu_type] for phase in job_class.phases]
+    shared = reduce(np.intersect1d, [curve.whole_widths() for curve in curves])
+    if len(shared):
+        plans = [(Width(gpu_type, int(gpus)),) * len(curves) for gpus in shared]
+    else:
+        limits = np.unique(np.concatenate([curve.whole_widths() for curve in curves])).tolist()
+        plans = list(
+            dict.fromkeys(
+                tuple(fastest_within(phase, gpu_type, gpus) for phase in job_class.phases) for gpus in limits
+            )
+        )
+    totals = np.array([job_hours(job_class, plan) for plan in plans])
+    work = [_work_gpu_hours(job_class.phases, plan) for plan in plans]
+    return Ladder(
+        class_name=job_class.name,
+        first=0,
+        widths=tuple(plans),
+        hours=totals[:, 0],
+        gpu_hours=totals[:, 1],
+        work_gpu_hours=np.array(work),
+    )
+
+
+def phase_ladder(job_class: JobClass, number: int, gpu_type: str) -> Ladder:
+    """Return the ladder of one phase by itself; the first one pays the start-up."""
+    phase = job_class.phases[number]
+    curve = phase.speedups[gpu_type]
+    gpus = curve.whole_widths()
+    work = phase.size_gpu_hours / curve.speed_at(gpus)
+    hours = work + (job_class.startup_hours if number == 0 else 0.0)
+    return Ladder(
+        class_name=job_class.name,
+        first=number,
+        widths=tuple((Width(gpu_type, int(k)),) for k in gpus),
+        hours=hours,
+        gpu_hours=hours * gpus,
+        work_gpu_hours=work * gpus,
+    )
+
+
+def fastest_within(phase: Phase, gpu_type: str, gpus: int) -> Width:
+    """Return the fastest allowed width of at most `gpus`; the narrowest allowed where none is."""
+    curve = phase.speedups[gpu_type]
+    allowed = curve.whole_widths()
+    fitting = allowed[allowed <= gpus]
+    return Width(gpu_type, int(fitting[np.argmax(curve.speed_at(fitting))] if len(fitting) else allowed[0]))
+
+
+def job_hours(job_class: JobClass, widths: Widths) -> tuple[float, float]:
+    """Return (hours, GPU-hours) of one job at these widths, start-up and rescales included."""
+    hours = gpu_hours = 0.0
+    before: Width | None = None
+    for phase, width in zip(job_class.phases, widths, strict=True):
+        took = _phase_hours(phase, width)
+        if before is None:
+            took += job_class.startup_hours
+        elif width != before:
+            took += job_class.rescale_hours
+        hours, gpu_hours, before = hours + took, gpu_hours + took * width.gpus, width
+    return hours, gpu_hours
+
+
+def _work_gpu_hours(phases: tuple[Phase, ...], widths: Widths) -> float:
+    """Return the GPU-hours of the work alone."""
+    return sum(_phase_hours(phase, w) * w.gpus for phase, w in zip(phases, widths, strict=True))
+
+
+def _phase_hours(phase: Phase, width: Width) -> float:
+    """Return the hours that the work of a phase takes at a width."""
+    return phase.size_gpu_hours / float(phase.speedups[width.gpu_type].speed_at(width.gpus))

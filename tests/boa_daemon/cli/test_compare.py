@@ -1,0 +1,170 @@
+"""``boa compare``: one JSON document, tables, pictures, a page that needs nothing else, wrong flags."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from boa_daemon.cli import app, main
+from boa_daemon.errors import InputError
+from policies.errors import InfeasibleBudget, UnknownPolicy
+
+CLASSES = """
+gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}
+classes:
+- name: vision
+  phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.0}}}]
+"""
+RIVALS = ["--policy", "equal-width", "--policy", "static-equal", "--jobs", "1"]
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> list[str]:
+    """Write a trace of twelve jobs and a class file; return the flags that name them."""
+    rows = "".join(f"j{n},{n * 600},vision\n" for n in range(12))
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    return ["--trace", str(tmp_path / "trace.csv"), "--classes", str(tmp_path / "classes.yaml")]
+
+
+def boa(*arguments: str) -> Result:
+    """Run the command line; errors stay exceptions."""
+    return CliRunner().invoke(app, ["compare", *arguments])
+
+
+def test_json_is_one_document_and_nothing_else(case: list[str]) -> None:
+    """Rows for each budget, policy and seed; a summary; the floor."""
+    result = boa(*case, *RIVALS, "--budget", "20/h", "--budget", "12/h", "--seeds", "2", "--json")
+
+    document = json.loads(result.stdout)
+    assert len(document["rows"]) == 2 * 3 * 2
+    assert {row["policy"] for row in document["rows"]} == {"boa", "equal-width", "static-equal"}
+    assert [line["ratio"]["mean"] for line in document["summary"] if line["policy"] == "boa"] == [1.0, 1.0]
+    assert len(document["floor"]["spend_usd_per_hour"]) == len(
+        document["floor"]["lower_bound_mean_jct_hours"]
+    )
+
+
+def test_people_read_tables_and_spreadsheets_rows(case: list[str]) -> None:
+    """A table per budget, the bound below, what was run at the end; CSV has one line per row."""
+    table = boa(*case, *RIVALS, "--budget", "20/h").stdout
+    header, *rows = boa(*case, *RIVALS, "--budget", "20/h", "-o", "csv").stdout.splitlines()
+
+    assert "Budget 20.00 USD/hour" in table
+    assert "No policy can beat" in table
+    assert "12 jobs arrive" in table
+    assert len(rows) == 3
+    assert rows[1].split(",")[header.split(",").index("knob")].startswith("gpus_per_job=")
+
+
+def test_budgets_in_gpus_are_compared_in_gpus(case: list[str]) -> None:
+    """gpus:20 is 20 GPUs."""
+    document = json.loads(boa(*case, *RIVALS, "--budget", "gpus:20", "--json").stdout)
+
+    assert document["budget_unit"] == "gpus"
+    assert document["rows"][0]["budget"] == 20.0
+
+
+class Links(HTMLParser):
+    """Collects what a page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note tags that load and attributes that point somewhere."""
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in {"src", "href", "xlink:href", "data", "action"} and not (value or "").startswith("#"):
+                self.loads.append(f"{tag} {name}={value}")
+
+
+def test_the_report_is_one_file_that_needs_nothing_else(case: list[str], tmp_path: Path) -> None:
+    """Pictures are inside; nothing is loaded; every policy is in the table; again it is the same."""
+    page = tmp_path / "report.html"
+    arguments = [*case, *RIVALS, "--budget", "20/h", "--out", str(tmp_path / "kept")]
+    assert boa(*arguments, "--report", str(page)).exit_code == 0
+    text = page.read_text()
+    links = Links()
+    links.feed(text)
+
+    assert links.loads == []
+    assert not links.tags & {"script", "link", "img", "iframe", "object", "embed"}
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert text.count("<svg") == 3
+    assert all(f"<td>{name}</td>" in text for name in ("boa", "equal-width", "static-equal"))
+    boa(*arguments, "--report", str(page))
+    assert page.read_text() == text
+
+
+def test_the_plot_is_a_picture(case: list[str], tmp_path: Path) -> None:
+    """SVG with every policy named at its line."""
+    picture = tmp_path / "money.svg"
+    assert boa(*case, *RIVALS, "--budget", "20/h", "--seeds", "2", "--plot", str(picture)).exit_code == 0
+
+    assert picture.read_text().count("<svg") == 1
+    assert boa(*case, *RIVALS, "--budget", "20/h", "--plot", str(tmp_path / "money.png")).exit_code == 0
+    assert (tmp_path / "money.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "says"),
+    [
+        (["--budget", "20"], InputError, "no unit"),
+        (["--budget", "20/h", "--budget", "gpus:8"], InputError, "one unit"),
+        (["--budget", "20/h", "--budget", "20/h"], InputError, "twice"),
+        (["--budget", "20/h", "--budget", "1/h"], InfeasibleBudget, "too small"),
+        (["--budget", "20/h", "--policy", "efficency"], UnknownPolicy, "Did you mean 'efficiency'"),
+        (["--budget", "20/h", "--plot", "x.txt"], InputError, "is no picture"),
+        (["--budget", "20/h", "--report", "x.pdf"], InputError, "is no page"),
+        (["--budget", "20/h", "--report", "no/such/folder/x.html"], InputError, "does not exist"),
+    ],
+)
+def test_wrong_flags_say_what_to_mend_before_any_run(
+    case: list[str],
+    flags: list[str],
+    kind: type[Exception],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One sentence, and no run has begun."""
+    monkeypatch.setattr("boa_daemon.sim.world.World.run", lambda *_: pytest.fail("a run began"))
+    result = boa(*case, *flags)
+
+    assert isinstance(result.exception, kind)
+    assert says in str(result.exception)
+
+
+def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
+    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reference was done; the message says where it is."""
+    from boa_daemon.compare import run as run_module
+
+    real = run_module.run_cell
+
+    def interrupt(comparison: object, cell: object) -> object:
+        if cell.policy != "boa":  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        return real(comparison, cell)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_module, "run_cell", interrupt)
+    kept = tmp_path / "kept"
+    monkeypatch.setattr(
+        "sys.argv", ["boa", "compare", *case, *RIVALS, "--budget", "20/h", "--out", str(kept)]
+    )
+    with pytest.raises(SystemExit) as left:
+        main()
+
+    assert left.value.code == 130
+    assert len((kept / "cells.jsonl").read_text().splitlines()) == 1
+    captured = capsys.readouterr()
+    assert "1 of 3 are done, kept in" in " ".join(captured.err.split())
+    assert captured.out == ""
