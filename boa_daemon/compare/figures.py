@@ -44,9 +44,11 @@ def draw_money(plot: MoneyPlot) -> Figure:
     if plot.unit != "gpus":
         axes.xaxis.set_major_formatter("${x:,.4g}")
     spends = [line.mean_usd_per_hour for line in plot.lines]
-    span = max(spends) - min(spends) or max(spends)
-    left, right = max(0.0, min(spends) - 0.12 * span), max(spends) + 0.06 * span
-    top = 1.12 * scale * max(hours)
+    # Spends that are nearly the same should look it: the axis spans a quarter of them at the least.
+    extra = max(0.0, 0.25 * max(spends) - (max(spends) - min(spends))) / 2.0
+    span = max(spends) - min(spends) + 2.0 * extra
+    left, right = max(0.0, min(spends) - extra - 0.12 * span), max(spends) + extra + 0.06 * span
+    top = 1.12 * scale * max(line.mean_jct_hours * _reach(line) for line in plot.lines)
     axes.set_xlim(left, right + 0.24 * (right - left))
     axes.set_ylim(0.0, top)
     _draw_floor(axes, plot.floor, scale, (left, right, top))
@@ -62,6 +64,11 @@ def draw_money(plot: MoneyPlot) -> Figure:
             0.995, 0.985, words, transform=axes.transAxes, ha="right", va="top", color=INK, fontsize=9.5
         )
     return figure
+
+
+def _reach(line: Line) -> float:
+    """Return how far above its point a line's interval ends, as a factor."""
+    return 1.0 if line.ratio.high is None else line.ratio.high / line.ratio.mean
 
 
 def _draw_policy(
