@@ -64,7 +64,10 @@ class State(NamedTuple):
     started_at: list[float]
     crowd: list[int]
     slack: list[float]
+    refused_by: list[int]
     next_watcher: list[int]
+    first_below: list[int]
+    least_bytes: list[float]
     # by job: lists of jobs, and room to sort them
     fresh: list[int]
     finished: list[int]
@@ -91,62 +94,54 @@ class State(NamedTuple):
     touched: list[int]
     is_touched: list[int]
     reserved: list[int]
-    # the clock: GPUs first, then jobs
-    heap: list[int]
+    # the clock: where each entry (GPUs first, then jobs) sits in the heap; by place in the heap, who and when
     where: list[int]
+    heap: list[int]
     when: list[float]
 
 
-def sift_up(heap: list[int], where: list[int], when: list[float], at: int) -> None:
-    """Move an entry towards the root until its parent is earlier."""
-    entry = heap[at]
-    time = when[entry]
+def sift_up(s: State, at: int, entry: int, time: float) -> None:
+    """Put an entry at a place of the heap, or nearer to the root until its parent is earlier."""
     while at > 0:
         parent = (at - 1) >> 1
-        other = heap[parent]
-        if when[other] < time or (when[other] == time and other < entry):
+        other, other_time = s.heap[parent], s.when[parent]
+        if other_time < time or (other_time == time and other < entry):
             break
-        heap[at] = other
-        where[other] = at
+        s.heap[at], s.when[at], s.where[other] = other, other_time, at
         at = parent
-    heap[at] = entry
-    where[entry] = at
+    s.heap[at], s.when[at], s.where[entry] = entry, time, at
 
 
-def sift_down(heap: list[int], where: list[int], when: list[float], at: int, size: int) -> None:
-    """Move an entry towards the leaves until its children are later."""
-    entry = heap[at]
-    time = when[entry]
+def sift_down(s: State, at: int, entry: int, time: float) -> None:
+    """Put an entry at a place of the heap, or nearer to the leaves until its children are later."""
+    size = s.counter[SIZE]
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        other = heap[child]
-        if child + 1 < size:
-            right = heap[child + 1]
-            if when[right] < when[other] or (when[right] == when[other] and right < other):
-                child += 1
-                other = right
-        if time < when[other] or (time == when[other] and entry < other):
+        right = child + 1
+        if right < size and (
+            s.when[right] < s.when[child]
+            or (s.when[right] == s.when[child] and s.heap[right] < s.heap[child])
+        ):
+            child = right
+        other, other_time = s.heap[child], s.when[child]
+        if time < other_time or (time == other_time and entry < other):
             break
-        heap[at] = other
-        where[other] = at
+        s.heap[at], s.when[at], s.where[other] = other, other_time, at
         at = child
-    heap[at] = entry
-    where[entry] = at
+    s.heap[at], s.when[at], s.where[entry] = entry, time, at
 
 
 def schedule(s: State, entry: int, time: float) -> None:
     """Set when an entry's event happens, whether or not it has one already."""
-    s.when[entry] = time
     at = s.where[entry]
     if at < 0:
         at = s.counter[SIZE]
         s.counter[SIZE] = at + 1
-        s.heap[at] = entry
-        s.where[entry] = at
-    sift_up(s.heap, s.where, s.when, at)
-    sift_down(s.heap, s.where, s.when, s.where[entry], s.counter[SIZE])
+        sift_up(s, at, entry, time)
+    else:
+        put(s, at, entry, time)
 
 
 def unschedule(s: State, entry: int) -> None:
@@ -156,11 +151,16 @@ def unschedule(s: State, entry: int) -> None:
     s.counter[SIZE] = size
     s.where[entry] = -1
     if at != size:
-        last = s.heap[size]
-        s.heap[at] = last
-        s.where[last] = at
-        sift_up(s.heap, s.where, s.when, at)
-        sift_down(s.heap, s.where, s.when, s.where[last], size)
+        put(s, at, s.heap[size], s.when[size])
+
+
+def put(s: State, at: int, entry: int, time: float) -> None:
+    """Put an entry where another was, or wherever its time belongs."""
+    parent = (at - 1) >> 1
+    if at > 0 and (time < s.when[parent] or (time == s.when[parent] and entry < s.heap[parent])):
+        sift_up(s, at, entry, time)
+    else:
+        sift_down(s, at, entry, time)
 
 
 def alone_seconds(c: Rules, s: State, job: int) -> float:
