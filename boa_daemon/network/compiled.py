@@ -1,4 +1,4 @@
-"""The kernel compiled by numba, where numba is installed: the same source, the same bits, 30 times faster.
+"""The kernel compiled by numba, where numba is installed: the same source, the same bits, many times faster.
 
 Functions are registered with numba rather than decorated, so `boa_daemon.network.kernel` stays plain Python
 and importing it costs nothing. Machine code is kept in a folder named after the source's digest, because
@@ -34,6 +34,7 @@ def compiled_run() -> Run | None:
         return None
     # Nothing is allocated, and counting references to fifty sequences at every call costs a factor of 40.
     options = {"_nrt": False}
+    # A call that is not inlined copies the descriptors of all of them.
     for function in _helpers():
         extending.register_jitable(**options, forceinline=True)(function)
     folder = _cache_folder()

@@ -112,25 +112,22 @@ def sift_up(s: State, at: int, entry: int, time: float) -> None:
     s.heap[at], s.when[at], s.where[entry] = entry, time, at
 
 
-def sift_down(s: State, at: int, entry: int, time: float) -> None:
-    """Put an entry at a place of the heap, or nearer to the leaves until its children are later."""
+def sink_hole(s: State, at: int) -> int:
+    """Move a hole in the heap to a leaf, always up the earlier child, and return where it is then."""
     size = s.counter[SIZE]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        right = child + 1
-        if right < size and (
-            s.when[right] < s.when[child]
-            or (s.when[right] == s.when[child] and s.heap[right] < s.heap[child])
-        ):
-            child = right
-        other, other_time = s.heap[child], s.when[child]
-        if time < other_time or (time == other_time and entry < other):
-            break
-        s.heap[at], s.when[at], s.where[other] = other, other_time, at
+    right = 2 * at + 2
+    while right < size:
+        left = right - 1
+        # Without branches: which child is earlier cannot be predicted.
+        is_tie_for_left = (s.when[left] == s.when[right]) & (s.heap[left] < s.heap[right])
+        child = right - int((s.when[left] < s.when[right]) | is_tie_for_left)
+        s.heap[at], s.when[at], s.where[s.heap[child]] = s.heap[child], s.when[child], at
         at = child
-    s.heap[at], s.when[at], s.where[entry] = entry, time, at
+        right = 2 * at + 2
+    if right == size:
+        s.heap[at], s.when[at], s.where[s.heap[size - 1]] = s.heap[size - 1], s.when[size - 1], at
+        at = size - 1
+    return at
 
 
 def schedule(s: State, entry: int, time: float) -> None:
@@ -139,28 +136,20 @@ def schedule(s: State, entry: int, time: float) -> None:
     if at < 0:
         at = s.counter[SIZE]
         s.counter[SIZE] = at + 1
-        sift_up(s, at, entry, time)
     else:
-        put(s, at, entry, time)
+        at = sink_hole(s, at)
+    sift_up(s, at, entry, time)
 
 
 def unschedule(s: State, entry: int) -> None:
     """Take an entry's event off the clock."""
-    at = s.where[entry]
     size = s.counter[SIZE] - 1
     s.counter[SIZE] = size
+    at = s.where[entry]
     s.where[entry] = -1
     if at != size:
-        put(s, at, s.heap[size], s.when[size])
-
-
-def put(s: State, at: int, entry: int, time: float) -> None:
-    """Put an entry where another was, or wherever its time belongs."""
-    parent = (at - 1) >> 1
-    if at > 0 and (time < s.when[parent] or (time == s.when[parent] and entry < s.heap[parent])):
-        sift_up(s, at, entry, time)
-    else:
-        sift_down(s, at, entry, time)
+        last, time = s.heap[size], s.when[size]
+        sift_up(s, sink_hole(s, at), last, time)
 
 
 def alone_seconds(c: Rules, s: State, job: int) -> float:
