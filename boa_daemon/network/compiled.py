@@ -1,4 +1,4 @@
-"""The kernel compiled by numba, where numba is installed: the same source, the same bits, 30 times faster.
+"""The kernel compiled by numba, where numba is installed: the same source, the same bits, many times faster.
 
 Functions are registered with numba rather than decorated, so `boa_daemon.network.kernel` stays plain Python
 and importing it costs nothing. Machine code is kept in a folder named after the source's digest, because
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.network import kernel, messages, state
+from boa_daemon.network import admission, kernel, messages, state, watchers
 from policies import ada_srsf, adadual, contention
 
 Run = Callable[[state.Rules, state.State, float], None]
@@ -34,8 +34,9 @@ def compiled_run() -> Run | None:
         return None
     # Nothing is allocated, and counting references to fifty sequences at every call costs a factor of 40.
     options = {"_nrt": False}
+    # A call that is not inlined copies the descriptors of all of them.
     for function in _helpers():
-        extending.register_jitable(**options)(function)
+        extending.register_jitable(**options, forceinline=True)(function)
     folder = _cache_folder()
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
@@ -60,7 +61,7 @@ def _is_writable(folder: Path) -> bool:
 def _helpers() -> list[Callable[..., Any]]:
     """Return every function that `kernel.run` reaches."""
     own: list[Callable[..., Any]] = [adadual.overlap_pays, adadual.threshold, contention.pace]
-    for module in (state, messages, kernel):
+    for module in (state, messages, watchers, admission, kernel):
         members = inspect.getmembers(module, inspect.isfunction)
         own.extend(function for _, function in members if function.__module__ == module.__name__)
     return [function for function in own if function is not kernel.run]
@@ -69,7 +70,7 @@ def _helpers() -> list[Callable[..., Any]]:
 def _cache_folder() -> Path:
     """Return where machine code of exactly this source is kept."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
-    for module in (adadual, ada_srsf, contention, state, messages, kernel):
+    for module in (adadual, ada_srsf, contention, state, messages, watchers, admission, kernel):
         digest.update(Path(inspect.getfile(module)).read_bytes())
     home = os.environ.get("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache")
     return Path(home) / "boa" / "kernels" / digest.hexdigest()[:16]

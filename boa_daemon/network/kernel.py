@@ -8,12 +8,13 @@ lower worker.
 
 Written in the subset of Python that numba compiles (see `boa_daemon.network.compiled`), so that one source
 serves both. Cost per event: O(log(GPUs + jobs)) for the clock, plus the ready tasks of the GPU, or the
-messages to look at when one starts or ends (`boa_daemon.network.messages`).
+messages to look at when one starts or ends (`boa_daemon.network.admission`).
 """
 
 from __future__ import annotations
 
-from boa_daemon.network.messages import admit, change_paces, leave
+from boa_daemon.network.admission import admit
+from boa_daemon.network.messages import change_paces, leave
 from boa_daemon.network.state import (
     BACKWARD,
     BARRIER,
@@ -47,11 +48,11 @@ def run(c: Rules, s: State, next_arrival: float) -> None:
         give_tasks(c, s)
         if s.counter[SIZE] == 0 and next_arrival == INFINITY:
             return
-        first = min(s.when[s.heap[0]], next_arrival) if s.counter[SIZE] > 0 else next_arrival
+        first = min(s.when[0], next_arrival) if s.counter[SIZE] > 0 else next_arrival
         limit = first + ROUNDING * max(1.0, first)
-        while s.counter[SIZE] > 0 and s.when[s.heap[0]] <= limit:
+        while s.counter[SIZE] > 0 and s.when[0] <= limit:
             entry = s.heap[0]
-            s.now[0] = s.when[entry]
+            s.now[0] = s.when[0]
             s.counter[EVENTS] += 1
             unschedule(s, entry)
             if entry < gpus:

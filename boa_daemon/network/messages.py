@@ -1,19 +1,15 @@
-"""Which messages are in flight, and how fast they move: the kernel's half of the link policies.
+"""Messages in flight: where they meet, how fast they move, and whether one more may start.
 
-Does what `policies.ada_srsf.LinkPolicy` says, without looking at everybody every time; a test holds the two
-together. A refused message watches one server that refuses it and is looked at again when a message leaves
-there: until then nothing can have changed in its favour. Where that is not so (preemption, ageing, the
-queue-aware rule) every job is looked at. Cost: O(watchers of the servers left, and their servers), or
-O(jobs).
+Does what `policies.ada_srsf.LinkPolicy` and `policies.contention` say; a test holds them together. Who is
+asked, and in which order, is `boa_daemon.network.admission`'s. Cost: O(servers of the message x messages in
+flight on each) per message that starts, ends or is asked about.
 """
 
 from __future__ import annotations
 
 from boa_daemon.network.state import (
-    FRESH,
     QUEUE,
     SENDING,
-    STAMP,
     TOUCHED,
     WAITING,
     WEIGHTED,
@@ -25,117 +21,8 @@ from boa_daemon.network.state import (
     unschedule,
 )
 from policies.ada_srsf import LEAST_RANK
-from policies.adadual import INFINITY, overlap_pays, threshold
+from policies.adadual import overlap_pays, threshold
 from policies.contention import pace
-
-
-def admit(c: Rules, s: State) -> None:
-    """Start the messages that the policy lets start, in its order; pause what it pauses."""
-    if s.counter[FRESH] == 0 and s.counter[TOUCHED] == 0:
-        return
-    candidates = gather(c, s)
-    sort_candidates(c, s, candidates)
-    if c.preempts:
-        preempt(c, s, candidates)
-        return
-    stamp = s.counter[STAMP]
-    for index in range(candidates):
-        job = s.order[index]
-        server = blocking_server(c, s, job) if is_clear(s, job, stamp) else s.server_at[s.first_slot[job]]
-        if server < 0:
-            start(c, s, job)
-        elif not looks_at_all(c):
-            watch(s, job, server)
-        elif is_overdue(c, s, job):
-            for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
-                s.reserved[s.server_at[slot]] = stamp
-
-
-def looks_at_all(c: Rules) -> bool:
-    """Return whether a refusal can turn without a message leaving the server that caused it."""
-    return c.preempts or c.rule == QUEUE or c.max_wait < INFINITY
-
-
-def gather(c: Rules, s: State) -> int:
-    """List in `order` the jobs whose turn it might be, and return how many.
-
-    A refused message watches one server that refuses it, and is looked at again when a message leaves there.
-    """
-    s.counter[STAMP] += 1
-    found = 0
-    for index in range(s.counter[FRESH]):
-        job = s.fresh[index]
-        join_queue(c, s, job)
-        if not looks_at_all(c):
-            found = consider(c, s, job, found)
-    s.counter[FRESH] = 0
-    if looks_at_all(c):
-        for job in range(len(s.status)):
-            if s.status[job] == WAITING or (c.preempts and s.status[job] == SENDING):
-                s.order[found] = job
-                found += 1
-        return found
-    for index in range(s.counter[TOUCHED]):
-        server = s.touched[index]
-        job, s.watchers[server] = s.watchers[server], -1
-        while job >= 0:
-            following = s.next_watcher[job]
-            found = consider(c, s, job, found)
-            job = following
-    return found
-
-
-def consider(c: Rules, s: State, job: int, found: int) -> int:
-    """List the job among `found` candidates, unless one of its servers is full; return how many there are."""
-    for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
-        if s.load[s.server_at[slot]] >= c.max_at_once:
-            watch(s, job, s.server_at[slot])
-            return found
-    s.order[found] = job
-    return found + 1
-
-
-def watch(s: State, job: int, server: int) -> None:
-    """Have the job looked at again when a message leaves the server."""
-    s.next_watcher[job] = s.watchers[server]
-    s.watchers[server] = job
-
-
-def sort_candidates(c: Rules, s: State, candidates: int) -> None:
-    """Sort `order`: overdue first and oldest first, then by rank; ties: in flight first, then by job."""
-    for index in range(candidates):
-        job = s.order[index]
-        s.key[job] = s.ready_at[job] if is_overdue(c, s, job) else rank_of(c, s, job)
-        at = index
-        while at > 0 and goes_before(c, s, job, s.order[at - 1]):
-            s.order[at] = s.order[at - 1]
-            at -= 1
-        s.order[at] = job
-
-
-def goes_before(c: Rules, s: State, job: int, other: int) -> bool:
-    """Return whether a candidate is visited before another."""
-    late, other_late = is_overdue(c, s, job), is_overdue(c, s, other)
-    if late != other_late:
-        return late
-    if s.key[job] != s.key[other]:
-        return s.key[job] < s.key[other]
-    if s.status[job] != s.status[other]:
-        return s.status[job] > s.status[other]
-    return job < other
-
-
-def is_overdue(c: Rules, s: State, job: int) -> bool:
-    """Return whether the job's message has waited long enough to go before all others."""
-    return s.now[0] - s.ready_at[job] > c.max_wait
-
-
-def is_clear(s: State, job: int, stamp: int) -> bool:
-    """Return whether none of the job's servers is reserved or taken in this pass."""
-    for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
-        if s.reserved[s.server_at[slot]] == stamp:
-            return False
-    return True
 
 
 def blocking_server(c: Rules, s: State, job: int) -> int:
@@ -161,26 +48,6 @@ def blocking_server(c: Rules, s: State, job: int) -> int:
     return -1
 
 
-def preempt(c: Rules, s: State, candidates: int) -> None:
-    """Give every server to the best message that wants it and gets all of its servers; pause the rest."""
-    stamp = s.counter[STAMP]
-    for index in range(candidates):
-        job = s.order[index]
-        if is_clear(s, job, stamp):
-            s.seen[job] = stamp
-            for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
-                s.reserved[s.server_at[slot]] = stamp
-        elif s.status[job] == SENDING:
-            settle(c, s, job)
-            leave(c, s, job)
-            unschedule(s, len(s.running) + job)
-            join_queue(c, s, job)
-    for index in range(candidates):
-        job = s.order[index]
-        if s.seen[job] == stamp and s.status[job] == WAITING:
-            start(c, s, job)
-
-
 def join_queue(c: Rules, s: State, job: int) -> None:
     """Note that the job's message waits; the queue-aware rule wants to know where."""
     s.status[job] = WAITING
@@ -203,6 +70,14 @@ def start(c: Rules, s: State, job: int) -> None:
         s.in_flight[server * c.max_at_once + s.load[server]] = job
         s.load[server] += 1
         touch(s, server)
+
+
+def pause(c: Rules, s: State, job: int) -> None:
+    """Take the job's message out of flight; what it has sent stays sent."""
+    settle(c, s, job)
+    leave(c, s, job)
+    unschedule(s, len(s.running) + job)
+    join_queue(c, s, job)
 
 
 def leave(c: Rules, s: State, job: int) -> None:

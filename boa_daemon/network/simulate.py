@@ -100,7 +100,10 @@ def state_of(experiment: Experiment, rules: Rules, *, as_arrays: bool) -> State:
         started_at=[0.0] * count,
         crowd=[0] * count,
         slack=[math.inf] * count,
+        refused_by=[-1] * count,
         next_watcher=[-1] * count,
+        first_below=[-1] * count,
+        least_bytes=[0.0] * count,
         fresh=[0] * count,
         finished=[0] * count,
         order=[0] * count,
@@ -123,8 +126,8 @@ def state_of(experiment: Experiment, rules: Rules, *, as_arrays: bool) -> State:
         touched=[0] * servers,
         is_touched=[0] * servers,
         reserved=[0] * servers,
-        heap=[0] * (gpus + count),
         where=[-1] * (gpus + count),
+        heap=[0] * (gpus + count),
         when=[0.0] * (gpus + count),
     )
     if not as_arrays:

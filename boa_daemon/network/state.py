@@ -64,7 +64,10 @@ class State(NamedTuple):
     started_at: list[float]
     crowd: list[int]
     slack: list[float]
+    refused_by: list[int]
     next_watcher: list[int]
+    first_below: list[int]
+    least_bytes: list[float]
     # by job: lists of jobs, and room to sort them
     fresh: list[int]
     finished: list[int]
@@ -91,76 +94,62 @@ class State(NamedTuple):
     touched: list[int]
     is_touched: list[int]
     reserved: list[int]
-    # the clock: GPUs first, then jobs
-    heap: list[int]
+    # the clock: where each entry (GPUs first, then jobs) sits in the heap; by place in the heap, who and when
     where: list[int]
+    heap: list[int]
     when: list[float]
 
 
-def sift_up(heap: list[int], where: list[int], when: list[float], at: int) -> None:
-    """Move an entry towards the root until its parent is earlier."""
-    entry = heap[at]
-    time = when[entry]
+def sift_up(s: State, at: int, entry: int, time: float) -> None:
+    """Put an entry at a place of the heap, or nearer to the root until its parent is earlier."""
     while at > 0:
         parent = (at - 1) >> 1
-        other = heap[parent]
-        if when[other] < time or (when[other] == time and other < entry):
+        other, other_time = s.heap[parent], s.when[parent]
+        if other_time < time or (other_time == time and other < entry):
             break
-        heap[at] = other
-        where[other] = at
+        s.heap[at], s.when[at], s.where[other] = other, other_time, at
         at = parent
-    heap[at] = entry
-    where[entry] = at
+    s.heap[at], s.when[at], s.where[entry] = entry, time, at
 
 
-def sift_down(heap: list[int], where: list[int], when: list[float], at: int, size: int) -> None:
-    """Move an entry towards the leaves until its children are later."""
-    entry = heap[at]
-    time = when[entry]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        other = heap[child]
-        if child + 1 < size:
-            right = heap[child + 1]
-            if when[right] < when[other] or (when[right] == when[other] and right < other):
-                child += 1
-                other = right
-        if time < when[other] or (time == when[other] and entry < other):
-            break
-        heap[at] = other
-        where[other] = at
+def sink_hole(s: State, at: int) -> int:
+    """Move a hole in the heap to a leaf, always up the earlier child, and return where it is then."""
+    size = s.counter[SIZE]
+    right = 2 * at + 2
+    while right < size:
+        left = right - 1
+        # Without branches: which child is earlier cannot be predicted.
+        is_tie_for_left = (s.when[left] == s.when[right]) & (s.heap[left] < s.heap[right])
+        child = right - int((s.when[left] < s.when[right]) | is_tie_for_left)
+        s.heap[at], s.when[at], s.where[s.heap[child]] = s.heap[child], s.when[child], at
         at = child
-    heap[at] = entry
-    where[entry] = at
+        right = 2 * at + 2
+    if right == size:
+        s.heap[at], s.when[at], s.where[s.heap[size - 1]] = s.heap[size - 1], s.when[size - 1], at
+        at = size - 1
+    return at
 
 
 def schedule(s: State, entry: int, time: float) -> None:
     """Set when an entry's event happens, whether or not it has one already."""
-    s.when[entry] = time
     at = s.where[entry]
     if at < 0:
         at = s.counter[SIZE]
         s.counter[SIZE] = at + 1
-        s.heap[at] = entry
-        s.where[entry] = at
-    sift_up(s.heap, s.where, s.when, at)
-    sift_down(s.heap, s.where, s.when, s.where[entry], s.counter[SIZE])
+    else:
+        at = sink_hole(s, at)
+    sift_up(s, at, entry, time)
 
 
 def unschedule(s: State, entry: int) -> None:
     """Take an entry's event off the clock."""
-    at = s.where[entry]
     size = s.counter[SIZE] - 1
     s.counter[SIZE] = size
+    at = s.where[entry]
     s.where[entry] = -1
     if at != size:
-        last = s.heap[size]
-        s.heap[at] = last
-        s.where[last] = at
-        sift_up(s.heap, s.where, s.when, at)
-        sift_down(s.heap, s.where, s.when, s.where[last], size)
+        last, time = s.heap[size], s.when[size]
+        sift_up(s, sink_hole(s, at), last, time)
 
 
 def alone_seconds(c: Rules, s: State, job: int) -> float:

@@ -1,0 +1,211 @@
+"""Which waiting messages are asked whether they start, and in which order.
+
+A message's rank stands still while it waits or is in flight. So each refused message waits at one server that
+refuses it, in order of rank, and is asked again when a message leaves there: until then nothing can have
+changed in its favour. An event asks the best of the servers left, one after another, until these are full
+again; `boa_daemon.network.watchers` keeps the order. Where a refusal can turn by itself (ageing, the
+queue-aware rule) everybody is asked. Cost: O(log(waiting)) per message asked, or O(jobs) to order and ask
+everybody.
+"""
+
+from __future__ import annotations
+
+from boa_daemon.network.messages import blocking_server, bytes_left_now, join_queue, pause, start
+from boa_daemon.network.state import (
+    FRESH,
+    PLAIN,
+    QUEUE,
+    SENDING,
+    STAMP,
+    TOUCHED,
+    WAITING,
+    Rules,
+    State,
+    rank_of,
+)
+from boa_daemon.network.watchers import pop_watcher, ranks_before, watch
+from policies.adadual import INFINITY, overlap_pays
+
+
+def admit(c: Rules, s: State) -> None:
+    """Start the messages that the policy lets start, in its order; pause what it pauses."""
+    if s.counter[FRESH] == 0 and s.counter[TOUCHED] == 0:
+        return
+    if c.rule == QUEUE or c.max_wait < INFINITY:
+        ask_everybody(c, s)
+    else:
+        ask_in_turn(c, s)
+
+
+def ask_in_turn(c: Rules, s: State) -> None:
+    """Ask fresh messages, and those that watch a server just left, by rank; the refused watch a server."""
+    sort_fresh(c, s)
+    left, asked, refused = s.counter[TOUCHED], 0, 0
+    while True:
+        server = best_open_server(c, s, left)
+        if asked < s.counter[FRESH] and (server < 0 or ranks_before(s, s.fresh[asked], s.watchers[server])):
+            job = s.fresh[asked]
+            asked += 1
+        elif server >= 0:
+            job = pop_watcher(s, server)
+        else:
+            break
+        wall = better_server(s, job) if c.preempts else blocking_server(c, s, job)
+        if wall >= 0:
+            s.order[refused] = job
+            s.refused_by[job] = wall
+            refused += 1
+            continue
+        if c.preempts:
+            refused = displace(c, s, job, refused)
+            left = s.counter[TOUCHED]
+        start(c, s, job)
+    s.counter[FRESH] = 0
+    # Only now, so that nobody is asked twice in an instant.
+    for index in range(refused):
+        watch(s, s.order[index], s.refused_by[s.order[index]])
+
+
+def sort_fresh(c: Rules, s: State) -> None:
+    """Sort the messages that have become ready by rank; they wait from now on."""
+    for index in range(s.counter[FRESH]):
+        job = s.fresh[index]
+        join_queue(c, s, job)
+        s.key[job] = rank_of(c, s, job)
+        at = index
+        while at > 0 and ranks_before(s, job, s.fresh[at - 1]):
+            s.fresh[at] = s.fresh[at - 1]
+            at -= 1
+        s.fresh[at] = job
+
+
+def best_open_server(c: Rules, s: State, left: int) -> int:
+    """Return, of the first `left` touched servers, the one with the best message worth asking, or -1."""
+    best = -1
+    for index in range(left):
+        server = s.touched[index]
+        if s.watchers[server] < 0 or refuses_all(c, s, server):
+            continue
+        if best < 0 or ranks_before(s, s.watchers[server], s.watchers[best]):
+            best = server
+    return best
+
+
+def refuses_all(c: Rules, s: State, server: int) -> bool:
+    """Return whether it takes no asking to see that the server still refuses everybody who watches it."""
+    if s.load[server] >= c.max_at_once:
+        return True
+    if c.rule == PLAIN:
+        least = s.least_bytes[s.watchers[server]]
+        for index in range(s.load[server]):
+            other = s.in_flight[server * c.max_at_once + index]
+            if not overlap_pays(least, bytes_left_now(c, s, other), c.threshold):
+                return True
+    return False
+
+
+def better_server(s: State, job: int) -> int:
+    """Return a server that sends a message at least as well ranked, or -1."""
+    for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
+        server = s.server_at[slot]
+        if s.load[server] > 0 and s.key[s.in_flight[server]] <= s.key[job]:
+            return server
+    return -1
+
+
+def displace(c: Rules, s: State, job: int, refused: int) -> int:
+    """Pause whom the message meets; they join the `refused`, of whom the number is returned."""
+    for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
+        server = s.server_at[slot]
+        if s.load[server] > 0:
+            other = s.in_flight[server]
+            pause(c, s, other)
+            s.order[refused] = other
+            s.refused_by[other] = server
+            refused += 1
+    return refused
+
+
+def ask_everybody(c: Rules, s: State) -> None:
+    """Ask every message that waits; one that is overdue keeps its servers for itself."""
+    candidates = list_candidates(c, s)
+    sort_candidates(c, s, candidates)
+    if c.preempts:
+        share_out(c, s, candidates)
+        return
+    stamp = s.counter[STAMP]
+    for index in range(candidates):
+        job = s.order[index]
+        if is_clear(s, job, stamp) and blocking_server(c, s, job) < 0:
+            start(c, s, job)
+        elif is_overdue(c, s, job):
+            for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
+                s.reserved[s.server_at[slot]] = stamp
+
+
+def list_candidates(c: Rules, s: State) -> int:
+    """List in `order` the jobs that wait, or where messages pause that send; return how many."""
+    s.counter[STAMP] += 1
+    for index in range(s.counter[FRESH]):
+        join_queue(c, s, s.fresh[index])
+    s.counter[FRESH] = 0
+    found = 0
+    for job in range(len(s.status)):
+        if s.status[job] == WAITING or (c.preempts and s.status[job] == SENDING):
+            s.order[found] = job
+            found += 1
+    return found
+
+
+def sort_candidates(c: Rules, s: State, candidates: int) -> None:
+    """Sort `order`: overdue first and oldest first, then by rank; ties: in flight first, then by job."""
+    for index in range(candidates):
+        job = s.order[index]
+        s.key[job] = s.ready_at[job] if is_overdue(c, s, job) else rank_of(c, s, job)
+        at = index
+        while at > 0 and goes_before(c, s, job, s.order[at - 1]):
+            s.order[at] = s.order[at - 1]
+            at -= 1
+        s.order[at] = job
+
+
+def goes_before(c: Rules, s: State, job: int, other: int) -> bool:
+    """Return whether a candidate is visited before another."""
+    late, other_late = is_overdue(c, s, job), is_overdue(c, s, other)
+    if late != other_late:
+        return late
+    if s.key[job] != s.key[other]:
+        return s.key[job] < s.key[other]
+    if s.status[job] != s.status[other]:
+        return s.status[job] > s.status[other]
+    return job < other
+
+
+def is_overdue(c: Rules, s: State, job: int) -> bool:
+    """Return whether the job's message has waited long enough to go before all others."""
+    return s.now[0] - s.ready_at[job] > c.max_wait
+
+
+def is_clear(s: State, job: int, stamp: int) -> bool:
+    """Return whether none of the job's servers is reserved or taken in this pass."""
+    for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
+        if s.reserved[s.server_at[slot]] == stamp:
+            return False
+    return True
+
+
+def share_out(c: Rules, s: State, candidates: int) -> None:
+    """Give every server to the best message that wants it and gets all of its servers; pause the rest."""
+    stamp = s.counter[STAMP]
+    for index in range(candidates):
+        job = s.order[index]
+        if is_clear(s, job, stamp):
+            s.seen[job] = stamp
+            for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
+                s.reserved[s.server_at[slot]] = stamp
+        elif s.status[job] == SENDING:
+            pause(c, s, job)
+    for index in range(candidates):
+        job = s.order[index]
+        if s.seen[job] == stamp and s.status[job] == WAITING:
+            start(c, s, job)
