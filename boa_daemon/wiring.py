@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+import numpy as np
+
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.problem_file import ProblemFile, with_budget
 from boa_daemon.rates import at_mean_scale, with_rates
@@ -23,8 +25,14 @@ from policies.errors import InfeasibleBudget
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.registry import BuiltPolicy, PolicyOptions, Site, build_policy, find_placer, find_policy
 
-REHEARSALS = 8
-"""Runs that look for the planning budget; each halves the range."""
+REHEARSALS = 14
+"""Planning budgets that a rehearsal tries over the whole range."""
+REFINEMENTS = 5
+"""Further ones, each halving the gap above the best."""
+NEARLY = 1.02
+"""Spends within this factor of the least are as good as the least, where none is within the budget."""
+LEAST_BUDGET = 1e-9
+"""A budget that no plan meets: the refusal names the least that would do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,29 +171,51 @@ def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] |
 
 
 def rehearsed(settings: SimulationSettings) -> SimulationSettings:
-    """Return the settings with the largest planning budget whose run spends no more than the budget.
+    """Return the settings with the planning budget whose run waits least within the budget.
 
-    It is found to 1 % by bisection on runs of the same trace. Where even the least feasible plan spends more
-    than the budget, that plan is returned.
+    What a run spends does not rise smoothly with what is planned, so the whole range from the least feasible
+    plan to the budget is tried, and then the gap above the best trial. Where every plan spends more than the
+    budget, it is the one that waits least among those that spend least.
     """
-    low, high = 0.0, settings.budget.amount
-    best, cheapest = None, settings
-    planned = high
-    for _ in range(REHEARSALS):
-        trial = replace(settings, planning_budget=replace(settings.budget, amount=planned))
-        try:
-            spent = simulate(trial).mean_usd_per_hour
-        except InfeasibleBudget:
-            low = planned
-        else:
-            if spent <= settings.budget.amount:
-                best, low = trial, planned
-            else:
-                cheapest, high = trial, planned
-        if low >= settings.budget.amount:
-            break
-        planned = (low + high) / 2.0
-    return best or cheapest
+    most = settings.budget.amount
+    plans = np.geomspace(most, min(_least_plan(settings), most), REHEARSALS).tolist()
+    trials = {planned: _rehearse(settings, planned) for planned in plans}
+    for _ in range(REFINEMENTS):
+        best = _best_plan(trials, most)
+        above = min((planned for planned in trials if planned > best), default=best)
+        if above > best:
+            middle = 0.5 * (best + above)
+            trials[middle] = _rehearse(settings, middle)
+    best = _best_plan(trials, most)
+    return replace(settings, planning_budget=replace(settings.budget, amount=best))
+
+
+def _rehearse(settings: SimulationSettings, planned: float) -> tuple[float, float]:
+    """Return (money per hour, mean JCT in hours) of a run that plans for a budget."""
+    run = simulate(replace(settings, planning_budget=replace(settings.budget, amount=planned)))
+    return run.mean_usd_per_hour, run.mean_jct_hours
+
+
+def _best_plan(trials: Mapping[float, tuple[float, float]], budget: float) -> float:
+    """Return the plan that waits least within the budget, or nearly within the least that any spends."""
+    allowed = max(budget, NEARLY * min(spent for spent, _ in trials.values()))
+    within = [planned for planned, (spent, _) in trials.items() if spent <= budget] or [
+        planned for planned, (spent, _) in trials.items() if spent <= allowed
+    ]
+    return min(within, key=lambda planned: (trials[planned][1], -planned))
+
+
+def _least_plan(settings: SimulationSettings) -> float:
+    """Return the least budget that the policy can plan for; the budget itself where it names none."""
+    try:
+        build_policy(
+            settings.policy,
+            site_of(replace(settings, planning_budget=replace(settings.budget, amount=LEAST_BUDGET))),
+            settings.options,
+        )
+    except InfeasibleBudget as error:
+        return error.least_spend * (1.0 + 1e-9)
+    return settings.budget.amount
 
 
 def _with_boots(problem: Problem, boot_seconds: float) -> Problem:
