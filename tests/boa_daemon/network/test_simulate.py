@@ -306,7 +306,6 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_compiled_and_plain_runs_agree_to_the_bit(name: str) -> None:
     """The paper's workload at a hundredth of its length."""
-    pytest.importorskip("numba", reason="the extra 'fast' is not installed", exc_type=ImportError)
     experiment = Experiment(
         cluster=PAPER_CLUSTER, jobs=paper_jobs(7, scale=0.01), link_policy=link_policy(name, ETHERNET_10G)
     )
