@@ -21,14 +21,14 @@ Three versions, each with its own module and each exact:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.continuous import solve_continuous
 from policies.errors import InvalidProblem
 from policies.frontier import MixedFrontier
 from policies.knapsack import solve_pure
-from policies.model import Allocation, Budget, Job, JobId, Money, Problem, Width
+from policies.model import Allocation, Budget, Job, Money, Problem, Reasons, Width
 from policies.solution import PlanShare, Solution, Version
 
 VERSIONS: tuple[Version, ...] = ("integer-mixed", "integer-pure", "continuous")
@@ -94,7 +94,7 @@ class BudgetOptimal:
         del now, money
         return Allocation(
             widths={job.id: self._widths_of(self.plan_of(job))[job.phase] for job in jobs},
-            reasons=_Reasons(self, {job.id: job for job in jobs}),
+            reasons=Reasons(jobs={job.id: job for job in jobs}, say=self.reason),
         )
 
     def reason(self, job: Job) -> str:
@@ -112,20 +112,3 @@ class BudgetOptimal:
         if widths is None:
             widths = self._widths[id(plan)] = plan.widths
         return widths
-
-
-@dataclass(frozen=True, slots=True)
-class _Reasons(Mapping[JobId, str]):
-    """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
-
-    policy: BudgetOptimal
-    jobs: Mapping[JobId, Job]
-
-    def __getitem__(self, job_id: JobId) -> str:
-        return self.policy.reason(self.jobs[job_id])
-
-    def __iter__(self) -> Iterator[JobId]:
-        return iter(self.jobs)
-
-    def __len__(self) -> int:
-        return len(self.jobs)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from policies.errors import InvalidProblem
+from policies.model import check_positive
 
 Key = TypeVar("Key", bound=Hashable)
 Floats: TypeAlias = NDArray[np.float64]
@@ -61,9 +62,7 @@ class Link:
             ("seconds_per_byte", self.seconds_per_byte, False),
             ("contention_seconds_per_byte", self.contention_seconds_per_byte, True),
         ):
-            if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-                low = "zero or more" if zero else "more than zero"
-                raise InvalidProblem(f"{name} of a link must be a finite number, {low}; got {value!r}")
+            check_positive(f"{name} of a link", value, zero=zero)
 
     @classmethod
     def of_gigabits(cls, gigabits_per_second: float) -> Link:
@@ -116,8 +115,7 @@ class Sample:
         if self.messages_at_once < 1:
             raise InvalidProblem(f"messages_at_once must be 1 or more; got {self.messages_at_once}")
         for name, value in (("message_bytes", self.message_bytes), ("seconds", self.seconds)):
-            if not (math.isfinite(value) and value > 0):
-                raise InvalidProblem(f"{name} must be a finite number, more than zero; got {value!r}")
+            check_positive(name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

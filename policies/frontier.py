@@ -40,13 +40,7 @@ class MixedFrontier:
     @classmethod
     def of_options(cls, options: OptionSet) -> MixedFrontier:
         """Sweep options that are already laid out."""
-        arrivals = options.arrivals[options.group]
-        chains = lower_hulls(
-            arrivals * options.spend,
-            arrivals * options.weights[options.group] * options.hours,
-            options.group,
-            groups=len(options.owner),
-        )
+        chains = lower_hulls(options.cost, options.time(), options.group, groups=len(options.owner))
         return cls(problem=options.problem, options=options, merged=merge(chains))
 
     @cached_property
@@ -85,15 +79,9 @@ class MixedFrontier:
     @cached_property
     def _plain(self) -> MergedFrontier:
         """The frontier of the plain mean JCT: the same problem with every weight one."""
-        arrivals = self.options.arrivals[self.options.group]
-        return merge(
-            lower_hulls(
-                arrivals * self.options.spend,
-                arrivals * self.options.hours,
-                self.options.group,
-                groups=len(self.options.owner),
-            )
-        )
+        options = self.options
+        time = options.time(is_weighted=False)
+        return merge(lower_hulls(options.cost, time, options.group, groups=len(options.owner)))
 
     def mean_jct_at(self, budgets: Floats) -> Floats:
         """Return the plain mean JCT in hours of the optimal plan at each budget, shape (budgets,)."""

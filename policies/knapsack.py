@@ -156,9 +156,7 @@ def _with_near_plans(frontier: MixedFrontier, search: _Search) -> OptionSet:
 
 def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
     """Return the best answer whose reduced cost is within reach of the bound, or `best` if none beats it."""
-    arrivals = options.arrivals[options.group]
-    cost = arrivals * options.spend
-    time = arrivals * options.weights[options.group] * options.hours
+    cost, time = options.cost, options.time()
     base, candidates = _candidates(options, cost, time, search.multiplier, search.reach)
     base_cost, base_time = float(cost[base].sum()), float(time[base].sum())
     room = search.budget * (1.0 + TIE) - base_cost

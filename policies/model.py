@@ -11,7 +11,7 @@ Frozen, slotted, keyword-only: a value that exists is a value that is right. Wro
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -24,7 +24,7 @@ NodeId: TypeAlias = str
 BudgetUnit: TypeAlias = Literal["usd_per_hour", "gpus"]
 
 
-def _check_positive(what: str, value: float, *, zero: bool = False) -> None:
+def check_positive(what: str, value: float, *, zero: bool = False) -> None:
     """Raise `InvalidProblem` unless `value` is finite and positive (or zero, where allowed)."""
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
         low = "zero or more" if zero else "more than zero"
@@ -41,7 +41,7 @@ class GpuType:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidProblem("a GPU type needs a name")
-        _check_positive(f"usd_per_gpu_hour of {self.name}", self.usd_per_gpu_hour)
+        check_positive(f"usd_per_gpu_hour of {self.name}", self.usd_per_gpu_hour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Phase:
     speedups: Mapping[str, SpeedupCurve]
 
     def __post_init__(self) -> None:
-        _check_positive("size_gpu_hours", self.size_gpu_hours)
+        check_positive("size_gpu_hours", self.size_gpu_hours)
         if not self.speedups:
             raise InvalidProblem("a phase needs a speed-up on at least one GPU type")
 
@@ -68,8 +68,8 @@ class AllReduce:
     compute_seconds: float
 
     def __post_init__(self) -> None:
-        _check_positive("message_bytes", self.message_bytes)
-        _check_positive("compute_seconds", self.compute_seconds)
+        check_positive("message_bytes", self.message_bytes)
+        check_positive("compute_seconds", self.compute_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,10 @@ class JobClass:
             raise InvalidProblem("a class needs a name")
         if not self.phases:
             raise InvalidProblem(f"class {self.name} needs at least one phase")
-        _check_positive(f"arrivals_per_hour of class {self.name}", self.arrivals_per_hour)
-        _check_positive(f"weight of class {self.name}", self.weight)
-        _check_positive(f"startup_hours of class {self.name}", self.startup_hours, zero=True)
-        _check_positive(f"rescale_hours of class {self.name}", self.rescale_hours, zero=True)
+        check_positive(f"arrivals_per_hour of class {self.name}", self.arrivals_per_hour)
+        check_positive(f"weight of class {self.name}", self.weight)
+        check_positive(f"startup_hours of class {self.name}", self.startup_hours, zero=True)
+        check_positive(f"rescale_hours of class {self.name}", self.rescale_hours, zero=True)
 
     @property
     def is_coupled(self) -> bool:
@@ -116,7 +116,7 @@ class Budget:
     unit: BudgetUnit = "usd_per_hour"
 
     def __post_init__(self) -> None:
-        _check_positive("a budget", self.amount)
+        check_positive("a budget", self.amount)
 
     def __str__(self) -> str:
         return f"{self.amount:g} GPUs" if self.unit == "gpus" else f"{self.amount:.2f} USD/hour"
@@ -179,8 +179,8 @@ class InstanceType:
     def __post_init__(self) -> None:
         if self.gpus < 1:
             raise InvalidProblem(f"{self.name}: an instance type has at least one GPU, got {self.gpus}")
-        _check_positive(f"usd_per_hour of {self.name}", self.usd_per_hour)
-        _check_positive(f"link_gigabits_per_second of {self.name}", self.link_gigabits_per_second)
+        check_positive(f"usd_per_hour of {self.name}", self.usd_per_hour)
+        check_positive(f"link_gigabits_per_second of {self.name}", self.link_gigabits_per_second)
 
     @property
     def usd_per_gpu_hour(self) -> float:
@@ -249,6 +249,23 @@ class Money:
     is_refused: bool = False
     lean: float = 0.0
     lean_age_hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons(Mapping[JobId, str]):
+    """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
+
+    jobs: Mapping[JobId, Job]
+    say: Callable[[Job], str]
+
+    def __getitem__(self, job_id: JobId) -> str:
+        return self.say(self.jobs[job_id])
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

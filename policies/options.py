@@ -72,6 +72,16 @@ class OptionSet:
         """Weight of each group's class, shape (groups,)."""
         return np.array([c.weight for c in self.problem.classes])[self.owner]
 
+    @property
+    def cost(self) -> Floats:
+        """Arrivals x spend of each option: what it takes from the budget, shape (options,)."""
+        return self.arrivals[self.group] * self.spend
+
+    def time(self, *, is_weighted: bool = True) -> Floats:
+        """Return arrivals x weight x hours of each option, or without the weights, shape (options,)."""
+        plain = self.arrivals[self.group] * self.hours
+        return self.weights[self.group] * plain if is_weighted else plain
+
     def steps_of(self, group: int, option: int) -> tuple[Step, ...]:
         """Return the phases that an option stands for: one, or all of a coupled class."""
         owner = int(self.owner[group])

@@ -14,13 +14,14 @@ needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from policies.cost_to_go import CostToGo, WidthColumns
-from policies.model import Allocation, Job, JobId, Money, Problem, Width
+from policies.model import Allocation, Job, Money, Problem, Reasons, Width
 from policies.pacing import MultiplierTable, Pace, Position, Step, pace_step
 from policies.speedup import Floats
 
@@ -71,7 +72,7 @@ class PacedBudgetOptimal:
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
             lean=lean,
-            reasons=_Reasons(position, {job.id: job for job in jobs}),
+            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:
@@ -98,21 +99,9 @@ class PacedBudgetOptimal:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Reasons(Mapping[JobId, str]):
-    """Sentences made when somebody asks."""
-
-    position: Position
-    jobs: Mapping[JobId, Job]
-
-    def __getitem__(self, job_id: JobId) -> str:
-        return (
-            f"the best width for the rest of a job of class {self.jobs[job_id].class_name} when one unit of "
-            f"budget is worth {self.position.multiplier:.3g} hours, which makes the money last"
-        )
-
-    def __iter__(self) -> Iterator[JobId]:
-        return iter(self.jobs)
-
-    def __len__(self) -> int:
-        return len(self.jobs)
+def _reason(position: Position, job: Job) -> str:
+    """Return why the job has its width: the worth of the money that is left."""
+    return (
+        f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
+        f"{position.multiplier:.3g} hours, which makes the money last"
+    )

@@ -36,14 +36,12 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from policies.errors import InvalidProblem
 from policies.hull import lower_hulls, merge
-from policies.model import Money, Problem
+from policies.model import Money, Problem, check_positive
 from policies.options import OptionSet, whole_width_options
 from policies.speedup import Floats, Ints
 
@@ -72,10 +70,7 @@ class Pace:
 
     def __post_init__(self) -> None:
         for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):
-            if not (math.isfinite(value) and value > 0.0):
-                raise InvalidProblem(
-                    f"{name} of a pace must be a finite number, more than zero; got {value!r}"
-                )
+            check_positive(f"{name} of a pace", value)
 
     @property
     def response_hours(self) -> float:

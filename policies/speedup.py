@@ -146,22 +146,32 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amdahl:
-    """A serial part that no GPU shortens: v / ((1 - p) + p / k)."""
+class _Formula:
+    """What the curves with a formula share: the speed of one GPU, and every whole width of a range."""
 
-    parallel_fraction: float
     speed: float = 1.0
     max_gpus: int = 64
     min_gpus: int = 1
 
-    def __post_init__(self) -> None:
-        _check_number("parallel_fraction", self.parallel_fraction, least=0.0, most=1.0)
+    def _check_common(self) -> None:
+        """Raise `InvalidProblem` unless speed and range are right; called after a curve's own checks."""
         _check_number("speed", self.speed, least=0.0, open_least=True)
         _check_range(self.min_gpus, self.max_gpus)
 
     def whole_widths(self) -> Ints:
         """Return every whole width from `min_gpus` to `max_gpus`."""
         return np.arange(self.min_gpus, self.max_gpus + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amdahl(_Formula):
+    """A serial part that no GPU shortens: v / ((1 - p) + p / k)."""
+
+    parallel_fraction: float
+
+    def __post_init__(self) -> None:
+        _check_number("parallel_fraction", self.parallel_fraction, least=0.0, most=1.0)
+        self._check_common()
 
     def speed_at(self, gpus: ArrayLike) -> Floats:
         """Return v / ((1 - p) + p / k)."""
@@ -170,22 +180,14 @@ class Amdahl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerLaw:
+class PowerLaw(_Formula):
     """Constant elasticity: v k^a."""
 
     exponent: float
-    speed: float = 1.0
-    max_gpus: int = 64
-    min_gpus: int = 1
 
     def __post_init__(self) -> None:
         _check_number("exponent", self.exponent, least=0.0, most=1.0)
-        _check_number("speed", self.speed, least=0.0, open_least=True)
-        _check_range(self.min_gpus, self.max_gpus)
-
-    def whole_widths(self) -> Ints:
-        """Return every whole width from `min_gpus` to `max_gpus`."""
-        return np.arange(self.min_gpus, self.max_gpus + 1)
+        self._check_common()
 
     def speed_at(self, gpus: ArrayLike) -> Floats:
         """Return v k^a."""
@@ -193,24 +195,16 @@ class PowerLaw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniversalScalability:
+class UniversalScalability(_Formula):
     """Gunther's law, which may fall again: v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
 
     contention: float
     crosstalk: float
-    speed: float = 1.0
-    max_gpus: int = 64
-    min_gpus: int = 1
 
     def __post_init__(self) -> None:
         _check_number("contention", self.contention, least=0.0, most=1.0)
         _check_number("crosstalk", self.crosstalk, least=0.0)
-        _check_number("speed", self.speed, least=0.0, open_least=True)
-        _check_range(self.min_gpus, self.max_gpus)
-
-    def whole_widths(self) -> Ints:
-        """Return every whole width from `min_gpus` to `max_gpus`."""
-        return np.arange(self.min_gpus, self.max_gpus + 1)
+        self._check_common()
 
     def speed_at(self, gpus: ArrayLike) -> Floats:
         """Return v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
