@@ -85,10 +85,10 @@ def profiles(*, seed: int) -> None:
 
 def draw(books: Books, path: Path, title: str) -> None:
     """Draw the multiplier, the burn and the credit over time."""
-    import matplotlib as mpl  # noqa: PLC0415
+    import matplotlib as mpl  # noqa: PLC0415 - only --plot needs it
 
     mpl.use("Agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - only --plot needs it
 
     samples = [sample for sample in books.samples if sample.hour <= HOURS]
     hours = [sample.hour for sample in samples]

@@ -63,7 +63,7 @@ def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] 
 def draw_curve(plot: CurvePlot, path: Path) -> None:
     """Draw the curve with its cliff, knee, floor and marked budget, and write it to `path`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
     figure = Figure(figsize=(9.6, 5.4), layout="constrained")
     FigureCanvasAgg(figure)

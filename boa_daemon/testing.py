@@ -276,7 +276,7 @@ class Ideal:
 
 def states() -> SearchStrategy[tuple[ClusterState, Wishes]]:
     """Return a strategy for consistent states of four-GPU nodes, each with widths wished for its jobs."""
-    from hypothesis import strategies as st  # noqa: PLC0415
+    from hypothesis import strategies as st  # noqa: PLC0415 - a test library, for tests alone
 
     @st.composite
     def build(draw: DrawFn) -> tuple[ClusterState, Wishes]:
