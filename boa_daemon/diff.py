@@ -6,7 +6,10 @@ wait for launches, and a GPU is free before its next job starts. Cost: O(what ch
 
 from __future__ import annotations
 
-from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
+from collections.abc import Iterator
+
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.offers import Offer, open_offers
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.units import format_hours
 from policies.model import GpuSlot, InstanceType, JobId, Width
@@ -55,16 +58,48 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
 
 
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
-    """Return one order per node to rent."""
+    """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
     orders: list[Action] = []
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]
         reason = _launch_reason(plan, instance_type, count)
-        orders += (
-            LaunchNode(id=f"t{state.tick}-launch-{name}-{number}", instance_type=instance_type, reason=reason)
-            for number in range(count)
-        )
+        gangs = plan.gangs.get(name, ())
+        groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
+        left = {offer.key: (offer, offer.nodes_left) for offer in _open_offers(state, name)}
+        for size, is_gang in groups:
+            for offer, part in _shares(left, size, is_gang=is_gang):
+                orders.append(
+                    LaunchNodes(
+                        id=f"t{state.tick}-launch-{name}-{len(orders)}",
+                        instance_type=instance_type,
+                        count=part,
+                        is_gang=is_gang,
+                        offer=offer if state.offers else None,
+                        reason=reason,
+                    )
+                )
     return orders
+
+
+def _open_offers(state: ClusterState, name: str) -> list[Offer]:
+    """Return the offers of a type that may be asked for now, the cheapest first."""
+    return open_offers(name, state.offers, state.cooldowns, now=state.now)
+
+
+def _shares(
+    left: dict[str, tuple[Offer, int | None]], size: int, *, is_gang: bool
+) -> Iterator[tuple[Offer, int]]:
+    """Yield how many nodes to ask of which offer, cheapest first; `left` is what the quotas leave.
+
+    A gang goes to one offer whole, or is not asked for.
+    """
+    for key, (offer, nodes) in left.items():
+        part = size if nodes is None else min(size, nodes)
+        if part < 1 or (is_gang and part < size):
+            continue
+        left[key] = (offer, None if nodes is None else nodes - part)
+        yield offer, part
+        size -= part
 
 
 def _launch_reason(plan: Plan, instance_type: InstanceType, count: int) -> str:

@@ -8,6 +8,7 @@ become a node, so until it is settled it counts as a requested node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 
 from boa_daemon.ports import Charge
 from boa_daemon.state import ClusterState, NodeState
@@ -25,6 +26,20 @@ def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
     return round(billed * instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
 
 
+def bill(node: NodeState, *, until: float) -> int:
+    """Return what a node costs from its launch to an instant, each second at its price, in micro-dollars."""
+    if not node.prices:
+        return micro_dollars_for(node.instance_type, until - node.launched_at)
+    until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
+    begins = [node.launched_at, *(max(at, node.launched_at) for at, _ in node.prices[1:])]
+    ends = [*begins[1:], until]
+    spent = (
+        max(min(end, until) - begin, 0.0) * price
+        for begin, end, (_, price) in zip(begins, ends, node.prices, strict=True)
+    )
+    return round(fsum(spent) * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
+
+
 def charge_for(node: NodeState) -> Charge:
     """Return the final bill of a node that has ended."""
     ended_at = node.launched_at if node.ended_at is None else node.ended_at
@@ -33,7 +48,7 @@ def charge_for(node: NodeState) -> Charge:
         instance_type=node.instance_type.name,
         started_at=node.launched_at,
         ended_at=ended_at,
-        micro_dollars=micro_dollars_for(node.instance_type, ended_at - node.launched_at),
+        micro_dollars=bill(node, until=ended_at),
     )
 
 
@@ -50,7 +65,7 @@ class Ledger:
         """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
         cost = {"requested": 0, "ready": 0, "terminating": 0, "terminated": 0}
         for node in state.nodes.values():
-            cost[node.phase] += micro_dollars_for(node.instance_type, state.now - node.launched_at)
+            cost[node.phase] += bill(node, until=state.now)
         promised = cost.pop("requested")
         return cls(settled=state.settled_micro_dollars, running=sum(cost.values()), promised=promised)
 
@@ -75,7 +90,7 @@ def money_of(state: ClusterState) -> Money | None:
         lean_age_hours=(state.now - learnt_at) / SECONDS_PER_HOUR,
         spent_usd=Ledger.of(state).committed_usd,
         elapsed_hours=(state.now - state.books_opened_at) / SECONDS_PER_HOUR,
-        is_refused=bool(state.refused_until),
+        is_refused=bool(state.cooldowns),
     )
 
 

@@ -12,11 +12,13 @@ enough GPUs fall free. Cost: O(jobs + nodes), and the placer's on the nodes with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass, field, replace
+from math import ceil, isfinite
 
 from boa_daemon.errors import BoaError
+from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
@@ -41,6 +43,17 @@ def make_plan(
     if allocation.nodes is not None:
         return _fixed_fleet(state, allocation, changes, room, rules)
     return _rented_fleet(state, allocation, changes, room, rules)
+
+
+_WAITS: Mapping[RefusalKind, WaitReason] = {
+    "no-capacity": "out-of-stock",
+    "busy": "out-of-stock",
+    "quota": "quota",
+    "denied": "denied",
+    "throttled": "throttled",
+    "bad-request": "bad-request",
+}
+"""What a job waits for while every offer of its type is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +151,7 @@ def _rented_fleet(
         slots = room.place(admitted)
     launches, wake_at = _within_stock(state, demand.launches)
     waiting: dict[JobId, WaitReason] = {
-        job: "out-of-stock" if _type_of(width, rules).name in state.refused_until else reason
+        job: _why(state, _type_of(width, rules).name, reason)
         for job, width in wishes.items()
         if job not in slots
     }
@@ -147,6 +160,7 @@ def _rented_fleet(
         slots=slots,
         stops=changes.stops,
         launches=launches,
+        gangs={name: sizes for name, sizes in demand.gangs.items() if name in launches},
         instance_types=rules.by_name,
         waiting=waiting,
         reasons=allocation.reasons,
@@ -163,6 +177,7 @@ class _Demand:
 
     launches: dict[str, int]
     claimed: set[NodeId]
+    gangs: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def _nodes_to_come(
@@ -178,7 +193,12 @@ def _nodes_to_come(
         future = after.place(rest, extra=extra, keep_movers=False)
         missing = {job: width for job, width in rest.items() if job not in future}
         if not missing:
-            return _Demand(launches=launches, claimed={s.node for taken in future.values() for s in taken})
+            blank = {node.id: node.instance_type.name for node in extra if node.id not in state.nodes}
+            return _Demand(
+                launches=launches,
+                claimed={slot.node for taken in future.values() for slot in taken},
+                gangs=_gangs(future, blank),
+            )
         for gpu_type, gpus in after.shortfall(rest, future, extra=extra).items():
             instance_type = rules.instance_types[gpu_type]
             count = max(1, ceil(gpus / instance_type.gpus))
@@ -225,7 +245,29 @@ def _at_the_cap(
     for name in sorted(used & blank.keys()):
         kind_name = blank[name].instance_type.name
         launches[kind_name] = launches.get(kind_name, 0) + 1
-    return admitted, _Demand(launches=launches, claimed=used | kept)
+    names = {name: node.instance_type.name for name, node in blank.items()}
+    return admitted, _Demand(launches=launches, claimed=used | kept, gangs=_gangs(fitting, names))
+
+
+def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
+    """Return by instance type the sizes of the groups of new nodes that jobs tie together."""
+    leaders = {name: name for name in blank}
+
+    def leader(name: NodeId) -> NodeId:
+        while leaders[name] != name:
+            name = leaders[name]
+        return name
+
+    for taken in placed.values():
+        tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
+        for name in tied[1:]:
+            leaders[leader(name)] = leader(tied[0])
+    sizes = Counter(leader(name) for name in blank)
+    gangs: dict[str, tuple[int, ...]] = {}
+    for name, size in sizes.items():
+        if size > 1:
+            gangs[blank[name]] = (*gangs.get(blank[name], ()), size)
+    return gangs
 
 
 def _with_idle_nodes(
@@ -264,9 +306,22 @@ def _within_cap(state: ClusterState, launches: Mapping[str, int], rules: Rules) 
 
 def _within_stock(state: ClusterState, launches: Mapping[str, int]) -> tuple[dict[str, int], float | None]:
     """Return the launches of types that may be asked for now, and when to ask for the others."""
-    refused = [state.refused_until[name] for name in launches if name in state.refused_until]
-    allowed = {name: count for name, count in launches.items() if name not in state.refused_until}
-    return allowed, min(refused, default=None)
+    closed = {name: rest for name in launches if (rest := _closed(state, name)) is not None}
+    allowed = {name: count for name, count in launches.items() if name not in closed}
+    return allowed, min((rest.until for rest in closed.values() if isfinite(rest.until)), default=None)
+
+
+def _why(state: ClusterState, name: str, otherwise: WaitReason) -> WaitReason:
+    """Return what a job waits for: the reason why its type cannot be rented now, if it cannot."""
+    closed = _closed(state, name)
+    return otherwise if closed is None else _WAITS[closed.kind]
+
+
+def _closed(state: ClusterState, name: str) -> Cooldown | None:
+    """Return why no offer of an instance type may be asked for now; None where one may."""
+    if not state.offers and not state.cooldowns:
+        return None
+    return closed_until(name, state.offers, state.cooldowns, now=state.now)
 
 
 def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:

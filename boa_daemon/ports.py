@@ -5,20 +5,22 @@ Expected failures are values. A launch that the cloud cannot serve returns `Refu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.state import ClusterState, JobState, NodeState
 from policies.model import JobId, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """The cloud said yes: the node is requested."""
+    """The cloud said yes: the nodes are requested. Where they are fewer than asked for, `short` says why."""
 
-    node: NodeId
+    nodes: tuple[NodeId, ...]
+    short: Refused | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +30,46 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """It was not done, and nothing changed; ask again after `retry_after_seconds`."""
+    """It was not done, and nothing changed.
+
+    `scopes` are what is out of reach (see `boa_daemon.offers`), where it is more than what was asked for.
+    `retry_after_seconds` is when to ask again; None leaves it to the cool-downs, which grow.
+    """
 
     reason: str
-    retry_after_seconds: float = 60.0
+    kind: RefusalKind = "busy"
+    retry_after_seconds: float | None = None
+    scopes: tuple[str, ...] = ()
 
 
-Outcome: TypeAlias = Launched | Accepted | Refused
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Nobody knows whether it was done: the answer was lost. The intent stays open and counts as spent."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Launched | Accepted | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLaunch:
+    """A launch that is not settled: unanswered, or answered with nodes that no listing has shown yet.
+
+    `nodes` are those that the answer named, None without an answer; `seen` are those that were listed.
+    """
+
+    action: LaunchNodes
+    at: float
+    nodes: tuple[NodeId, ...] | None = None
+    seen: frozenset[NodeId] = frozenset()
+
+    @property
+    def unseen(self) -> tuple[NodeId, ...]:
+        """The nodes that may exist and were not listed yet; made-up names where no answer named them."""
+        if self.nodes is not None:
+            return tuple(node for node in self.nodes if node not in self.seen)
+        return tuple(f"{self.action.id}/{number}" for number in range(len(self.seen), self.action.count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +98,16 @@ class Cloud(Protocol):
         """Return every node that is ours, and each ended one at least once with its `ended_at`."""
         ...
 
-    def launch(self, action: LaunchNode) -> Launched | Refused:
-        """Ask for one node; the same action id asks for the same node."""
+    def offers(self) -> Sequence[Offer]:
+        """Return what may be rented where at which price, as cached; empty where nothing is named."""
         ...
 
-    def terminate(self, action: TerminateNode) -> Accepted | Refused:
-        """Give one node back; a node that is gone already is accepted."""
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Ask for nodes; the same action id asks for the same nodes."""
+        ...
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Give nodes back, and say of each what became of it; one that is gone already is accepted."""
         ...
 
 
@@ -111,16 +150,20 @@ class Store(Protocol):
         """Write down what became of an action."""
         ...
 
-    def unsettled(self) -> Sequence[tuple[LaunchNode, float]]:
-        """Return launches, with their instant, that have no outcome or whose node was not seen yet."""
+    def unsettled(self) -> Sequence[OpenLaunch]:
+        """Return launches that have no outcome, or whose nodes were not all seen yet."""
         ...
 
-    def record_seen(self, launched_by: str) -> None:
-        """Write down that the node of a launch is in the cloud's list."""
+    def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
+        """Write down that nodes of a launch are in the cloud's list; all of them settle it."""
         ...
 
-    def refused_until(self, now: float) -> Mapping[str, float]:
-        """Return the instance types that were refused, and until when not to ask again."""
+    def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
+        """Settle a launch with the nodes that were seen: the others are not coming."""
+        ...
+
+    def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
+        """Return the scopes that were refused and are not to be asked again yet."""
         ...
 
     def record_charge(self, charge: Charge) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
-from boa_daemon.actions import LaunchNode, TerminateNode
+from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
 from boa_daemon.ledger import micro_dollars_for
+from boa_daemon.offers import Offer
 from boa_daemon.ports import Accepted, Launched, Refused
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.state import NodeState
@@ -54,11 +55,20 @@ class SimulatedCloud:
         self._ended.clear()
         return listed
 
-    def launch(self, action: LaunchNode) -> Launched | Refused:
-        """Rent a node; it is ready after the boot time, and billed from now. In an outage there is none."""
+    def offers(self) -> Sequence[Offer]:
+        """Return nothing: there is one zone, and types have their own prices."""
+        return ()
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused:
+        """Rent nodes: ready after the boot time, billed from now. In an outage there are none."""
         now = self._clock.now()
         if any(begin <= now < end for begin, end in self._outages):
-            return Refused(reason="no capacity", retry_after_seconds=RETRY_SECONDS)
+            return Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
+        return Launched(nodes=tuple(self._rent(action) for _ in range(action.count)))
+
+    def _rent(self, action: LaunchNodes) -> NodeId:
+        """Rent one node."""
+        now = self._clock.now()
         self.meter.launches += 1
         node = f"n{self.meter.launches}"
         self.kinds[node] = action.instance_type
@@ -72,11 +82,15 @@ class SimulatedCloud:
         )
         self.meter.most_nodes = max(self.meter.most_nodes, len(self._live))
         self._events.schedule(now + self._boot_seconds, self._ready, node)
-        return Launched(node=node)
+        return node
 
-    def terminate(self, action: TerminateNode) -> Accepted | Refused:
-        """Give a node back at once; jobs on it would be lost, so that is refused."""
-        node = self._live.get(action.node)
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
+        """Give nodes back at once; jobs on one would be lost, so that is refused."""
+        return {action.node: self._terminate(action.node) for action in actions}
+
+    def _terminate(self, name: NodeId) -> Accepted | Refused:
+        """Give one node back."""
+        node = self._live.get(name)
         if node is None:
             return Accepted()
         if node.free_gpus < node.instance_type.gpus:

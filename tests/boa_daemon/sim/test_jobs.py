@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boa_daemon.actions import LaunchNode, StartJob, StopJob
+from boa_daemon.actions import LaunchNodes, StartJob, StopJob
 from boa_daemon.clock import VirtualClock
 from boa_daemon.ports import Accepted, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
@@ -24,7 +24,7 @@ class Bench:
         self.clock, self.events = VirtualClock(), EventQueue()
         self.ticks: list[float] = []
         cloud = SimulatedCloud(self.clock, self.events, boot_seconds=0.0, on_ready=lambda: None)
-        cloud.launch(LaunchNode(id="l", instance_type=an_instance_type(), reason="test"))
+        cloud.launch(LaunchNodes(id="l", instance_type=an_instance_type(), reason="test"))
         self.events.happen(0.0)
         self.jobs = SimulatedJobs(
             self.clock,

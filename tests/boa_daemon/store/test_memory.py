@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from boa_daemon.actions import LaunchNode, StopJob
-from boa_daemon.ports import Accepted, Charge, Launched, Refused
+from boa_daemon.actions import LaunchNodes, StopJob
+from boa_daemon.offers import Cooldown
+from boa_daemon.ports import Accepted, Charge, Launched, OpenLaunch, Refused
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import a_state, an_instance_type
 
-LAUNCH = LaunchNode(id="t1-launch", instance_type=an_instance_type(), reason="needed")
+LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed")
 
 
 def a_charge(node: str, micro_dollars: int = 5) -> Charge:
@@ -25,9 +26,9 @@ def test_a_launch_is_settled_when_its_node_is_seen() -> None:
     """Intent, outcome, then sight: only the last settles it."""
     store = MemoryStore()
     store.record_intent(LAUNCH, at=1.0)
-    store.record_outcome(LAUNCH, Launched(node="n1"), at=2.0)
-    assert store.unsettled() == [(LAUNCH, 1.0)]
-    store.record_seen(LAUNCH.id)
+    store.record_outcome(LAUNCH, Launched(nodes=("n1",)), at=2.0)
+    assert store.unsettled() == [OpenLaunch(action=LAUNCH, at=1.0, nodes=("n1",))]
+    store.record_seen(LAUNCH.id, ["n1"])
     assert store.unsettled() == []
 
 
@@ -44,9 +45,10 @@ def test_a_refusal_holds_its_type_back_until_the_cloud_said() -> None:
     """At 60 s it may be asked for again."""
     store = MemoryStore()
     store.record_intent(LAUNCH, at=0.0)
-    store.record_outcome(LAUNCH, Refused(reason="no capacity", retry_after_seconds=60.0), at=0.0)
-    assert store.refused_until(59.0) == {"gpu-x4": 60.0}
-    assert store.refused_until(60.0) == {}
+    refused = Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=60.0)
+    store.record_outcome(LAUNCH, refused, at=0.0)
+    assert store.cooldowns(59.0) == {"gpu-x4//on-demand": Cooldown(until=60.0)}
+    assert store.cooldowns(60.0) == {}
     assert store.unsettled() == []
 
 
