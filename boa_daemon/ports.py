@@ -1,7 +1,8 @@
 """What the controller needs from the world: six small protocols, and the wide one of an engine.
 
-The controller only starts and stops jobs (`Engine`). What runs them for real says much more (`Runner`): what a
-generation is doing, which checkpoint it left, what it printed. Expected failures are values. A launch that the cloud cannot serve returns `Refused`; the next tick reads it.
+The controller only starts and stops jobs (`Engine`). What runs them for real says much more (`Runner`): what
+a generation is doing, which checkpoint it left, what it printed. Expected failures are values: a launch that
+the cloud cannot serve returns `Refused`, and the next tick reads it.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Charge:
 
 
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
-"""What a generation is doing. `stopped`, `finished` and `failed` are ends; `unknown` says that nobody could look."""
+"""What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
 FailureCause: TypeAlias = Literal[
     "error", "signal", "out-of-memory", "missing-command", "disk-full", "no-result", "agent-lost", "killed"
 ]
@@ -177,7 +178,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """A piece of what a job printed: the text, where the next piece begins, and how many bytes were dropped."""
+    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone."""
 
     text: str
     next_offset: int
@@ -248,7 +249,7 @@ class Runner(Engine, Protocol):
         ...
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
-        """Learn what to run for a job; refused where it could not work. A later spec replaces an earlier one."""
+        """Learn what to run for a job; refused where it could not work. A later spec replaces it."""
         ...
 
     def kill(self, job: JobId, generation: int) -> Accepted | Refused:
