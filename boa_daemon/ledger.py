@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import fsum
 
+from boa_daemon.limits import DAY_SECONDS, Window
 from boa_daemon.ports import Charge
 from boa_daemon.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
@@ -40,10 +41,46 @@ def bill(node: NodeState, *, until: float) -> int:
     return round(fsum(spent) * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
 
 
+def bill_within(node: NodeState, window: Window, *, until: float) -> int:
+    """Return the part of a node's bill that falls into a window, in micro-dollars.
+
+    Differences of whole bills, so that the parts of adjacent windows add up to the bill.
+    """
+    until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
+    if until <= window.begins_at or node.launched_at >= window.ends_at:
+        return 0
+    whole = _bill_to(node, min(until, window.ends_at))
+    return whole - _bill_to(node, window.begins_at)
+
+
+def _bill_to(node: NodeState, instant: float) -> int:
+    """Return what a node costs from its launch to an instant, without the minimum."""
+    if instant <= node.launched_at:
+        return 0
+    if instant >= node.launched_at + MINIMUM_BILLED_SECONDS:
+        return bill(node, until=instant)
+    share = (instant - node.launched_at) / MINIMUM_BILLED_SECONDS
+    return round(bill(node, until=instant) * share)
+
+
+def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
+    """Return (day since the epoch, micro-dollars) for each day that a bill falls into."""
+    ended_at = max(ended_at, node.launched_at + MINIMUM_BILLED_SECONDS)
+    first, last = int(node.launched_at // DAY_SECONDS), int(ended_at // DAY_SECONDS)
+    if first == last:
+        return ((first, bill(node, until=ended_at)),)
+    parts = []
+    for day in range(first, last + 1):
+        window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
+        parts.append((day, bill_within(node, window, until=ended_at)))
+    return tuple(parts)
+
+
 def charge_for(node: NodeState) -> Charge:
     """Return the final bill of a node that has ended."""
     ended_at = node.launched_at if node.ended_at is None else node.ended_at
     return Charge(
+        days=_by_day(node, ended_at),
         node=node.id,
         instance_type=node.instance_type.name,
         started_at=node.launched_at,

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from boa_daemon.actions import Action, LaunchNodes
+from boa_daemon.limits import DAY_SECONDS
 from boa_daemon.offers import Cooldown, cooled, covers
 from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.state import ClusterState
+from boa_daemon.state import ClusterState, Plan
 from policies.model import NodeId
 
 GIVEN_UP_SECONDS = 60.0
@@ -29,6 +30,7 @@ class MemoryStore:
         self._cooldowns: dict[str, Cooldown] = {}
         self._charged: set[NodeId] = set()
         self._settled = 0
+        self._settled_by_day: dict[int, int] = {}
         self._books_opened_at: float | None = None
         self._lean: tuple[float, float] | None = None
 
@@ -51,6 +53,16 @@ class MemoryStore:
         self._open.pop(action.id, None)
         if isinstance(action, LaunchNodes):
             self._settle(action, outcome, at)
+
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Keep several actions as open."""
+        for action in actions:
+            self.record_intent(action, at=at)
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Close several actions."""
+        for action, outcome in outcomes:
+            self.record_outcome(action, outcome, at=at)
 
     def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Note which nodes a launch will show, and what not to ask for again too soon."""
@@ -119,10 +131,22 @@ class MemoryStore:
             self._charged.add(charge.node)
             self.charges.append(charge)
             self._settled += charge.micro_dollars
+            for day, part in charge.days:
+                self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills of the day of an instant and later ones."""
+        first = int(at // DAY_SECONDS)
+        return sum(part for day, part in self._settled_by_day.items() if day >= first)
+
+    def short_lived(self, now: float) -> Mapping[str, int]:
+        """Return nothing: who carried what is not remembered here."""
+        del now
+        return {}
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""
@@ -142,6 +166,7 @@ class MemoryStore:
         """Return the last lean and its instant."""
         return self._lean
 
-    def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Keep what a tick saw and decided."""
+        del plan
         self.decisions.append((state, tuple(actions)))
