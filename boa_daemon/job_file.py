@@ -35,12 +35,10 @@ class _JobFile(Strict):
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
 
 
-JobFile: Any = create_model(
-    "JobFile",
-    __base__=_JobFile,
-    __doc__="A job file.",
-    **{"class": (str, Field(min_length=1, max_length=100, description="whose speed-up curve applies"))},
-)
+_CLASS: dict[str, Any] = {
+    "class": (str, Field(min_length=1, max_length=100, description="whose speed-up curve applies"))
+}
+JobFile: type[_JobFile] = create_model("JobFile", __base__=_JobFile, __doc__="A job file.", **_CLASS)
 
 
 def check_job(document: Document) -> Mapping[str, Any]:
