@@ -35,9 +35,11 @@ def spent_in(state: ClusterState, window: Window, settled: int) -> float:
 def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float | None]]:
     """Return for the day and the month what was spent, the cap, and the forecast at the present burn rate."""
     found: dict[str, dict[str, float | None]] = {}
+    limits = caps or Caps()
+    limits = caps or Caps()
     for name, window, settled, cap in (
-        ("day", day_of(state.now), state.settled_today_micro_dollars, caps and caps.usd_per_day),
-        ("month", month_of(state.now), state.settled_month_micro_dollars, caps and caps.usd_per_month),
+        ("day", day_of(state.now), state.settled_today_micro_dollars, limits.usd_per_day),
+        ("month", month_of(state.now), state.settled_month_micro_dollars, limits.usd_per_month),
     ):
         spent = spent_in(state, window, settled)
         hours = (window.ends_at - state.now) / SECONDS_PER_HOUR

@@ -19,24 +19,21 @@ class Metrics:
     """What a scrape reads; labels are of closed lists, so series never grow without end."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        registry = CollectorRegistry()
+        self.registry = registry
         self.ticks = Count("boa_ticks", "Ticks by how they ended.", ["outcome"], registry=registry)
         self.tick_seconds = Histogram(
             "boa_tick_duration_seconds", "How long a tick took.", buckets=TICK_BUCKETS, registry=registry
         )
         self.actions = Count("boa_actions", "Actions decided, by kind.", ["kind"], registry=registry)
-        self.held = Count(
-            "boa_held", "What was wanted and not allowed, by code.", ["code"], registry=registry
-        )
+        self.held = Count("boa_held", "What was not allowed, by code.", ["code"], registry=registry)
         self.jobs = Gauge("boa_jobs", "Jobs that wait or run.", ["state"], registry=registry)
         self.waiting = Gauge("boa_jobs_waiting", "Jobs that wait, by reason.", ["reason"], registry=registry)
         self.nodes = Gauge("boa_nodes", "Nodes by phase.", ["phase"], registry=registry)
         self.burn = Gauge("boa_price_dollars_per_hour", "What the nodes cost now.", registry=registry)
         self.spent = Gauge("boa_spent_dollars", "Spent in the window so far.", ["window"], registry=registry)
         self.cap = Gauge("boa_cap_dollars", "The hard cap of the window.", ["window"], registry=registry)
-        self.last_tick = Gauge(
-            "boa_last_tick_timestamp_seconds", "When the last tick was.", registry=registry
-        )
+        self.last_tick = Gauge("boa_last_tick_timestamp_seconds", "The last tick.", registry=registry)
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
     def ticked(self, decision: Decision, seconds: float, caps: Caps | None) -> None:

@@ -1,4 +1,4 @@
-"""Deciding once more from a record: the same facts and the same policy give the same actions, or a bug is found."""
+"""Deciding once more from a record: the same facts and policy give the same actions, or a bug is found."""
 
 from __future__ import annotations
 

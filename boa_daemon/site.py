@@ -1,12 +1,12 @@
 """What the daemon plans for: machines, classes, and the policy that they make under the budget.
 
-A job that limits its width is planned as a class of its own, `vision[2-8]`: the class's curves at those widths
-only. So a policy never sees a width that the job would refuse.
+A job that limits its width is planned as a class of its own, `vision[2-8]`: the curves of its class at those
+widths only. So a policy never sees a width that the job would refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,18 @@ from boa_daemon.limits import Caps, Steady
 from boa_daemon.problem_file import load_problem
 from boa_daemon.speedup_file import limited
 from boa_daemon.state import Rules
-from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem
+from policies.model import (
+    Allocation,
+    Budget,
+    GpuType,
+    InstanceType,
+    Job,
+    JobClass,
+    Money,
+    Phase,
+    Problem,
+    Width,
+)
 from policies.protocols import Allocator, Placer
 from policies.registry import (
     BuiltPolicy,
@@ -34,6 +45,19 @@ DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 
+DOWN = "none"
+"""The policy of `boa down`: no job holds anything."""
+
+
+class Nobody:
+    """An allocator that gives no job anything."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return no widths."""
+        del now, money
+        return Allocation(widths={}, reasons={job.id: "`boa down` was ordered" for job in jobs})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRecord:
     """A policy as it can be written down and built again, to the bit."""
@@ -46,6 +70,8 @@ class PolicyRecord:
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
         """Return what `decide` takes."""
+        if self.name == DOWN:
+            return Nobody(), find_placer(self.placer), self.rules
         built: BuiltPolicy = build_policy(self.name, self.site, self.options)
         return built.allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
 
@@ -85,6 +111,7 @@ class Planner:
         self.machines = _machines(settings, catalog or Catalog.load())
         self.classes = _classes(settings, self.machines)
         self._variants: dict[str, JobClass] = dict(self.classes)
+        self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def class_for(self, content: Mapping[str, Any]) -> JobClass:
         """Return the class that a job is planned by, its limits on width included.
@@ -159,6 +186,16 @@ class Planner:
             site=Site(problem=problem, budget=budget, instance_types=self.machines),
             rules=self.rules(),
         )
+
+    def speed(self, name: str, phase: int, width: Width) -> float:
+        """Return how fast a class works in a phase at a width; 0 where it cannot."""
+        key = (name, phase, width)
+        known = self._speeds.get(key)
+        if known is None:
+            job_class = self._variants.get(name)
+            curve = None if job_class is None else job_class.phases[phase].speedups.get(width.gpu_type)
+            known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
+        return known
 
     def rules(self) -> Rules:
         """Return the site's rules."""

@@ -50,7 +50,8 @@ class Work:
     def reattach(self) -> int:
         """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
         for job in self._queue.active.values():
-            self._runner.admit(job.spec)
+            if job.slots:
+                self._runner.admit(job.spec)
         reports = self._runner.reattach()
         self._take_in(reports)
         return sum(not report.is_over for report in reports.values())

@@ -1,7 +1,7 @@
 """Decisions on disk: what was seen, what was chosen, what else there was, what was not allowed, and why.
 
-The state is kept for every tick that acts, and for one in ten minutes of those that do not; `boa replay` decides
-from it again. The policy stands in a table of its own, once.
+The state is kept for every tick that acts, and for one in ten minutes of those that do not; `boa replay`
+decides from it again. The policy stands in a table of its own, once.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class DaemonStore(SqlStore):
         }
 
     def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
-        """Return what widths cost: dollars per hour of their GPUs, hours until their jobs end, jobs left out."""
+        """Return what widths cost per hour, the hours until their jobs end, and the jobs left out."""
         prices = {
             node.instance_type.gpu_type: node.instance_type.usd_per_gpu_hour for node in state.nodes.values()
         }

@@ -281,6 +281,16 @@ class SqlStore:
         del actions, plan
         self._write_meta("tick", state.tick)
 
+    def flag(self, key: str) -> bool:
+        """Return a yes or no that was written down; no where it never was."""
+        with self.database.read() as connection:
+            found = connection.scalar(select(META.c.value).where(META.c.key == key))
+        return found is not None and bool(json.loads(found))
+
+    def set_flag(self, key: str, value: bool) -> None:
+        """Write a yes or no down."""
+        self._write_meta(key, value)
+
     def _write_meta(self, key: str, value: object) -> None:
         """Write one of the single values."""
         with self.database.write() as connection:
