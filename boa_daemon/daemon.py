@@ -100,6 +100,9 @@ class Daemon:
         if self.books is not None:
             for job in self.books.queue.active.values():
                 planner.class_for(job.content)
+            self.books.store.prices = {
+                name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
+            }
         self.settings, self.planner = settings, planner
         self._controllers: dict[str, Controller] = {}
 

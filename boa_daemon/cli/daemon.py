@@ -100,9 +100,7 @@ def recover(
 
 
 def systemd(
-    install: Annotated[
-        bool, typer.Option("--install", help="Write the unit to /etc/systemd/system.")
-    ] = False,
+    install: Annotated[bool, typer.Option("--install", help="Write it to --folder.")] = False,
     print_it: Annotated[bool, typer.Option("--print", help="Print the unit; this is the default.")] = False,
     folder: Annotated[Path, typer.Option(help="Where to install.")] = UNIT_FOLDER,
     output: OutputOption = OutputFormat.table,

@@ -29,6 +29,7 @@ LOG_SECONDS = 1.0
 
 
 def submit(
+    *,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is standard input.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
@@ -79,6 +80,7 @@ def read_jobs(path: Path) -> list[dict[str, Any]]:
 
 
 def jobs(
+    *,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
@@ -127,6 +129,7 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
 
 
 def explain(
+    *,
     job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
@@ -145,6 +148,7 @@ def explain(
 
 
 def logs(
+    *,
     job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
     generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
@@ -176,6 +180,7 @@ def logs(
 
 
 def cancel(
+    *,
     names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
     config: ConfigOption = None,
     socket: SocketOption = None,

@@ -37,6 +37,7 @@ WATCH_SECONDS = 2.0
 
 
 def status(
+    *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
@@ -88,6 +89,7 @@ def _status(document: dict[str, Any]) -> RenderableType:
 
 
 def instances(
+    *,
     everything: Annotated[bool, typer.Option("--all", help="Also those that ended today.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
@@ -126,6 +128,7 @@ def instances(
 
 
 def cost(
+    *,
     by: Annotated[str, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = "job",
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
     config: ConfigOption = None,
@@ -159,6 +162,7 @@ def cost(
 
 
 def decisions(
+    *,
     acting: Annotated[bool, typer.Option("--acting", help="Only those that did something.")] = False,
     limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="At most this many.")] = 10,
     record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
@@ -197,6 +201,7 @@ def _options(row: dict[str, Any]) -> str:
 
 
 def down(
+    *,
     resume: Annotated[bool, typer.Option("--resume", help="Take work up again.")] = False,
     wait: Annotated[float, typer.Option(min=0.0, help="Wait so many seconds for the last instance.")] = 120.0,
     config: ConfigOption = None,

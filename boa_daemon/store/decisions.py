@@ -39,6 +39,7 @@ class DaemonStore(SqlStore):
         self.queue = queue
         self.policy_hash = ""
         self.speed: Speed = lambda _name, _phase, _width: 0.0
+        self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
 
     def use_policy(self, name: str, document: str) -> None:
@@ -99,9 +100,7 @@ class DaemonStore(SqlStore):
 
     def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
         """Return what widths cost per hour, the hours until their jobs end, and the jobs left out."""
-        prices = {
-            node.instance_type.gpu_type: node.instance_type.usd_per_gpu_hour for node in state.nodes.values()
-        }
+        prices = self.prices
         gpus, usd, hours = 0, 0.0, 0.0
         for name, width in widths.items():
             job = state.jobs[name].job

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
@@ -79,12 +79,26 @@ def check(engine: Engine) -> None:
         raise StoreUnusable(f"the database is damaged: {said}")
 
 
+HEAD = "0001"
+"""The newest revision: a database that has it is left as it is."""
+
+
+def _revision(engine: Engine) -> str | None:
+    """Return the revision of a database; None where it has none."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.scalar(text("SELECT version_num FROM alembic_version"))
+
+
 def migrate(engine: Engine) -> None:
     """Bring the schema to the newest revision.
 
     Raises:
         StoreUnusable: when that fails, or a newer BOA wrote the database.
     """
+    if _revision(engine) == HEAD:
+        return
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:
