@@ -60,7 +60,7 @@ def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
     promises = {limit: equal_width_promise(menu, gpus_per_job=limit) for limit in limits}
     best = _fastest_affordable(promises, site, menu, what="one width for all", given=options.gpus_per_job)
     return BuiltPolicy(
-        allocator=EqualWidth(menu=menu, gpus_per_job=best),
+        allocator=EqualWidth(menu=menu, gpus_per_job=best, share=options.share or 0.0),
         planned_mean_jct_hours=promises[best].mean_jct_hours,
         planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
     )
@@ -75,7 +75,7 @@ def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
     }
     best = _fastest_affordable(promises, site, menu, what="one efficiency for all", given=given)
     return BuiltPolicy(
-        allocator=EfficiencyThreshold(menu=menu, efficiency=best),
+        allocator=EfficiencyThreshold(menu=menu, efficiency=best, share=options.share or 0.0),
         planned_mean_jct_hours=promises[best].mean_jct_hours,
         planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
     )

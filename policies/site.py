@@ -44,6 +44,7 @@ class PolicyOptions:
     window_hours: float | None = None
     efficiency: float | None = None
     utility: float | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
