@@ -119,8 +119,8 @@ def equal_text(ratio: Ratio | None) -> str:
 def decomposition_text(why: Decomposition) -> str:
     """Return how much of the gain over a fixed fleet is elasticity and how much optimisation."""
     return (
-        f"For the same money the best fixed fleet, {why.fleet}, waits {ratio_text(why.total)} times as long as "
-        f"BOA. Renting as needed by a simple rule, {why.rule}, makes up a factor of "
+        f"For the same money the best fixed fleet, {why.fleet}, waits {ratio_text(why.total)} times as long "
+        f"as BOA. Renting as needed by a simple rule, {why.rule}, makes up a factor of "
         f"{ratio_text(why.elasticity)} of that (elasticity); choosing the widths to the budget makes up "
         f"{ratio_text(why.optimisation)} (optimisation)."
     )
