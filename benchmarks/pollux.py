@@ -397,6 +397,11 @@ def pack(world: World, widths: dict[str, int]) -> dict[str, list[int]]:
     return wanted
 
 
+def applications_of(data: Path) -> dict[str, Application]:
+    """Return the six applications by name."""
+    return {name: Application(data / "traces" / name, facts) for name, facts in POLLUX_FACTS.items()}
+
+
 def rows_of(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file."""
     with path.open(newline="") as file:
@@ -445,7 +450,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only workload-6 under Tiresias and Pollux")
     arguments = parser.parse_args()
     data: Path = arguments.data
-    apps = {name: Application(data / "traces" / name, facts) for name, facts in POLLUX_FACTS.items()}
+    apps = applications_of(data)
     classes = classes_of(data)
     six, one = (data / "workloads" / f"workload-{number}.csv" for number in (6, 1))
     print(f"{'':62s} {'mean JCT':>9s} {'GPU-h':>8s}   published")

@@ -2,8 +2,8 @@
 
 A class is a kind of job: a model at a batch per GPU. Gavel's jobs keep the width that they were given; here a
 job may use every width that was measured, and its work, the steps of all workers together, is the same at
-each: throughput counts, not statistical efficiency, which was not measured. Size is steps / (steps a second on
-one GPU of the first type), speed at n is steps a second at n divided by that.
+each: throughput counts, not statistical efficiency, which was not measured. Size is steps / (steps a second
+on one GPU of the first type), speed at n is steps a second at n divided by that.
 """
 
 from __future__ import annotations
