@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_bench import DDP, NUMPY, Bench, numpy_loss, script
+from engine_bench import NUMPY, Bench, numpy_loss, script
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.processes import carrying, started_ticks
@@ -121,37 +121,11 @@ def until(condition: object, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_torch_job_is_resized_and_killed_and_ends_with_the_same_loss(bench: Bench) -> None:
-    """DDP over gloo, 1 -> 2 -> (a worker is killed) -> 4 -> 1: the global batch is the same, so is the loss."""
-    run = f"{DDP} --steps 4000 --every 1"
-    bench.admit(run)
-    for gpus, ahead in ((1, 5), (2, 5), (4, 3)):
-        before = bench.ends[-1].step or 0 if bench.ends else 0
-        bench.start(gpus)
-        bench.wait_step(before + ahead)
-        if gpus == 2:
-            os.kill(max(processes(bench)), signal.SIGKILL)
-            assert bench.wait_end().phase == "failed"
-        else:
-            bench.stop()
-            end = bench.wait_end()
-            assert (end.phase, end.exit_code, end.lost_steps) == ("stopped", 1, 0), end
-    last = (bench.ends[-1].step or 0) + 5
-    bench.admit(f"{DDP} --steps {last} --every 1000")
-    bench.start(1)
-    resized = bench.wait_end()
-    whole = Bench(engine=bench.engine, workdir=bench.workdir, job="whole")
-    uninterrupted = whole.run_to_end(f"{DDP} --steps {last} --every 100000")
-
-    assert resized.phase == uninterrupted.phase == "finished"
-    assert resized.loss == pytest.approx(uninterrupted.loss, rel=1e-9)
-
-
 def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
     """Also those that left the session and closed everything: the keeper inherits what is orphaned."""
     daemonise = script(
-        "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n"
-        "    os.closerange(0, 99); time.sleep(600)"
+        "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n    os.closerange(0, 99); time.sleep(600)"
     )
     end = bench.run_to_end(daemonise)
 
@@ -163,7 +137,7 @@ def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
 def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:
     """The job never waits for its log, the disk takes no more than the limit, and the reader is told."""
     limit = 4 * 2**20
-    end = bench.run_to_end("yes 0123456789 | head -c 1000000000; echo the last line", log_bytes=limit)
+    end = bench.run_to_end("yes 0123456789 | head -c 999999999; echo; echo the last line", log_bytes=limit)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
     kept = sum(file.stat().st_size for file in folder.glob("out-*.log"))
     first = bench.engine.logs("a")
@@ -185,7 +159,7 @@ def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) 
     ],
 )
 def test_a_corrupt_manifest_counts_for_nothing(bench: Bench, damage: str) -> None:
-    """The checkpoint before it is what the next generation resumes from, and the evidence says what is wrong."""
+    """The checkpoint before it is what the next generation resumes from, and its own writes replace it."""
     bench.admit(f"{NUMPY} --steps 100000 --pause 0.004 --every 5")
     bench.start(1)
     bench.wait_step(11)
@@ -217,7 +191,7 @@ def test_a_checkpoint_whose_file_was_damaged_is_reported(bench: Bench) -> None:
 
 
 def test_a_late_generation_cannot_write(bench: Bench) -> None:
-    """One that was thought dead and saves behind its successor's back gets `StaleGeneration`, and nothing else."""
+    """One that was thought dead and saves behind its successor's back gets `StaleGeneration`."""
     late = script(
         "import time\nfrom pathlib import Path\nfrom boa_daemon import job\njob.report(1)\n"
         "while not Path('go').exists(): time.sleep(0.02)\n"
