@@ -72,7 +72,7 @@ class SimulationSettings:
         return Rules(
             instance_types=self.instance_types,
             idle_hold_seconds=self.idle_hold_seconds,
-            max_nodes=self.max_nodes,
+            max_nodes=self.max_nodes_with_quotas,
             orders_links=self.has_networks,
         )
 
@@ -82,6 +82,14 @@ class SimulationSettings:
         kinds = self.instance_types.values()
         means = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
         return fmean(self.boot_seconds if boot is None else boot.mean_seconds for boot in means)
+
+    @property
+    def max_nodes_with_quotas(self) -> int | None:
+        """The cap on nodes, or the sum of the quotas where every type has one and that is less."""
+        kinds = self.instance_types.values()
+        quotas = [of_type(self.world.quotas, kind.name, kind.gpu_type) for kind in kinds]
+        in_all = None if None in quotas else sum(quota for quota in quotas if quota is not None)
+        return min((limit for limit in (self.max_nodes, in_all) if limit is not None), default=None)
 
     @property
     def most_nodes(self) -> dict[str, int | None]:
@@ -119,7 +127,6 @@ class PreparedRun:
             built=self.policy,
             wall_seconds=time.perf_counter() - began,
         )
-
 
     def _at_least_prices(self) -> Problem:
         """Return the problem at the least prices that there were: the bound holds for whoever paid them."""
@@ -285,7 +292,9 @@ def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:
     if all(nodes is None for nodes in most_nodes.values()):
         return problem
     classes = tuple(
-        replace(job_class, phases=tuple(_phase_within(phase, settings, most_nodes) for phase in job_class.phases))
+        replace(
+            job_class, phases=tuple(_phase_within(phase, settings, most_nodes) for phase in job_class.phases)
+        )
         for job_class in problem.classes
     )
     return replace(problem, classes=classes)

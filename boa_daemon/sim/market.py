@@ -45,7 +45,9 @@ class Shelves:
         self._quotas: Mapping[str, int | None] = {
             kind.name: of_type(world.quotas, kind.name, kind.gpu_type) for kind in instance_types
         }
-        self._is_limited = any(world.most_nodes(kind.name, kind.gpu_type) is not None for kind in instance_types)
+        self._is_limited = any(
+            world.most_nodes(kind.name, kind.gpu_type) is not None for kind in instance_types
+        )
         self._held = dict.fromkeys(self._quotas, 0)
         self._pools = {
             pool.key: pool for kind in instance_types for pool in _pools_of(kind, world, f"{seed}", start)

@@ -140,7 +140,10 @@ class Running:
             self.left = max(0.0, self.left - seconds * rate)
             self.unsaved_gpu_seconds += gpus * seconds
             return seconds
-        every, cycle = self.checkpoints.every_seconds, self.checkpoints.every_seconds + self.checkpoints.cost_seconds
+        every, cycle = (
+            self.checkpoints.every_seconds,
+            self.checkpoints.every_seconds + self.checkpoints.cost_seconds,
+        )
         done, reached = min(self.position, every), self.position + seconds
         saves = int(reached // cycle)
         self.position = reached - saves * cycle

@@ -97,7 +97,7 @@ class Spot:
     held; `unannounced_fraction` of the times without a notice.
     """
 
-    price_fraction: float = 0.35
+    price_fraction: float = 0.3
     price_volatility: float = 0.2
     price_memory_hours: float = 24.0
     prices: tuple[tuple[float, float], ...] = ()
