@@ -100,10 +100,12 @@ class Controller:
         return self._with_books_in_time(self._with_history(state))
 
     def _with_history(self, state: ClusterState) -> ClusterState:
-        """Return the state with what the limits look at: the day's and the month's bills."""
+        """Return the state with what the limits look at: the day's and the month's bills, recent acts."""
+        store, steady = self.ports.store, self.rules.steady
+        if steady is not None:
+            state = replace(state, acts=tuple(store.acts_since(state.now - steady.memory_seconds)))
         if self.rules.caps is None:
             return state
-        store = self.ports.store
         return replace(
             state,
             settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.limits import Act
 from boa_daemon.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.state import ClusterState, JobState, NodeState
 from policies.errors import InvalidProblem
@@ -318,6 +319,10 @@ class Store(Protocol):
 
     def settled_since(self, at: float) -> int:
         """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
+        ...
+
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
         ...
 
     def books_opened_at(self, now: float) -> float:
