@@ -123,7 +123,7 @@ class Running:
         return begins + max(0.0, target + saves * self.checkpoints.cost_seconds - self.position)
 
     def measure(self, now: float) -> tuple[float, float]:
-        """Bring the work left up to now; return the GPU-seconds of overhead and of work since the last time."""
+        """Bring the work left up to now; return the GPU-seconds of overhead and of work since last time."""
         gpus, elapsed = len(self.slots), now - self.measured_at
         paused = min(max(self.works_from - self.measured_at, 0.0), elapsed)
         rescaled = min(paused, self.rescale_left)

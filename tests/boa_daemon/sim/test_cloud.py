@@ -15,7 +15,7 @@ LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="n
 def a_cloud() -> tuple[VirtualClock, EventQueue, SimulatedCloud, list[str]]:
     """Return a cloud that boots in 100 s, and a list that fills when nodes are ready."""
     clock, events, ready = VirtualClock(), EventQueue(), list[str]()
-    cloud = SimulatedCloud(clock, events, boot_seconds=100.0, on_ready=lambda: ready.append("ready"))
+    cloud = a_simulated_cloud(clock, events, boot_seconds=100.0, wants_tick=lambda: ready.append("ready"))
     return clock, events, cloud, ready
 
 
