@@ -89,7 +89,7 @@ class Watch:
 @settings(max_examples=150, deadline=None)
 @given(run_settings=chaos())
 def test_every_job_finishes_once_and_every_node_is_paid(run_settings: SimulationSettings) -> None:
-    """The controller alone ends every node; the ledger is the world's meter; hours add up; the bound holds."""
+    """The controller alone ends every node; the ledger is the world's meter; hours add up."""
     run = prepare(run_settings)
     run.world.run(run.controller, Watch(run_settings), until_empty=True)
     meter, totals = run.world.cloud.meter, run.world.jobs.totals

@@ -21,7 +21,9 @@ def a_cloud(
 ) -> tuple[VirtualClock, EventQueue, SimulatedCloud, list[str]]:
     """Return a cloud that boots in 100 s, and a list that fills when nodes are ready."""
     clock, events, ready = VirtualClock(), EventQueue(), list[str]()
-    cloud = a_simulated_cloud(clock, events, world=world, boot_seconds=100.0, wants_tick=lambda: ready.append("ready"))
+    cloud = a_simulated_cloud(
+        clock, events, world=world, boot_seconds=100.0, wants_tick=lambda: ready.append("ready")
+    )
     return clock, events, cloud, ready
 
 

@@ -186,7 +186,7 @@ def test_starting_twice_or_without_free_gpus_is_refused() -> None:
 
 
 def test_a_job_that_loses_its_node_falls_back_to_its_last_checkpoint() -> None:
-    """Saved after 600 and 1200 s, lost at 1500: 300 s of two GPUs are lost, and done again after a rescale."""
+    """Saved after 600 and 1200 s, lost at 1500: 300 s of two GPUs are done again after a rescale."""
     bench = Bench(a_class(rescale_hours=0.05), checkpoints=Checkpoints(every_seconds=600.0))
     bench.start(2)
     bench.until(1500.0)
