@@ -29,7 +29,7 @@ def in_zone(node: NodeState, zone: str) -> NodeState:
 
 
 def test_a_warning_starts_the_checkpoint_and_the_replacement_at_once() -> None:
-    """Two minutes before the end the job is stopped, which saves it, and a node is rented in the same tick."""
+    """Two minutes before the end the job is stopped, which saves it; a node is rented in the same tick."""
     dying = replace(a_node("n1"), ends_by=120.0)
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}))
