@@ -1,18 +1,22 @@
-"""What the controller needs from the world: six small protocols.
+"""What the controller needs from the world: six small protocols, and the wide one of an engine.
 
-Expected failures are values. A launch that the cloud cannot serve returns `Refused`; the next tick reads it.
+The controller only starts and stops jobs (`Engine`). What runs them for real says much more (`Runner`): what
+a generation is doing, which checkpoint it left, what it printed. Expected failures are values: a launch that
+the cloud cannot serve returns `Refused`, and the next tick reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, Protocol, TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.state import ClusterState, JobState, NodeState
-from policies.model import JobId, NodeId
+from policies.errors import InvalidProblem
+from policies.model import JobId, NodeId, check_positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,104 @@ class Charge:
     micro_dollars: int
 
 
+RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
+"""What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
+FailureCause: TypeAlias = Literal[
+    "error", "signal", "out-of-memory", "missing-command", "disk-full", "no-result", "agent-lost", "killed"
+]
+"""Why a generation failed; a closed list."""
+ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
+NEVER_RETRIED: frozenset[FailureCause] = frozenset({"out-of-memory", "missing-command"})
+"""Failures that the same command would meet again at once."""
+_NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A checkpoint that is whole: which generation wrote it, after which step, its digest and its file.
+
+    `path` is relative to the job's checkpoint folder.
+    """
+
+    generation: int
+    step: int
+    sha256: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What to run for a job.
+
+    `run` is a shell command, started in `workdir` once on every node of the job. After a stop was ordered it
+    has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
+    part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
+    """
+
+    job: JobId
+    name: str
+    class_name: str
+    run: str
+    workdir: str = "."
+    environment: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
+    stop_grace_seconds: float = 60.0
+    log_bytes: int = 64 * 2**20
+    result: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.job or not self.run.strip():
+            raise InvalidProblem(f"job {self.job or self.name!r} needs an id and a command to run")
+        check_positive(f"stop_grace_seconds of {self.job}", self.stop_grace_seconds)
+        check_positive(f"log_bytes of {self.job}", self.log_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What is known of one generation of a job.
+
+    `step` is the last step that it reported, counted over all generations; `samples` and `seconds` are what
+    this generation worked through and how long that took, so their ratio is its speed. `gradient_noise` is
+    its gradient noise scale, where it reports one. `manifest` is the newest whole checkpoint of the job.
+    `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
+    """
+
+    job: JobId
+    generation: int
+    phase: RunPhase
+    step: int | None = None
+    samples: float | None = None
+    seconds: float | None = None
+    loss: float | None = None
+    reported_at: float | None = None
+    exit_code: int | None = None
+    evidence: str = ""
+    manifest: Manifest | None = None
+    lost_steps: int = 0
+    cause: FailureCause | None = None
+    gradient_noise: float | None = None
+    gpus: int = 0
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the generation has ended and holds nothing any more."""
+        return self.phase in ENDS
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether starting it again could help."""
+        return self.cause not in NEVER_RETRIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone."""
+
+    text: str
+    next_offset: int
+    dropped_bytes: int = 0
+
+
 class Clock(Protocol):
     """Tells the time."""
 
@@ -132,6 +234,42 @@ class Engine(Protocol):
 
     def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
         """Tell the jobs that share a node's link who may send first; links not named are not shared."""
+        ...
+
+
+class Runner(Engine, Protocol):
+    """An engine that really runs jobs, generation by generation.
+
+    A stop is asynchronous: it is accepted at once, `poll` then shows `stopping`, and later `stopped` with the
+    manifest, or with lost steps where none came in time. Nothing here waits for a job.
+    """
+
+    def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Make nodes ready to run jobs, and say of each whether it is; to be called until it is."""
+        ...
+
+    def admit(self, spec: JobSpec) -> Accepted | Refused:
+        """Learn what to run for a job; refused where it could not work. A later spec replaces it."""
+        ...
+
+    def kill(self, job: JobId, generation: int) -> Accepted | Refused:
+        """End a generation at once, without a checkpoint; one that is not there is accepted."""
+        ...
+
+    def poll(self) -> Mapping[JobId, RunReport]:
+        """Return the newest generation of every job that was started and not forgotten."""
+        ...
+
+    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
+        """Return what a generation printed from a byte on, by default the newest; empty when that is all."""
+        ...
+
+    def reattach(self) -> Mapping[JobId, RunReport]:
+        """Find what earlier processes of ours started, take it over, and return it as `poll` does."""
+        ...
+
+    def forget(self, job: JobId) -> None:
+        """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
         ...
 
 

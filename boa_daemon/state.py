@@ -118,7 +118,8 @@ class Rules:
 
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
-    that was not spent for a whole window is forgone.
+    that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
+    after it last changed its mind, even if nothing happens.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -126,6 +127,7 @@ class Rules:
     max_nodes: int | None = None
     orders_links: bool = False
     pace: Pace | None = None
+    round_seconds: float | None = None
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:

@@ -202,12 +202,20 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         allocator=policy.allocator,
         is_job_by_job=entry.is_job_by_job,
         placer=find_placer(settings.placer),
-        rules=replace(settings.rules, pace=policy.pace),
+        rules=_rules_for(settings, policy),
         ports=Ports(
             clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)
+
+
+def _rules_for(settings: SimulationSettings, policy: BuiltPolicy) -> Rules:
+    """Return the site's rules with what the policy brings along."""
+    rules = replace(settings.rules, pace=policy.pace, round_seconds=policy.round_seconds)
+    if policy.idle_hold_seconds is None:
+        return rules
+    return replace(rules, idle_hold_seconds=policy.idle_hold_seconds)
 
 
 def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] | None = None) -> Simulation:

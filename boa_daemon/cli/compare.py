@@ -25,9 +25,9 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.compare.figures import MoneyPlot, save_money
-from boa_daemon.compare.page import HEADINGS, about, table_cells, write_page
+from boa_daemon.compare.page import HEADINGS, about, decomposition_text, table_cells, write_page
 from boa_daemon.compare.run import Kept, run_all
-from boa_daemon.compare.summary import Floor, Line, floor_of, lines_of, with_ratios
+from boa_daemon.compare.summary import Floor, Line, decompose, floor_of, lines_of, with_ratios
 from boa_daemon.plots import check_plot_path
 from boa_daemon.problem_file import load_problem
 from boa_daemon.state import IDLE_HOLD_SECONDS
@@ -100,7 +100,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     elif chosen is OutputFormat.csv:
         print_csv([row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)])
     else:
-        _print_tables(comparison, lines)
+        _print_tables(comparison, rows, lines)
 
 
 def _rivals(names: Sequence[str]) -> tuple[str, ...]:
@@ -148,6 +148,11 @@ def _document(
         "seeds": comparison.seeds,
         "rows": with_ratios(rows),
         "summary": [line.to_document() for line in lines],
+        "decomposition": [
+            why.to_document()
+            for budget in comparison.budgets
+            if (why := decompose(rows, lines, budget.amount)) is not None
+        ],
         "floor": floor.to_document(),
     }
 
@@ -157,7 +162,7 @@ def _knob(knob: dict[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in knob.items())
 
 
-def _print_tables(comparison: Comparison, lines: Sequence[Line]) -> None:
+def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]) -> None:
     """Print a table per budget for people."""
     unit = comparison.budgets[0].unit
     for budget in comparison.budgets:
@@ -170,7 +175,11 @@ def _print_tables(comparison: Comparison, lines: Sequence[Line]) -> None:
         bound = own[0].lower_bound_mean_jct_hours
         stdout_console().print(
             f"  No policy can beat {format_hours(bound)} for BOA's money: BOA takes "
-            f"{own[0].mean_jct_hours / bound:.2f} times that.\n",
+            f"{own[0].mean_jct_hours / bound:.2f} times that.",
             soft_wrap=True,
         )
+        why = decompose(rows, lines, budget.amount)
+        if why is not None:
+            stdout_console().print(f"  {decomposition_text(why)}", soft_wrap=True)
+        stdout_console().print()
     stdout_console().print(about(comparison))

@@ -76,6 +76,7 @@ class Running:
                 weight=physics.weight,
                 draw=self.draw,
                 width=self.width,
+                restarts=max(0, self.generation - 1),
             ),
             slots=self.slots,
             generation=self.generation,
