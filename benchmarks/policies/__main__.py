@@ -3,10 +3,10 @@
     python benchmarks/policies DATA [--quick] [--only NAME] [--processes N] [--out DIR]
 
 DATA holds ``pollux``, ``gavel``, ``microsoft-itp`` and ``elasticflow`` as docs/benchmarks.md says. A budget
-is a multiple of the load, what the work costs at its cheapest width without any overhead. Ratios are a rival's
-mean JCT over BOA's for the same money, paired by trace: the geometric mean, and its 95 % interval in brackets.
-Finished runs are kept in --out, and the same command goes on where it stopped; after a change of the code, take
-another folder.
+is a multiple of the load, what the work costs at its cheapest width without any overhead. Ratios are a
+rival's mean JCT over BOA's for the same money, paired by trace: the geometric mean, and its 95 % interval in
+brackets. Finished runs are kept in --out, and the same command goes on where it stopped; after a change of
+the code, take another folder.
 
 A folder and no file: a ``policies.py`` in here would hide the package of that name from every script beside
 it.
