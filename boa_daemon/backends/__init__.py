@@ -1,0 +1,1 @@
+"""Backends rent nodes; each implements `boa_daemon.ports.Cloud`."""
