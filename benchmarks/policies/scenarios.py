@@ -101,5 +101,4 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
         factor=1.5,
         boot_seconds=180.0,
         rivals=rivals,
-        seeds=seeds,
     )
