@@ -1,0 +1,1 @@
+"""Helpers that a training script may import: small, and without heavy imports."""
