@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,24 +62,29 @@ CASES: dict[str, list[tuple[int, ...]]] = {
 REPETITIONS = {"two": 8, "four": 24, "six": 8}
 
 
+def a_job(model: int, iterations: int) -> dict[str, Any]:
+    """Return a job of one of the four models, its bytes for the slow link."""
+    _, message, forward, backward, _ = MODELS[model]
+    wire_seconds = message * ETHERNET_10G.seconds_per_byte * TIME_SCALE
+    return {
+        "job": "alone",
+        "model": model,
+        "message_bytes": int(wire_seconds * MEGABITS * 1e6 / 8.0) // 4 * 4,
+        "forward_seconds": forward * TIME_SCALE,
+        "backward_seconds": backward * TIME_SCALE,
+        "iterations": iterations,
+    }
+
+
 def draw_jobs(seed: int, count: int, *, quick: bool) -> list[dict[str, Any]]:
-    """Return one draw: models and iterations uniform, arrivals within the first second, bytes for the slow link."""
+    """Return one draw: models and iterations uniform, arrivals within the first second."""
     draw = np.random.default_rng(seed)
-    slow = 8.0 / (MEGABITS * 1e6)
     jobs = []
     for number in range(count):
-        _, message, forward, backward, _ = MODELS[int(draw.integers(len(MODELS)))]
-        wire_seconds = message * ETHERNET_10G.seconds_per_byte * TIME_SCALE
-        jobs.append(
-            {
-                "job": f"j{number}",
-                "message_bytes": int(wire_seconds / slow) // 4 * 4,
-                "forward_seconds": forward * TIME_SCALE,
-                "backward_seconds": backward * TIME_SCALE,
-                "iterations": int(draw.integers(4, 9)) if quick else int(draw.integers(10, 41)),
-                "arrived_at_seconds": float(draw.uniform(0.0, 1.0)),
-            }
+        job = a_job(
+            int(draw.integers(len(MODELS))), int(draw.integers(4, 9) if quick else draw.integers(10, 41))
         )
+        jobs.append({**job, "job": f"j{number}", "arrived_at_seconds": float(draw.uniform(0.0, 1.0))})
     return jobs
 
 
@@ -104,6 +110,26 @@ def calibrate(crews: list[Crew], *, quick: bool) -> LinkFit:
     return fit_link(samples)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What single jobs show: seconds of computing per iteration of each model, and of asking per question."""
+
+    compute_seconds: tuple[float, ...]
+    ask_seconds: float
+
+
+def calibrate_jobs(crews: list[Crew], link: Link, *, quick: bool) -> Alone:
+    """Return what an iteration takes besides the message, and what a question adds, from jobs that run alone."""
+    compute, asking = [], []
+    for model in range(len(MODELS)):
+        job = a_job(model, 6 if quick else 14)
+        plain = float(np.median(run_real(crews[:1], NO_GATE, link, [job])[0]["iteration_seconds"][2:]))
+        gated = float(np.median(run_real(crews[:1], "srsf-1", link, [job])[0]["iteration_seconds"][2:]))
+        compute.append(plain - link.seconds(job["message_bytes"]))
+        asking.append(gated - plain)
+    return Alone(compute_seconds=tuple(compute), ask_seconds=max(0.0, float(np.mean(asking))))
+
+
 @contextlib.contextmanager
 def a_gate(policy: str, link: Link, jobs: list[dict[str, Any]]) -> Iterator[list[str]]:
     """Run a gate, and yield each job's BOA_GATE."""
@@ -112,13 +138,21 @@ def a_gate(policy: str, link: Link, jobs: list[dict[str, Any]]) -> Iterator[list
     )
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         path = f"{folder}/gate.sock"
-        stack.enter_context(GateThread(settings, SECRET, GateAddress(path=path)))
+        gate = stack.enter_context(GateThread(settings, SECRET, GateAddress(path=path)))
+        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
+        gate.take_plan({job["job"]: _planned_gpu_seconds(job, link) for job in jobs})
         addresses = []
         for job in jobs:
             token = Path(folder, f"{job['job']}.token")
             token.write_text(issue_token(SECRET, job=job["job"]), encoding="utf-8")
             addresses.append(f"unix:{path}?token_file={token}&answer_ms={ANSWER_MS}")
         yield addresses
+
+
+def _planned_gpu_seconds(job: dict[str, Any], link: Link) -> float:
+    """Return what is left of a job of two ranks before it starts."""
+    iteration = job["forward_seconds"] + job["backward_seconds"] + link.seconds(job["message_bytes"])
+    return 2.0 * job["iterations"] * iteration
 
 
 def run_real(crews: list[Crew], policy: str, link: Link, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -131,13 +165,14 @@ def run_real(crews: list[Crew], policy: str, link: Link, jobs: list[dict[str, An
 
 
 def run_simulated(
-    seats: list[tuple[int, ...]], policy: str, link: Link, jobs: list[dict[str, Any]]
+    seats: list[tuple[int, ...]], policy: str, link: Link, alone: Alone, jobs: list[dict[str, Any]]
 ) -> list[float]:
-    """Return each job's JCT as the network simulator sees it."""
+    """Return each job's JCT as the network simulator sees it, from constants measured on single jobs."""
     if policy == NO_GATE:
         rule = LinkPolicy(link=link, max_at_once=64)
     else:
-        rule = link_policy(policy, link, bucket_bytes=bucket_bytes(link))
+        asked = replace(link, latency_seconds=link.latency_seconds + alone.ask_seconds)
+        rule = link_policy(policy, asked, bucket_bytes=bucket_bytes(link))
     hosts = 1 + max(host for seat in seats for host in seat)
     experiment = Experiment(
         cluster=Cluster(servers=hosts, gpus_per_server=len(jobs), gpu_memory_bytes=1.0),
@@ -145,16 +180,11 @@ def run_simulated(
             NetworkJob(
                 id=job["job"],
                 gpus=len(seat),
-                **{
-                    key: job[key]
-                    for key in (
-                        "iterations",
-                        "forward_seconds",
-                        "backward_seconds",
-                        "message_bytes",
-                        "arrived_at_seconds",
-                    )
-                },  # fmt: skip
+                iterations=job["iterations"],
+                forward_seconds=0.4 * alone.compute_seconds[job["model"]],
+                backward_seconds=0.6 * alone.compute_seconds[job["model"]],
+                message_bytes=job["message_bytes"],
+                arrived_at_seconds=job["arrived_at_seconds"],
             )
             for job, seat in zip(jobs, seats, strict=True)
         ),
@@ -172,8 +202,10 @@ def run_case(name: str, repetitions: int, *, quick: bool, store: Any) -> dict[st
         crews = start_crews(hosts, seats)
         try:
             fit = calibrate([crew for crew in crews if crew.seats == seats[0]], quick=quick)
+            alone = calibrate_jobs(crews, fit.link, quick=quick)
             answer: dict[str, Any] = {
                 "link": _link(fit),
+                "alone": asdict(alone),
                 "bucket_bytes": bucket_bytes(fit.link),
                 "repetitions": [],
             }
@@ -183,7 +215,6 @@ def run_case(name: str, repetitions: int, *, quick: bool, store: Any) -> dict[st
                     "seed": seed,
                     "real": {},
                     "simulated": {},
-                    "lost_seconds": {},
                     "counts": {},
                 }
                 for index in np.random.default_rng(1000 + seed).permutation(len(POLICIES)):
@@ -191,7 +222,7 @@ def run_case(name: str, repetitions: int, *, quick: bool, store: Any) -> dict[st
                     answers = run_real(crews, policy, fit.link, jobs)
                     row["real"][policy] = [round(a["jct_seconds"], 4) for a in answers]
                     row["simulated"][policy] = [
-                        round(value, 4) for value in run_simulated(seats, policy, fit.link, jobs)
+                        round(value, 4) for value in run_simulated(seats, policy, fit.link, alone, jobs)
                     ]
                     row["counts"][policy] = _sum([a.get("counts", {}) for a in answers])
                 answer["repetitions"].append(row)

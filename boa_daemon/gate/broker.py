@@ -31,7 +31,7 @@ class Broker:
         self.nics: dict[str, Nic] = {}
         self.counts = {"asks": 0, "grants": 0, "free": 0, "stalled": 0, "late": 0, "meetings": 0}
         self.timings = Timings(settings.link)
-        self._planned: dict[JobId, tuple[float, float]] = {}
+        self._planned: dict[JobId, float] = {}
         self._policy = self._new_policy()
         self._shifter = Shifter() if settings.policy == SHIFT else None
         self._fence = first_fence
@@ -47,7 +47,12 @@ class Broker:
         """Seat a job; one of the same name, from a connection that died, makes room."""
         self.leave(job, now)
         seat = Seat(
-            job=job, nics=nics, gpus=gpus, weight=weight, joined_at=now, planned=self._planned.get(job)
+            job=job,
+            nics=nics,
+            gpus=gpus,
+            weight=weight,
+            joined_at=now,
+            planned_gpu_seconds=self._planned.get(job),
         )
         self.seats[job] = seat
         for name in nics:
@@ -99,11 +104,11 @@ class Broker:
         seat.ask = None
         self._release(seat, now)
 
-    def take_plan(self, remaining_gpu_seconds: Mapping[JobId, float], now: float) -> None:
-        """Believe the daemon's plan where jobs do not say themselves how much they have left."""
-        self._planned = {job: (left, now) for job, left in remaining_gpu_seconds.items()}
+    def take_plan(self, remaining_gpu_seconds: Mapping[JobId, float]) -> None:
+        """Believe the daemon's plan, until the next one, where jobs cannot say how much they have left."""
+        self._planned = dict(remaining_gpu_seconds)
         for job, seat in self.seats.items():
-            seat.planned = self._planned.get(job, seat.planned)
+            seat.planned_gpu_seconds = self._planned.get(job)
 
     def settle(self, now: float) -> list[Grant]:
         """Return the grants that are due: after every change, and when `next_wake` says so."""

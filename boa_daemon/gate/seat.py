@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from boa_daemon.gate.nouns import Ask
 from boa_daemon.gate.worth import Habits
@@ -63,8 +63,8 @@ class Seat:
     grants: int = 0
     waited_seconds: float = 0.0
     stalls: int = 0
-    planned: tuple[float, float] | None = field(default=None)
-    """What the plan says is left, GPU-seconds, and when it said so."""
+    planned_gpu_seconds: float | None = None
+    """What the plan says is left."""
 
     def learn(self, ask: Ask) -> None:
         """Take in what the job measured of itself."""
@@ -80,19 +80,17 @@ class Seat:
 
         The last is least attained service first, the usual stand-in where nobody knows the end.
         """
-        if (
-            self.iterations_left is not None
-            and self.iteration_bytes is not None
-            and self.compute_seconds is not None
+        if self.iterations_left is not None and (
+            self.compute_seconds is not None or self.planned_gpu_seconds is None
         ):
-            iteration = self.compute_seconds + link.seconds(self.iteration_bytes)
-            # The iteration under way counts with what is left of its message.
-            sent = max(0.0, self.iteration_bytes - self.ask.message_bytes) if self.ask else 0.0
-            left = self.iterations_left * iteration - sent * link.seconds_per_byte
-            return max(0.0, left) * self.gpus
-        if self.planned is not None:
-            left, at = self.planned
-            return max(0.0, left - (now - at) * self.gpus)
+            compute = self.compute_seconds or 0.0
+            message = self.iteration_bytes or 0.0
+            # Whoever asks has computed this iteration, and may have sent a part of it.
+            sent = max(0.0, message - self.ask.message_bytes) if self.ask else 0.0
+            had = compute + sent * link.seconds_per_byte
+            return max(0.0, self.iterations_left * (compute + link.seconds(message)) - had) * self.gpus
+        if self.planned_gpu_seconds is not None:
+            return self.planned_gpu_seconds
         return (now - self.joined_at) * self.gpus
 
     def waiting(self, link: Link, now: float, *, servers: frozenset[str], most_bytes: float) -> Message:

@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
         elif self._role == PLANNER and verb == "status":
             self.send({"op": "status", "status": self._server.status()})
         elif self._role == PLANNER and verb == "plan":
-            self._server.broker.take_plan(_plan(frame), now)
+            self._server.broker.take_plan(_plan(frame))
         else:
             raise wire.MalformedFrame(f"a {self._role} cannot {verb!r}")
 

@@ -54,11 +54,7 @@ class GateThread:
 
     def take_plan(self, remaining_gpu_seconds: dict[str, float]) -> None:
         """Tell the gate what the daemon's plan says is left of each job."""
-
-        def tell() -> None:
-            self.server.broker.take_plan(remaining_gpu_seconds, self._loop.time())
-
-        self._loop.call_soon_threadsafe(tell)
+        self._loop.call_soon_threadsafe(self.server.broker.take_plan, remaining_gpu_seconds)
 
     def _stop(self) -> None:
         """End the loop and the thread."""

@@ -114,7 +114,8 @@ class GatedModel:
         self._lease_bytes = 0.0
         self._lease_began = 0.0
         self._sent_bytes = 0
-        self._measured = Measured()
+        trained = (weight for weight in model.parameters() if weight.requires_grad)
+        self._measured = Measured(sum(weight.numel() * weight.element_size() for weight in trained))
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
         self._thread.start()
@@ -283,7 +284,7 @@ class GatedModel:
 class Measured:
     """An iteration as rank 0 sees it: length, exposed communication, and computing as what is left of it."""
 
-    iteration_bytes: int = 0
+    iteration_bytes: int
     iteration_seconds: float | None = None
     exposed_seconds: float | None = None
     ready_at: float = 0.0
