@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from policies import adadual
@@ -16,7 +17,8 @@ def status_of(broker: Broker, now: float) -> dict[str, Any]:
     link = broker.timings.link
     return {
         "policy": broker.settings.policy,
-        "bucket_bytes": broker.settings.grant_bytes,
+        # None: a grant covers a whole message.
+        "bucket_bytes": broker.settings.grant_bytes if math.isfinite(broker.settings.grant_bytes) else None,
         "link": {
             "latency_seconds": link.latency_seconds,
             "seconds_per_byte": link.seconds_per_byte,
