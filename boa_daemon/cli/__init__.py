@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from boa_daemon import __version__
-from boa_daemon.cli import network, trace
+from boa_daemon.cli import daemon, jobs, network, state, trace
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
@@ -37,6 +37,21 @@ app.command("compare")(compare)
 app.add_typer(network.app, name="network")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
+app.command("daemon")(daemon.daemon)
+app.command("submit")(jobs.submit)
+app.command("jobs")(jobs.jobs)
+app.command("status")(state.status)
+app.command("explain")(jobs.explain)
+app.command("decisions")(state.decisions)
+app.command("replay")(state.replay)
+app.command("logs")(jobs.logs)
+app.command("cancel")(jobs.cancel)
+app.command("instances")(state.instances)
+app.command("cost")(state.cost)
+app.command("down")(state.down)
+app.command("recover")(daemon.recover)
+app.command("schema")(daemon.schema)
+app.command("systemd")(daemon.systemd)
 
 
 def _print_version(wanted: bool) -> None:

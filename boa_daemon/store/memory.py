@@ -10,7 +10,7 @@ from boa_daemon.actions import Action, LaunchNodes, act_of
 from boa_daemon.limits import DAY_SECONDS, Act
 from boa_daemon.offers import Cooldown, cooled, covers
 from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.state import ClusterState
+from boa_daemon.state import ClusterState, Plan
 from policies.model import NodeId
 
 GIVEN_UP_SECONDS = 60.0
@@ -62,6 +62,16 @@ class MemoryStore:
             if isinstance(outcome, Refused):
                 self._acts.pop(action.id, None)
             self._settle(action, outcome, at)
+
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Keep several actions as open."""
+        for action in actions:
+            self.record_intent(action, at=at)
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Close several actions."""
+        for action, outcome in outcomes:
+            self.record_outcome(action, outcome, at=at)
 
     def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Note which nodes a launch will show, and what not to ask for again too soon."""
@@ -164,6 +174,7 @@ class MemoryStore:
         """Return the last lean and its instant."""
         return self._lean
 
-    def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Keep what a tick saw and decided."""
+        del plan
         self.decisions.append((state, tuple(actions)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from boa_daemon.actions import LaunchNodes, StopJob
 from boa_daemon.offers import Cooldown
 from boa_daemon.ports import Accepted, Charge, Launched, OpenLaunch, Refused
+from boa_daemon.state import Plan
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import a_state, an_instance_type
 
@@ -60,7 +61,7 @@ def test_sums_stay_exact_when_records_are_dropped() -> None:
     for number in range(100):
         store.record_charge(a_charge(f"n{number}"))
         store.record_charge(a_charge(f"n{number}"))
-        store.record_decision(a_state(), [])
+        store.record_decision(a_state(), [], Plan(widths={}, slots={}))
     assert (len(store.charges), store.settled_micro_dollars()) == (10, 500)
     assert len(store.decisions) == 10
 

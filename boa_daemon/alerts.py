@@ -1,0 +1,151 @@
+"""Messages about money and trouble, each said once: to the log, a webhook, SNS, or a command of yours."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from sqlalchemy import select
+
+from boa_daemon.config import AlertSettings
+from boa_daemon.ledger import bill_within
+from boa_daemon.limits import Caps, Window, day_of, month_of
+from boa_daemon.state import ClusterState
+from boa_daemon.store.database import Database
+from boa_daemon.store.sql import put
+from boa_daemon.store.tables import ALERTS
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
+
+_LOG = logging.getLogger("boa.alerts")
+SEND_SECONDS = 10.0
+
+
+def spent_in(state: ClusterState, window: Window, settled: int) -> float:
+    """Return dollars spent in a window so far."""
+    running = sum(bill_within(node, window, until=state.now) for node in state.nodes.values())
+    return dollars(settled + running)
+
+
+def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float | None]]:
+    """Return for the day and the month what was spent, the cap, and the forecast at the present burn rate."""
+    found: dict[str, dict[str, float | None]] = {}
+    limits = caps or Caps()
+    limits = caps or Caps()
+    for name, window, settled, cap in (
+        ("day", day_of(state.now), state.settled_today_micro_dollars, limits.usd_per_day),
+        ("month", month_of(state.now), state.settled_month_micro_dollars, limits.usd_per_month),
+    ):
+        spent = spent_in(state, window, settled)
+        hours = (window.ends_at - state.now) / SECONDS_PER_HOUR
+        found[name] = {
+            "spent_usd": spent,
+            "cap_usd": cap,
+            "forecast_usd": spent + state.usd_per_hour * hours,
+        }
+    return found
+
+
+def due(state: ClusterState, caps: Caps | None, fractions: list[float]) -> Iterator[tuple[str, str]]:
+    """Yield (key, sentence) for every threshold that is crossed now; the key tells each day's apart."""
+    today = datetime.fromtimestamp(state.now, UTC)
+    labels = {"day": today.strftime("%Y-%m-%d"), "month": today.strftime("%Y-%m")}
+    for name, figures in books(state, caps).items():
+        spent, cap, forecast = figures["spent_usd"], figures["cap_usd"], figures["forecast_usd"]
+        if cap is None or spent is None or forecast is None:
+            continue
+        label = f"{name}:{labels[name]}"
+        for fraction in fractions:
+            if spent >= fraction * cap:
+                yield (
+                    f"{label}:{fraction:g}",
+                    f"{spent:.2f} USD spent this {name}: {spent / cap:.0%} of the cap of {cap:.2f} USD",
+                )
+        if forecast > cap:
+            yield (
+                f"{label}:forecast",
+                f"at {state.usd_per_hour:.2f} USD/hour this {name} would end at {forecast:.2f} USD; "
+                f"the cap of {cap:.2f} USD will hold it back",
+            )
+
+
+class Alerts:
+    """Says each thing once, also after a restart; sending never keeps a tick waiting."""
+
+    def __init__(self, database: Database | None, settings: AlertSettings) -> None:
+        self._database, self.settings = database, settings
+        self._said: set[str] = set()
+        if database is not None:
+            with database.read() as connection:
+                self._said = set(connection.scalars(select(ALERTS.c.key)))
+        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
+
+    def say(self, key: str, sentence: str, *, at: float) -> bool:
+        """Say something unless it was said before; return whether it was said."""
+        if key in self._said:
+            return False
+        self._said.add(key)
+        if self._database is not None:
+            with self._database.write() as connection:
+                put(connection, ALERTS, key=key, at=at, sentence=sentence)
+        _LOG.warning(sentence, extra={"alert": key})
+        settings = self.settings
+        if settings.webhook or settings.sns_topic or settings.command:
+            self._sender.submit(self._send, sentence)
+        return True
+
+    def latest(self, limit: int) -> list[dict[str, Any]]:
+        """Return the newest messages."""
+        if self._database is None:
+            return []
+        with self._database.read() as connection:
+            rows = connection.execute(select(ALERTS).order_by(ALERTS.c.at.desc()).limit(limit))
+            return [{"key": row.key, "at": row.at, "sentence": row.sentence} for row in rows]
+
+    def _send(self, sentence: str) -> None:
+        """Send a sentence to everybody who is to be told; a failure is logged and goes no further."""
+        settings = self.settings
+        for channel, do in (
+            (settings.webhook, _to_webhook),
+            (settings.sns_topic, _to_topic),
+            (settings.command, _to_command),
+        ):
+            if channel is None:
+                continue
+            try:
+                do(channel, sentence)
+            except Exception:  # whatever a channel throws, the daemon goes on
+                _LOG.exception("an alert could not be sent")
+
+    def close(self) -> None:
+        """Send what is waiting, and stop."""
+        self._sender.shutdown(wait=True)
+
+
+def _to_webhook(url: str, sentence: str) -> None:
+    """Post a sentence as Slack reads it."""
+    httpx.post(url, json={"text": f"BOA: {sentence}"}, timeout=SEND_SECONDS).raise_for_status()
+
+
+def _to_topic(arn: str, sentence: str) -> None:
+    """Publish a sentence to SNS."""
+    import boto3  # noqa: PLC0415 - an extra, needed by this channel alone
+
+    region = arn.split(":")[3]
+    boto3.client("sns", region_name=region).publish(TopicArn=arn, Subject="BOA", Message=sentence)
+
+
+def _to_command(command: str, sentence: str) -> None:
+    """Run the site's command with the sentence in BOA_ALERT."""
+    subprocess.run(
+        ["/bin/sh", "-c", command],
+        env={**os.environ, "BOA_ALERT": sentence},
+        timeout=SEND_SECONDS,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
