@@ -37,6 +37,9 @@ class BudgetSettings(Strict):
     usd_per_month_cap: Positive | None = Field(
         default=None, description="dollars per calendar month (UTC), never exceeded"
     )
+    usd_per_hour_ceiling: Positive | None = Field(
+        default=None, description="dollars per hour of all nodes at any instant, never exceeded"
+    )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
     window_hours: Positive = Field(default=24.0, description="hours over which spend agrees with the budget")
 
@@ -76,6 +79,9 @@ class DaemonSettings(Strict):
     """The program itself."""
 
     tick_seconds: Positive = Field(default=30.0, description="seconds between looks, at the most")
+    checkpoint_seconds: NotNegative = Field(
+        default=90.0, description="seconds that jobs get to stop before a hard cap ends their nodes"
+    )
     state_dir: str | None = Field(
         default=None, description="folder of the database; STATE_DIRECTORY if unset"
     )
@@ -90,9 +96,13 @@ class SteadySettings(Strict):
     """Against flapping."""
 
     minimum_hold_seconds: NotNegative = Field(default=300.0, description="seconds before a job may move")
-    starts_per_hour: int = Field(default=4, ge=1, description="starts per hour and job, moves included")
-    loop_starts: int = Field(default=10, ge=2, description="starts per hour after which a job rests")
-    loop_nodes: int = Field(default=10, ge=2, description="unused nodes per hour after which a type rests")
+    moves_per_hour_of_a_job: int = Field(default=4, ge=1, description="moves and stops per hour and job")
+    moves_per_hour: int = Field(default=200, ge=1, description="moves and stops per hour of all jobs")
+    loop_times: int = Field(
+        default=8,
+        ge=2,
+        description="times within an hour that lead nowhere, before a start or launch rests",
+    )
 
 
 class AlertSettings(Strict):

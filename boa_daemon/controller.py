@@ -103,15 +103,16 @@ class Controller:
         return self._with_books_in_time(self._with_history(state))
 
     def _with_history(self, state: ClusterState) -> ClusterState:
-        """Return the state with what the limits look at: the day's and the month's bills, unused nodes."""
-        if self.rules.caps is None and self.rules.steady is None:
+        """Return the state with what the limits look at: the day's and the month's bills, recent acts."""
+        store, steady = self.ports.store, self.rules.steady
+        if steady is not None:
+            state = replace(state, acts=tuple(store.acts_since(state.now - steady.memory_seconds)))
+        if self.rules.caps is None:
             return state
-        store = self.ports.store
         return replace(
             state,
             settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
             settled_month_micro_dollars=store.settled_since(month_of(state.now).begins_at),
-            short_lived=store.short_lived(state.now),
         )
 
     def _with_books_in_time(self, state: ClusterState) -> ClusterState:
@@ -202,6 +203,7 @@ def _requested(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
         launched_by=launch.id,
         zone="" if offer is None else offer.zone,
         market="on-demand" if offer is None else offer.market,
+        is_listed=False,
         prices=() if price is None else ((at, price),),
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
-from boa_daemon.limits import SENTENCES
 from boa_daemon.offers import Offer, open_offers
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.units import format_hours
@@ -18,14 +17,15 @@ from policies.model import GpuSlot, InstanceType, JobId, Width
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
+    held = {held.what: held.sentence for held in plan.held}
     return (
-        *(_stop(state, job, _why_stopped(plan, job)) for job in plan.stops),
+        *(_stop(state, job, held.get(f"job {job}", "the plan gives it no GPUs now")) for job in plan.stops),
         *(
             _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")
             for job in plan.slots
             if state.jobs[job].slots
         ),
-        *(_terminate(state, node, plan) for node in (*plan.releases, *plan.forced)),
+        *(_terminate(state, node, held.get(f"node {node}", "")) for node in (*plan.releases, *plan.forced)),
         *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
@@ -37,17 +37,10 @@ def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:
     return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=generation, reason=reason)
 
 
-def _why_stopped(plan: Plan, job: JobId) -> str:
-    """Return why a job should hold nothing."""
-    cap = plan.waiting.get(job)
-    return f"{SENTENCES[cap]}" if cap in ("cap-day", "cap-month") else "the plan gives it no GPUs now"
-
-
-def _terminate(state: ClusterState, node: str, plan: Plan) -> TerminateNode:
-    """Return the order to give a node back."""
-    held = next((held for held in plan.held if held.what == f"node {node}"), None)
-    if held is not None:
-        return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=held.sentence)
+def _terminate(state: ClusterState, node: str, held: str) -> TerminateNode:
+    """Return the order to give a node back; `held` says what else than idleness is the reason."""
+    if held:
+        return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=held)
     idle_since = state.nodes[node].idle_since
     idle = state.now - (state.now if idle_since is None else idle_since)
     reason = f"idle for {format_hours(idle / 3600.0)}, and no job needs it"

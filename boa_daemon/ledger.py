@@ -8,6 +8,7 @@ become a node, so until it is settled it counts as a requested node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import fsum
 
 from boa_daemon.limits import DAY_SECONDS, Window
@@ -42,38 +43,25 @@ def bill(node: NodeState, *, until: float) -> int:
 
 
 def bill_within(node: NodeState, window: Window, *, until: float) -> int:
-    """Return the part of a node's bill that falls into a window, in micro-dollars.
+    """Return the part of a node's bill up to an instant that falls into a window, in micro-dollars.
 
-    Differences of whole bills, so that the parts of adjacent windows add up to the bill.
+    Differences of whole bills, so that the parts of adjacent windows add up to the bill. The minimum counts
+    where the node is launched.
     """
-    until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
-    if until <= window.begins_at or node.launched_at >= window.ends_at:
-        return 0
-    whole = _bill_to(node, min(until, window.ends_at))
-    return whole - _bill_to(node, window.begins_at)
+    return _bill_to(node, min(until, window.ends_at)) - _bill_to(node, min(until, window.begins_at))
 
 
 def _bill_to(node: NodeState, instant: float) -> int:
-    """Return what a node costs from its launch to an instant, without the minimum."""
-    if instant <= node.launched_at:
-        return 0
-    if instant >= node.launched_at + MINIMUM_BILLED_SECONDS:
-        return bill(node, until=instant)
-    share = (instant - node.launched_at) / MINIMUM_BILLED_SECONDS
-    return round(bill(node, until=instant) * share)
+    """Return what a node costs up to an instant; nothing before its launch."""
+    return bill(node, until=instant) if instant > node.launched_at else 0
 
 
 def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
-    """Return (day since the epoch, micro-dollars) for each day that a bill falls into."""
-    ended_at = max(ended_at, node.launched_at + MINIMUM_BILLED_SECONDS)
+    """Return (day since the epoch, micro-dollars) for each day that a final bill falls into."""
     first, last = int(node.launched_at // DAY_SECONDS), int(ended_at // DAY_SECONDS)
-    if first == last:
-        return ((first, bill(node, until=ended_at)),)
-    parts = []
-    for day in range(first, last + 1):
-        window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
-        parts.append((day, bill_within(node, window, until=ended_at)))
-    return tuple(parts)
+    borders = [_bill_to(node, day * DAY_SECONDS) for day in range(first + 1, last + 1)]
+    sums = [0, *borders, bill(node, until=ended_at)]
+    return tuple((first + n, after - before) for n, (before, after) in enumerate(pairwise(sums)))
 
 
 def charge_for(node: NodeState) -> Charge:

@@ -1,4 +1,4 @@
-"""What holds a plan back: hard caps on money and machines, and the rules against flapping.
+"""What holds a plan back: hard caps, the rules against flapping, and the closed list of codes.
 
 A cap is never exceeded, whatever happens. A day and a month are those of the calendar in UTC, as bills are.
 """
@@ -13,14 +13,9 @@ from typing import Literal, TypeAlias
 
 from policies.model import check_positive
 
-HeldCode: TypeAlias = Literal[
-    "cap-day",
-    "cap-month",
-    "cap-instances",
-    "minimum-hold",
-    "moves-per-hour",
-    "loop",
-]
+CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
+"""Which hard cap."""
+HeldCode: TypeAlias = CapCode | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
 """Why something that the policy wanted is not done; a closed list."""
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -46,59 +41,109 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
     {
         "cap-day": "the cap on dollars per day leaves no room for it",
         "cap-month": "the cap on dollars per month leaves no room for it",
+        "cap-hour": "the ceiling on dollars per hour leaves no room for it",
         "cap-instances": "the cap on instances is reached",
         "minimum-hold": "it started too recently to be moved",
-        "moves-per-hour": "it was moved as often as an hour allows",
-        "loop": "the same was tried too often; see `boa decisions`; it rests until the hour is over",
+        "moves-of-job": "it was moved as often as an hour allows",
+        "moves-of-all": "jobs were moved as often as an hour allows",
+        "loop": "the same was done over and over and led nowhere; it rests",
+        "no-effect": "the same was ordered over and over without effect; it is still tried",
     }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Hard limits. None is no limit.
+    """Hard limits; None is no limit.  Money in dollars, time in seconds.
 
-    `tick_seconds` is how often the plan is looked at, `wind_down_seconds` how long a node may live after its
-    jobs were told to stop: checkpoint, termination, and the cloud's own delay. A launch is allowed only if
-    everything that runs could go on for `least_run_seconds` under every cap: a node that would be given back
-    before it did anything is not worth its boot.
+    `usd_per_hour` is a ceiling on what all nodes cost together at any instant. The rest says how fast the
+    site is: `tick_seconds` is the longest time between two looks, `checkpoint_seconds` what a job is given
+    to stop, `shutdown_seconds` how long after the order to end it a node may still be billed, lost answers
+    included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed only if
+    everything could go on for `least_run_seconds` under every cap: a node that would be given back before it
+    did anything is not worth its boot.
     """
 
     usd_per_day: float | None = None
     usd_per_month: float | None = None
+    usd_per_hour: float | None = None
     instances: int | None = None
     tick_seconds: float = 30.0
-    wind_down_seconds: float = 120.0
+    checkpoint_seconds: float = 90.0
+    shutdown_seconds: float = 90.0
+    unseen_seconds: float = 300.0
     least_run_seconds: float = 900.0
 
     def __post_init__(self) -> None:
-        for name in ("usd_per_day", "usd_per_month", "instances"):
+        for name in ("usd_per_day", "usd_per_month", "usd_per_hour", "instances"):
             value = getattr(self, name)
             if value is not None:
                 check_positive(name, value)
-        for name in ("tick_seconds", "wind_down_seconds", "least_run_seconds"):
+        for name in ("tick_seconds", "shutdown_seconds", "least_run_seconds"):
             check_positive(name, getattr(self, name))
+        for name in ("checkpoint_seconds", "unseen_seconds"):
+            check_positive(name, getattr(self, name), zero=True)
+
+    @property
+    def stop_seconds(self) -> float:
+        """How long a node may cost after its jobs were told to stop: checkpoint, the next look, its end."""
+        return self.checkpoint_seconds + self.tick_seconds + self.shutdown_seconds
 
     @property
     def keep_seconds(self) -> float:
-        """How far ahead a node that is kept now may still cost: two ticks, one of them late, and its end."""
-        return 2.0 * self.tick_seconds + self.wind_down_seconds
+        """How long a node that is kept now may cost: the next look can still stop its jobs in time."""
+        return self.tick_seconds + self.stop_seconds
+
+    @property
+    def launch_seconds(self) -> float:
+        """How long a node that is launched now may cost, if its answer is lost, and should be able to run."""
+        return max(self.least_run_seconds, self.unseen_seconds + self.keep_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
     """Rules against flapping.
 
-    A job that runs is left alone for `minimum_hold_seconds` after its start and is started at most
-    `starts_per_hour` times; one that was started `loop_starts` times within an hour is not started again.
-    An instance type of which
-    `loop_nodes` nodes ended within an hour without ever having carried a job is not rented.
+    A running job is left alone for `minimum_hold_seconds` after its start, and moved or stopped at most
+    `moves_per_hour_of_a_job` times within an hour, all jobs together `moves_per_hour` times. What was done
+    to the same target `loop_times` within `loop_seconds` is a loop; for launches it is `loop_times` in a row,
+    over at least `launch_seconds`, without a single job started since.
     """
 
     minimum_hold_seconds: float = 300.0
-    starts_per_hour: int = 4
-    loop_starts: int = 10
-    loop_nodes: int = 10
+    moves_per_hour_of_a_job: int = 4
+    moves_per_hour: int = 200
+    loop_times: int = 8
+    loop_seconds: float = 3600.0
+    launch_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        check_positive("minimum_hold_seconds", self.minimum_hold_seconds, zero=True)
+        for name in (
+            "moves_per_hour_of_a_job",
+            "moves_per_hour",
+            "loop_times",
+            "loop_seconds",
+            "launch_seconds",
+        ):
+            check_positive(name, getattr(self, name))
+
+    @property
+    def memory_seconds(self) -> float:
+        """How far back acts matter."""
+        return max(self.loop_seconds, 3600.0, self.minimum_hold_seconds)
+
+
+ActKind: TypeAlias = Literal["stop", "start", "terminate", "launch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Something that was ordered: what, to which job, node or instance type, and when."""
+
+    kind: ActKind
+    target: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +152,10 @@ class Window:
 
     begins_at: float
     ends_at: float
+
+    def overlap_seconds(self, begins_at: float, ends_at: float) -> float:
+        """Return how much of a stretch of time lies in the window."""
+        return max(min(ends_at, self.ends_at) - max(begins_at, self.begins_at), 0.0)
 
 
 def day_of(now: float) -> Window:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.limits import Act
 from boa_daemon.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.state import ClusterState, JobState, NodeState, Plan
 from policies.errors import InvalidProblem
@@ -328,8 +329,8 @@ class Store(Protocol):
         """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
         ...
 
-    def short_lived(self, now: float) -> Mapping[str, int]:
-        """Return by instance type how many nodes of the last hour ended without having carried a job."""
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
         ...
 
     def books_opened_at(self, now: float) -> float:

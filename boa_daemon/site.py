@@ -208,14 +208,16 @@ class Planner:
             caps=Caps(
                 usd_per_day=budget.usd_per_day_cap,
                 usd_per_month=budget.usd_per_month_cap,
+                usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
+                checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),
             steady=Steady(
                 minimum_hold_seconds=steady.minimum_hold_seconds,
-                starts_per_hour=steady.starts_per_hour,
-                loop_starts=steady.loop_starts,
-                loop_nodes=steady.loop_nodes,
+                moves_per_hour_of_a_job=steady.moves_per_hour_of_a_job,
+                moves_per_hour=steady.moves_per_hour,
+                loop_times=steady.loop_times,
             ),
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from boa_daemon.limits import Caps, Held, Steady
+from boa_daemon.limits import Act, Caps, Held, Steady
 from boa_daemon.offers import Cooldown, Market, Offer
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.pacing import Pace
@@ -27,6 +27,7 @@ WaitReason: TypeAlias = Literal[
     "bad-request",
     "cap-day",
     "cap-month",
+    "cap-hour",
     "cap-instances",
     "loop",
 ]
@@ -46,7 +47,8 @@ class NodeState:
     the action that asked for it, so that an intent and its instance find each other after a crash.
     `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
     that it costs from an instant on, in order; where there are none, its type's price holds. `ends_by` is
-    when the cloud takes it back, once that was announced.
+    when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
+    listing shows it yet: it cannot be given back.
     """
 
     id: NodeId
@@ -61,6 +63,7 @@ class NodeState:
     market: Market = "on-demand"
     prices: tuple[tuple[float, float], ...] = ()
     ends_by: float | None = None
+    is_listed: bool = True
 
     @property
     def usd_per_hour(self) -> float:
@@ -83,16 +86,13 @@ class JobState:
     """A job that is present: what a policy may know, and what it holds.
 
     `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
-    `is_stopping` still holds its slots and is left alone until it has let go. `started_at` is when the
-    generation that runs was started; `recent_starts` counts those of the last hour.
+    `is_stopping` still holds its slots and is left alone until it has let go.
     """
 
     job: Job
     slots: tuple[GpuSlot, ...] = ()
     generation: int = 0
     is_stopping: bool = False
-    started_at: float | None = None
-    recent_starts: int = 0
 
     @property
     def is_running(self) -> bool:
@@ -108,9 +108,9 @@ class ClusterState:
     prices. `cooldowns` are the scopes that were refused, and when to ask again.
     `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
-    are known where there are caps. `short_lived` counts, by instance type, nodes of the last hour that
-    ended without ever having carried a job. The budget accrues from `books_opened_at` on; None where no
-    books were opened. `lean` is what the policy learnt last about its beliefs, and when.
+    are known where there are caps. `acts` are the recent ones in order of time, known where the rules
+    against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
+    opened. `lean` is what the policy learnt last about its beliefs, and when.
     """
 
     now: float
@@ -124,7 +124,7 @@ class ClusterState:
     lean: tuple[float, float] | None = None
     settled_today_micro_dollars: int = 0
     settled_month_micro_dollars: int = 0
-    short_lived: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    acts: tuple[Act, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -138,8 +138,9 @@ class Rules:
 
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
-    that was not spent for a whole window is forgone. `caps` are never exceeded; `steady` keeps jobs from
-    moving about.
+    that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
+    after it last changed its mind, even if nothing happens. `caps` are never exceeded;
+    `steady` keeps jobs from moving about.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -149,6 +150,7 @@ class Rules:
     pace: Pace | None = None
     caps: Caps | None = None
     steady: Steady | None = None
+    round_seconds: float | None = None
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:

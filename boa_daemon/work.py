@@ -18,7 +18,6 @@ from boa_daemon.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.records import JobRecord, JobStatus
 from boa_daemon.state import JobState
 from boa_daemon.store.queue import JobQueue
-from boa_daemon.store.sql import HOUR
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Job, JobClass, JobId, NodeId, Width
 
@@ -263,8 +262,6 @@ class Work:
             slots=job.slots,
             generation=job.generation,
             is_stopping=job.id in self._stopping and bool(job.slots),
-            started_at=job.started_at,
-            recent_starts=sum(began > now - HOUR for began in job.starts),
         )
 
 
