@@ -5,6 +5,7 @@ Exception
 │   ├── InputError          exit 2    a file or flag is wrong: mend the named line
 │   │   ├── MissingPrice              a type has no price: name one, never assume zero
 │   │   └── MissingExtra              an optional library is needed: install the named extra
+│   ├── CloudFailed         exit 1    the cloud did not do it: the hint names the fix
 │   └── InfeasibleRequest   exit 3    no plan does it: raise the budget or relax the deadline
 └── policies.PolicyError              the mathematics refuses; `exit_code_of` maps its leaves
 
@@ -48,6 +49,14 @@ class MissingPrice(InputError):
 
 class MissingExtra(InputError):
     """The command needs an optional library."""
+
+
+class CloudFailed(BoaError):
+    """The cloud refused a call or did not answer; `code` is its own word for that."""
+
+    def __init__(self, problem: str, *, code: str = "", hint: str = "") -> None:
+        self.problem, self.code, self.hint = problem, code, hint
+        super().__init__(f"{problem}{'. ' + hint if hint else ''}")
 
 
 class InfeasibleRequest(BoaError):

@@ -30,7 +30,8 @@ from policies.model import InstanceType
 QUIET_TICKS = 10_000
 """Ticks in a row without an arrival or the end of a phase: the run goes round in circles."""
 
-
+STILL = 0.01
+"""What a tick counts that does nothing: a policy that decides every minute has many while a long job runs."""
 QUIET_EVENTS = 1_000_000
 """The same, where the cloud's comings and goings never end."""
 
@@ -85,7 +86,7 @@ class World:
         self._next_job = 0
         self._tick_wanted = False
         self._wake_at: float | None = None
-        self._quiet_ticks, self._quiet_events = 0, 0
+        self._quiet_ticks, self._quiet_events = 0.0, 0
         self._schedule_arrival()
 
     def run(
@@ -110,7 +111,7 @@ class World:
                 self._tick_wanted = False
                 decision = controller.run_once()
                 self.ticks += 1
-                self._quiet_ticks += 1
+                self._quiet_ticks += 1.0 if decision.actions else STILL
                 self._wake(decision.wake_at)
                 if on_tick is not None:
                     on_tick(decision)
@@ -148,7 +149,7 @@ class World:
 
     def _progress(self) -> None:
         """A job arrived, entered a phase, or left."""
-        self._quiet_ticks, self._quiet_events = 0, 0
+        self._quiet_ticks, self._quiet_events = 0.0, 0
         self._tick_wanted = True
 
     def _wake(self, at: float | None) -> None:
