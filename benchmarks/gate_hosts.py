@@ -41,7 +41,7 @@ def why_not() -> str:
         if shutil.which(tool) is None:
             return f"needs iproute2: there is no {tool!r} here"
     try:
-        import torch.distributed as dist
+        import torch.distributed as dist  # noqa: PLC0415  # optional, and slow to import
     except ImportError:
         return "needs PyTorch: pip install torch"
     if not dist.is_gloo_available():
@@ -51,7 +51,7 @@ def why_not() -> str:
     if made.returncode:
         return f"network namespaces cannot be made here: {made.stderr.strip()}"
     try:
-        shaped = _ip("-n", probe, "link", "set", "lo", "up")
+        _ip("-n", probe, "link", "set", "lo", "up")
         shaped = _run(
             "ip", "netns", "exec", probe, "tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb"
         )

@@ -30,6 +30,8 @@ from boa_daemon.gate.client import GateClient, Go
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
+_torch: Any = torch
+"""PyTorch without its types, where its own code has none."""
 MOST_FREE_ITERATIONS = 10_000
 WHOLE_ITERATION = -1
 """Bytes in an answer that covers all that is left of the iteration."""
@@ -116,18 +118,18 @@ class GatedModel:
         self._sent_bytes = 0
         trained = (weight for weight in model.parameters() if weight.requires_grad)
         self._measured = Measured(sum(weight.numel() * weight.element_size() for weight in trained))
-        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+        self._stream = _torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
         self._thread.start()
 
-    def push(self, bucket: dist.GradBucket) -> Any:
+    def push(self, bucket: Any) -> Any:
         """Take a bucket from DDP, and promise it. Called by autograd; returns at once."""
         tensor = bucket.buffer()
         is_cuda = tensor.device.type == "cuda"
-        promise = torch.futures.Future(devices=[tensor.device]) if is_cuda else torch.futures.Future()  # type: ignore[no-untyped-call]
+        promise: Any = _torch.futures.Future(devices=[tensor.device] if is_cuda else None)
         item = Bucket(tensor=tensor, promise=promise, is_last=bucket.is_last())
         if is_cuda:
-            item.produced = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            item.produced = _torch.cuda.Event()
             item.produced.record(torch.cuda.current_stream(tensor.device))
         if item.is_last:
             self._measured.ready_at = time.monotonic()
@@ -203,7 +205,7 @@ class GatedModel:
             return
         with torch.cuda.stream(self._stream):
             dist.all_reduce(piece, group=self._group)
-            sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            sent = _torch.cuda.Event()
             sent.record(self._stream)
         if self._lease or self._free_iterations <= 1:
             # A lease needs to know when the bytes have gone, and so does the measurement before the next question;
@@ -306,7 +308,7 @@ class Measured:
         self.iteration_bytes, self._ended_at = sent_bytes, now
 
 
-def _hook(gated: GatedModel, bucket: dist.GradBucket) -> Any:
+def _hook(gated: GatedModel, bucket: Any) -> Any:
     """Be what DDP calls for each bucket."""
     return gated.push(bucket)
 
