@@ -20,6 +20,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKER = Path(__file__).resolve().parent / "gate_worker.py"
+NICENESS = -15
+"""The benchmark and its workers sleep and send; what little they compute goes before other work."""
 QUEUE_BYTES = 16_000_000
 """More than all connections may have under way, so nothing is dropped: a lossless fabric shares fairly."""
 WINDOW_BYTES = 524_288
@@ -169,7 +171,7 @@ class Crew:
             }
             self.workers.append(
                 subprocess.Popen(
-                    ["ip", "netns", "exec", self.hosts.name(host), sys.executable, str(WORKER)],
+                    [*("ip", "netns", "exec", self.hosts.name(host)), sys.executable, str(WORKER)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
