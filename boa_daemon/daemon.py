@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon import systemd
 from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
 from boa_daemon.caps import within_caps
@@ -27,7 +28,6 @@ from boa_daemon.metrics import Metrics
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.site import DOWN, Planner, PolicyRecord
-from boa_daemon.solo import notify
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
@@ -130,7 +130,7 @@ class Daemon:
             self.standing.tick_seconds = time.perf_counter() - began
             if decision is not None:
                 self._succeed(decision)
-            notify(f"WATCHDOG=1\nSTATUS={self.status_line}")
+            systemd.alive(self.status_line)
             return decision
 
     @property
