@@ -204,7 +204,7 @@ class Daemon:
             for node in self.world.cloud.nodes()
             if node.ended_at is None
         }
-        state = replace(last.state, now=self.world.clock.now(), nodes=nodes)
+        state = replace(last.state, now=self.world.clock.now(), nodes=nodes, jobs=self.work.jobs())
         plan = within_caps(state, Plan(widths={}, slots={}), self.planner.rules())
         for name in plan.stops:
             generation = state.jobs[name].generation

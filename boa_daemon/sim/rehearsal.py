@@ -1,4 +1,4 @@
-"""A whole daemon on a clock of one's own: its real store and loop, a cloud in a file, jobs that only take time."""
+"""A whole daemon on a clock of one's own: its real store, a cloud in a file, jobs that only take time."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 It stands for machines, so it keeps what happened in a journal of its own where it is given one, and an engine
 that is opened on that journal again knows it all. A job's work is `HOURS` of its environment, hours on one
-reference GPU; a stop takes the time of a checkpoint; with `FAILS` a generation fails when it would have ended.
+reference GPU; a stop takes the time of a checkpoint; with `FAILS` a generation fails where it would have
+ended.
 """
 
 from __future__ import annotations

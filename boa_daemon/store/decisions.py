@@ -140,6 +140,8 @@ class DaemonStore(SqlStore):
                     hint="Choose one with actions: `boa decisions --acting`",
                 )
             policy = connection.scalar(select(POLICIES.c.document).where(POLICIES.c.hash == row.policy))
+        if policy is None:
+            raise InputError(f"the policy of decision {tick} was not kept")
         return {
             **_decision(row),
             "policy_document": json.loads(unpack(policy)),

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode, act_of
 from boa_daemon.codec import dumps, loads
 from boa_daemon.limits import DAY_SECONDS, Act
 from boa_daemon.offers import Cooldown, cooled, covers
@@ -24,8 +24,10 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.memory import GIVEN_UP_SECONDS
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, COOLDOWNS, INTENTS, META
 
-OPEN, DONE = "open", "done"
 HOUR = 3600.0
+REMEMBERED_SECONDS = 2.0 * HOUR
+"""Acts older than this before the newest are of no use to the rules against flapping."""
+OPEN, DONE = "open", "done"
 """An intent is open until its outcome is known; that of a launch, until all of its nodes were seen."""
 
 
@@ -76,10 +78,21 @@ class SqlStore:
             }
             launches = select(INTENTS).where(INTENTS.c.status == OPEN, INTENTS.c.kind == "launch")
             self._unseen = {row.id: _open_launch(row) for row in connection.execute(launches)}
+            self._acts = self._recent_acts(connection)
         self._tick = int(meta.get("tick", 0))
         self._books_opened_at: float | None = meta.get("books_opened_at")
         lean = meta.get("lean")
         self._lean = None if lean is None else (float(lean[0]), float(lean[1]))
+
+    def _recent_acts(self, connection: Connection) -> dict[str, Act]:
+        """Return what was ordered lately, in order of time; refused launches are left out."""
+        last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
+        recent = select(INTENTS).where(INTENTS.c.at >= last - REMEMBERED_SECONDS)
+        return {
+            row.id: act_of(loads(row.action), at=row.at)
+            for row in connection.execute(recent.order_by(INTENTS.c.at, INTENTS.c.id))
+            if not (row.kind == "launch" and row.outcome and isinstance(loads(row.outcome), Refused))
+        }
 
     @property
     def tick(self) -> int:
@@ -121,6 +134,7 @@ class SqlStore:
             with self.database.write() as connection:
                 connection.execute(insert(INTENTS), rows)
         for action in actions:
+            self._acts[action.id] = act_of(action, at=at)
             if isinstance(action, LaunchNodes):
                 self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
@@ -156,6 +170,7 @@ class SqlStore:
             outcome = outcome.short or outcome
         else:
             self._unseen.pop(launch.id, None)
+            self._acts.pop(launch.id, None)
         if isinstance(outcome, Refused):
             self._cool(connection, launch, outcome, at)
 
@@ -248,19 +263,9 @@ class SqlStore:
 
     def acts_since(self, at: float) -> Sequence[Act]:
         """Return what was ordered from an instant on, in order of time; refused launches are left out."""
-        columns = (INTENTS.c.kind, INTENTS.c.target, INTENTS.c.at, INTENTS.c.outcome)
-        found = select(*columns).where(INTENTS.c.at >= at).order_by(INTENTS.c.at, INTENTS.c.id)
-        with self.database.read() as connection:
-            rows = connection.execute(found).all()
-        return [
-            Act(
-                kind=row.kind,
-                target=row.target.split("/")[0] if row.kind == "launch" else row.target,
-                at=row.at,
-            )
-            for row in rows
-            if not (row.kind == "launch" and row.outcome and isinstance(loads(row.outcome), Refused))
-        ]
+        for name in [name for name, act in self._acts.items() if act.at < at - REMEMBERED_SECONDS]:
+            del self._acts[name]
+        return sorted((act for act in self._acts.values() if act.at >= at), key=lambda act: act.at)
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""
