@@ -80,9 +80,9 @@ class Daemon:
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
         self._lock = threading.Lock()
-        self.use(settings)
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.use(settings)
         if books is not None:
             books.store.speed = self._speed
             self.work = Work(
@@ -104,6 +104,7 @@ class Daemon:
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
         self.settings, self.planner = settings, planner
+        self.alerts.settings = settings.alerts
         self._controllers: dict[str, Controller] = {}
 
     def start(self) -> None:
@@ -168,8 +169,8 @@ class Daemon:
         for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
             self._alert(key, sentence)
         for held in decision.plan.held:
-            if held.code == "loop":
-                self._alert(f"loop:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
+            if held.code in ("loop", "no-effect"):
+                self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
 
