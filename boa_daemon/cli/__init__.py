@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from boa_daemon import __version__
-from boa_daemon.cli import network, trace
+from boa_daemon.cli import gate, network, trace
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
@@ -39,6 +39,7 @@ app.command("plan")(plan)
 app.command("simulate")(simulate)
 app.command("compare")(compare)
 app.add_typer(network.app, name="network")
+app.add_typer(gate.app, name="gate")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
 app.command("doctor")(doctor)
