@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from boa_daemon.offers import Offer
+from policies.errors import InvalidProblem
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
 
 
@@ -45,12 +47,28 @@ class StartJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchNode:
-    """Rent one instance."""
+class LaunchNodes:
+    """Rent instances of one type in one request.
+
+    A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` says where and on
+    which market; None leaves that to the cloud.
+    """
 
     id: str
     instance_type: InstanceType
     reason: str
+    count: int = 1
+    is_gang: bool = False
+    offer: Offer | None = None
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidProblem(f"{self.id}: a launch asks for at least one node, got {self.count}")
+
+    @property
+    def offer_key(self) -> str:
+        """The key of its offer; that of the type alone where the cloud names no offers."""
+        return (self.offer or Offer(instance_type=self.instance_type.name)).key
 
 
-Action: TypeAlias = StopJob | TerminateNode | StartJob | LaunchNode
+Action: TypeAlias = StopJob | TerminateNode | StartJob | LaunchNodes

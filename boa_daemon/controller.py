@@ -6,12 +6,26 @@ there, so a missed one heals itself on the next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeAlias
 
-from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.ledger import charge_for, opening_of
-from boa_daemon.ports import Clock, Cloud, Engine, JobSource, Outcome, Refused, Store, Telemetry
+from boa_daemon.limits import day_of, month_of
+from boa_daemon.ports import (
+    Clock,
+    Cloud,
+    Engine,
+    JobSource,
+    Launched,
+    Outcome,
+    Refused,
+    Store,
+    Telemetry,
+    Unknown,
+)
 from boa_daemon.state import ClusterState, NodeState, Rules
 from boa_daemon.tick import Decision, decide
 from policies.model import Job, NodeId
@@ -55,8 +69,8 @@ class Controller:
         self.ports.store.record_decision(state, decision.actions)
         if decision.plan.lean is not None:
             self.ports.store.record_lean(decision.plan.lean, at=state.now)
-        for action in decision.actions:
-            self._carry_out(action, at=state.now)
+        for together in _requests(decision.actions):
+            self._carry_out(together, at=state.now)
         if self.rules.orders_links:
             self.ports.engine.order_links(decision.plan.link_order)
         return decision
@@ -65,23 +79,36 @@ class Controller:
         """Return everything known now; bills of nodes that have ended become final on the way."""
         ports, now = self.ports, self.ports.clock.now()
         nodes: _Nodes = {}
-        for node in ports.cloud.nodes():
+        listed = ports.cloud.nodes()
+        for node in listed:
             if node.ended_at is None:
                 nodes[node.id] = node
             else:
                 ports.store.record_charge(charge_for(node))
-        self._add_unseen(nodes, now)
+        self._add_unseen(nodes, listed, now)
         state = ClusterState(
             now=now,
             tick=ports.store.next_tick(),
             nodes=nodes,
             jobs=ports.jobs.jobs(),
-            refused_until=ports.store.refused_until(now),
+            offers=tuple(ports.cloud.offers()),
+            cooldowns=ports.store.cooldowns(now),
             settled_micro_dollars=ports.store.settled_micro_dollars(),
             books_opened_at=ports.store.books_opened_at(now),
             lean=ports.store.lean(),
         )
-        return self._with_books_in_time(state)
+        return self._with_books_in_time(self._with_history(state))
+
+    def _with_history(self, state: ClusterState) -> ClusterState:
+        """Return the state with what the limits look at: the day's and the month's bills."""
+        if self.rules.caps is None:
+            return state
+        store = self.ports.store
+        return replace(
+            state,
+            settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
+            settled_month_micro_dollars=store.settled_since(month_of(state.now).begins_at),
+        )
 
     def _with_books_in_time(self, state: ClusterState) -> ClusterState:
         """Return the state with the books opened later where money was not spent for longer than a window."""
@@ -100,43 +127,85 @@ class Controller:
         widths = self.allocator.allocate((job,), now=self.ports.clock.now()).widths
         return widths.get(job.id) != job.width
 
-    def _add_unseen(self, nodes: _Nodes, now: float) -> None:
-        """Count launches whose node is not listed yet as requested nodes, so that nothing is rented twice."""
+    def _add_unseen(self, nodes: _Nodes, listed: Sequence[NodeState], now: float) -> None:
+        """Count launched nodes that no listing shows yet as requested, so that nothing is rented twice."""
         unsettled = self.ports.store.unsettled()
         if not unsettled:
             return
-        listed = {node.launched_by for node in nodes.values()}
-        for launch, at in unsettled:
-            if launch.id in listed:
-                self.ports.store.record_seen(launch.id)
-            elif now - at > self.unseen_seconds:
-                gone = Refused(reason=f"not in the cloud's list after {now - at:.0f} s")
-                self.ports.store.record_outcome(launch, gone, at=now)
-            else:
-                nodes[launch.id] = NodeState(
-                    id=launch.id,
-                    instance_type=launch.instance_type,
-                    phase="requested",
-                    launched_at=at,
-                    gpus=(None,) * launch.instance_type.gpus,
-                    launched_by=launch.id,
+        by_launch: dict[str, list[NodeId]] = {}
+        for node in listed:
+            by_launch.setdefault(node.launched_by, []).append(node.id)
+        for launch in unsettled:
+            action = launch.action
+            found = by_launch.get(action.id, [])
+            if not launch.seen.issuperset(found):
+                self.ports.store.record_seen(action.id, found)
+            unseen = replace(launch, seen=launch.seen | frozenset(found)).unseen
+            if unseen and now - launch.at > self.unseen_seconds:
+                self.ports.store.give_up(
+                    action.id, f"not in the cloud's list after {now - launch.at:.0f} s", at=now
                 )
+                continue
+            for name in unseen:
+                nodes[name] = _requested(name, action, at=launch.at)
 
-    def _carry_out(self, action: Action, *, at: float) -> None:
-        """Write the intent down, act, write the outcome down."""
-        self.ports.store.record_intent(action, at=at)
-        outcome = self._act(action)
-        self.ports.store.record_outcome(action, outcome, at=at)
-        if self.ports.telemetry is not None:
-            said = f"refused: {outcome.reason}" if isinstance(outcome, Refused) else action.reason
-            self.ports.telemetry.say(f"{action.id}: {said}", action=action.id)
+    def _carry_out(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write the intents down, act, write the outcomes down."""
+        for action in actions:
+            self.ports.store.record_intent(action, at=at)
+        for action, outcome in zip(actions, self._act(actions), strict=True):
+            self.ports.store.record_outcome(action, outcome, at=at)
+            if self.ports.telemetry is not None:
+                self.ports.telemetry.say(f"{action.id}: {_said(action, outcome)}", action=action.id)
 
-    def _act(self, action: Action) -> Outcome:
-        """Send one action to the port that does it."""
-        if isinstance(action, StartJob):
-            return self.ports.engine.start(action)
-        if isinstance(action, StopJob):
-            return self.ports.engine.stop(action)
-        if isinstance(action, LaunchNode):
-            return self.ports.cloud.launch(action)
-        return self.ports.cloud.terminate(action)
+    def _act(self, actions: Sequence[Action]) -> Sequence[Outcome]:
+        """Send actions to the port that does them: terminations together, everything else one at a time."""
+        first = actions[0]
+        if isinstance(first, StartJob):
+            return [self.ports.engine.start(first)]
+        if isinstance(first, StopJob):
+            return [self.ports.engine.stop(first)]
+        if isinstance(first, LaunchNodes):
+            return [self.ports.cloud.launch(first)]
+        orders = [action for action in actions if isinstance(action, TerminateNode)]
+        outcomes = self.ports.cloud.terminate(orders)
+        return [outcomes.get(order.node, Unknown(reason="the cloud did not say")) for order in orders]
+
+
+def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """Yield what goes to the world in one request each: terminations in a row together."""
+    for is_end, together in groupby(actions, key=lambda action: isinstance(action, TerminateNode)):
+        if is_end:
+            yield list(together)
+        else:
+            yield from ([action] for action in together)
+
+
+def _requested(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
+    """Return a node that was asked for and is not listed yet."""
+    offer = launch.offer
+    price = None if offer is None else offer.usd_per_hour
+    return NodeState(
+        id=name,
+        instance_type=launch.instance_type,
+        phase="requested",
+        launched_at=at,
+        gpus=(None,) * launch.instance_type.gpus,
+        launched_by=launch.id,
+        zone="" if offer is None else offer.zone,
+        market="on-demand" if offer is None else offer.market,
+        is_listed=False,
+        prices=() if price is None else ((at, price),),
+    )
+
+
+def _said(action: Action, outcome: Outcome) -> str:
+    """Return what became of an action, for people."""
+    if isinstance(outcome, Refused):
+        return f"refused: {outcome.reason}"
+    if isinstance(outcome, Unknown):
+        return f"no answer: {outcome.reason}"
+    if isinstance(outcome, Launched) and outcome.short is not None:
+        asked = action.count if isinstance(action, LaunchNodes) else 1
+        return f"{len(outcome.nodes)} of {asked}: {outcome.short.reason}"
+    return action.reason

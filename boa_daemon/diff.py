@@ -6,7 +6,10 @@ wait for launches, and a GPU is free before its next job starts. Cost: O(what ch
 
 from __future__ import annotations
 
-from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
+from collections.abc import Iterator
+
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.offers import Offer, open_offers
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.units import format_hours
 from policies.model import GpuSlot, InstanceType, JobId, Width
@@ -14,14 +17,15 @@ from policies.model import GpuSlot, InstanceType, JobId, Width
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
+    held = {held.what: held.sentence for held in plan.held}
     return (
-        *(_stop(state, job, "the plan gives it no GPUs now") for job in plan.stops),
+        *(_stop(state, job, held.get(f"job {job}", "the plan gives it no GPUs now")) for job in plan.stops),
         *(
             _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")
             for job in plan.slots
             if state.jobs[job].slots
         ),
-        *(_terminate(state, node) for node in plan.releases),
+        *(_terminate(state, node, held.get(f"node {node}", "")) for node in (*plan.releases, *plan.forced)),
         *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
@@ -33,8 +37,10 @@ def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:
     return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=generation, reason=reason)
 
 
-def _terminate(state: ClusterState, node: str) -> TerminateNode:
-    """Return the order to give a node back."""
+def _terminate(state: ClusterState, node: str, held: str) -> TerminateNode:
+    """Return the order to give a node back; `held` says what else than idleness is the reason."""
+    if held:
+        return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=held)
     idle_since = state.nodes[node].idle_since
     idle = state.now - (state.now if idle_since is None else idle_since)
     reason = f"idle for {format_hours(idle / 3600.0)}, and no job needs it"
@@ -55,16 +61,48 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
 
 
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
-    """Return one order per node to rent."""
+    """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
     orders: list[Action] = []
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]
         reason = _launch_reason(plan, instance_type, count)
-        orders += (
-            LaunchNode(id=f"t{state.tick}-launch-{name}-{number}", instance_type=instance_type, reason=reason)
-            for number in range(count)
-        )
+        gangs = plan.gangs.get(name, ())
+        groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
+        left = {offer.key: (offer, offer.nodes_left) for offer in _open_offers(state, name)}
+        for size, is_gang in groups:
+            for offer, part in _shares(left, size, is_gang=is_gang):
+                orders.append(
+                    LaunchNodes(
+                        id=f"t{state.tick}-launch-{name}-{len(orders)}",
+                        instance_type=instance_type,
+                        count=part,
+                        is_gang=is_gang,
+                        offer=offer if state.offers else None,
+                        reason=reason,
+                    )
+                )
     return orders
+
+
+def _open_offers(state: ClusterState, name: str) -> list[Offer]:
+    """Return the offers of a type that may be asked for now, the cheapest first."""
+    return open_offers(name, state.offers, state.cooldowns, now=state.now)
+
+
+def _shares(
+    left: dict[str, tuple[Offer, int | None]], size: int, *, is_gang: bool
+) -> Iterator[tuple[Offer, int]]:
+    """Yield how many nodes to ask of which offer, cheapest first; `left` is what the quotas leave.
+
+    A gang goes to one offer whole, or is not asked for.
+    """
+    for key, (offer, nodes) in left.items():
+        part = size if nodes is None else min(size, nodes)
+        if part < 1 or (is_gang and part < size):
+            continue
+        left[key] = (offer, None if nodes is None else nodes - part)
+        yield offer, part
+        size -= part
 
 
 def _launch_reason(plan: Plan, instance_type: InstanceType, count: int) -> str:

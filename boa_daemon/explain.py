@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.links import rank
 from boa_daemon.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.units import format_hours
 from policies.model import GpuSlot, JobId, NodeId, Width
+
+_CLOSED: Mapping[WaitReason, str] = {
+    "out-of-stock": "The cloud is out of stock",
+    "quota": "The account's quota is used up",
+    "denied": "The cloud denies the launch: see `boa doctor`",
+    "throttled": "The cloud asks to slow down",
+    "bad-request": "The cloud does not understand the launch: see `boa doctor`",
+}
 
 
 def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
@@ -27,6 +35,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
         sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
     if len({slot.node for slot in slots}) > 1:
         sentences += [_span(state, slots), *_links(state, plan, job_id)]
@@ -93,9 +102,12 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
         count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
     )
     have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
-    if reason == "out-of-stock":
-        until = max(state.refused_until.values(), default=state.now)
-        return f"The cloud is out of stock; it is asked again in {until - state.now:.0f} s. {have}."
+    if reason in _CLOSED:
+        until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
+        return f"{_CLOSED[reason]}; it is asked again in {until - state.now:.0f} s. {have}."
+    if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances"):
+        said = next((held.sentence for held in plan.held if held.code == reason), "a hard cap is reached")
+        return f"It waits because of a hard cap: {said}. {have}."
     if reason == "node-limit":
         held = len(state.nodes)
         return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."

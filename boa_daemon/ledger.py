@@ -8,7 +8,10 @@ become a node, so until it is settled it counts as a requested node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import fsum
 
+from boa_daemon.limits import DAY_SECONDS, Window
 from boa_daemon.ports import Charge
 from boa_daemon.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
@@ -25,15 +28,52 @@ def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
     return round(billed * instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
 
 
+def bill(node: NodeState, *, until: float) -> int:
+    """Return what a node costs from its launch to an instant, each second at its price, in micro-dollars."""
+    if not node.prices:
+        return micro_dollars_for(node.instance_type, until - node.launched_at)
+    until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
+    begins = [node.launched_at, *(max(at, node.launched_at) for at, _ in node.prices[1:])]
+    ends = [*begins[1:], until]
+    spent = (
+        max(min(end, until) - begin, 0.0) * price
+        for begin, end, (_, price) in zip(begins, ends, node.prices, strict=True)
+    )
+    return round(fsum(spent) * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
+
+
+def bill_within(node: NodeState, window: Window, *, until: float) -> int:
+    """Return the part of a node's bill up to an instant that falls into a window, in micro-dollars.
+
+    Differences of whole bills, so that the parts of adjacent windows add up to the bill. The minimum counts
+    where the node is launched.
+    """
+    return _bill_to(node, min(until, window.ends_at)) - _bill_to(node, min(until, window.begins_at))
+
+
+def _bill_to(node: NodeState, instant: float) -> int:
+    """Return what a node costs up to an instant; nothing before its launch."""
+    return bill(node, until=instant) if instant > node.launched_at else 0
+
+
+def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
+    """Return (day since the epoch, micro-dollars) for each day that a final bill falls into."""
+    first, last = int(node.launched_at // DAY_SECONDS), int(ended_at // DAY_SECONDS)
+    borders = [_bill_to(node, day * DAY_SECONDS) for day in range(first + 1, last + 1)]
+    sums = [0, *borders, bill(node, until=ended_at)]
+    return tuple((first + n, after - before) for n, (before, after) in enumerate(pairwise(sums)))
+
+
 def charge_for(node: NodeState) -> Charge:
     """Return the final bill of a node that has ended."""
     ended_at = node.launched_at if node.ended_at is None else node.ended_at
     return Charge(
+        days=_by_day(node, ended_at),
         node=node.id,
         instance_type=node.instance_type.name,
         started_at=node.launched_at,
         ended_at=ended_at,
-        micro_dollars=micro_dollars_for(node.instance_type, ended_at - node.launched_at),
+        micro_dollars=bill(node, until=ended_at),
     )
 
 
@@ -50,7 +90,7 @@ class Ledger:
         """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
         cost = {"requested": 0, "ready": 0, "terminating": 0, "terminated": 0}
         for node in state.nodes.values():
-            cost[node.phase] += micro_dollars_for(node.instance_type, state.now - node.launched_at)
+            cost[node.phase] += bill(node, until=state.now)
         promised = cost.pop("requested")
         return cls(settled=state.settled_micro_dollars, running=sum(cost.values()), promised=promised)
 
@@ -75,7 +115,7 @@ def money_of(state: ClusterState) -> Money | None:
         lean_age_hours=(state.now - learnt_at) / SECONDS_PER_HOUR,
         spent_usd=Ledger.of(state).committed_usd,
         elapsed_hours=(state.now - state.books_opened_at) / SECONDS_PER_HOUR,
-        is_refused=bool(state.refused_until),
+        is_refused=bool(state.cooldowns),
     )
 
 

@@ -12,11 +12,13 @@ enough GPUs fall free. Cost: O(jobs + nodes), and the placer's on the nodes with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass, field, replace
+from math import ceil, isfinite
 
 from boa_daemon.errors import BoaError
+from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
@@ -36,19 +38,48 @@ def make_plan(
             Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean),
             claimed=set(),
         )
-    stops = frozenset(changes.stops)
+    stops = frozenset(changes.stops).union(changes.leaving)
     room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
     if allocation.nodes is not None:
-        return _fixed_fleet(state, allocation, changes, room, rules)
-    return _rented_fleet(state, allocation, changes, room, rules)
+        return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
+    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))
+
+
+def _alarmed(state: ClusterState, plan: Plan) -> Plan:
+    """Return the plan with a wake-up for when jobs have to leave nodes whose end is announced."""
+    alarms = [node.ends_by - LEAVE_SECONDS for node in state.nodes.values() if node.ends_by is not None]
+    later = [at for at in (*alarms, plan.wake_at) if at is not None and at > state.now]
+    return replace(plan, wake_at=min(later)) if alarms and later else plan
+
+
+LEAVE_SECONDS = 120.0
+"""A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
+
+_WAITS: Mapping[RefusalKind, WaitReason] = {
+    "no-capacity": "out-of-stock",
+    "busy": "out-of-stock",
+    "quota": "quota",
+    "denied": "denied",
+    "throttled": "throttled",
+    "bad-request": "bad-request",
+}
+"""What a job waits for while every offer of its type is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
-    """The widths of jobs that do not hold them, and the jobs that should hold nothing."""
+    """The widths of jobs that do not hold them, and the jobs that should hold nothing.
+
+    Those of `leaving` must let go now, whether or not there is room for them elsewhere.
+    """
 
     wishes: dict[JobId, Width]
     stops: tuple[JobId, ...]
+    leaving: tuple[JobId, ...] = ()
+
+    def stops_beside(self, slots: Slots) -> tuple[JobId, ...]:
+        """Return the jobs that should hold nothing where those of `slots` move."""
+        return (*self.stops, *(job for job in self.leaving if job not in slots))
 
 
 def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
@@ -60,9 +91,15 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
     dying = {
         job
         for node in state.nodes.values()
-        if node.phase == "terminating"
+        if node.phase == "terminating" or node.ends_by is not None
         for job in node.gpus
         if job is not None
+    }
+    urgent = {
+        job
+        for node in state.nodes.values()
+        if node.ends_by is not None and node.ends_by - state.now <= LEAVE_SECONDS
+        for job in node.gpus
     }
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
@@ -80,7 +117,8 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
             shrinking[job_id] = width
         else:
             wishes[job_id] = width
-    return _Changes(wishes=shrinking | wishes, stops=tuple(stops))
+    leaving = tuple(job for job in wishes if job in urgent)
+    return _Changes(wishes=shrinking | wishes, stops=tuple(stops), leaving=leaving)
 
 
 def _shrinks(holds: Width | None, width: Width) -> bool:
@@ -93,25 +131,25 @@ def _fixed_fleet(
 ) -> Plan:
     """Return the plan for a policy that says how many nodes to hold."""
     wanted = allocation.nodes or {}
-    present = _count_by_type(state.nodes.values())
+    present = _count_by_type(node for node in state.nodes.values() if node.ends_by is None)
     launches = {
         name: count - present.get(name, 0) for name, count in wanted.items() if count > present.get(name, 0)
     }
-    surplus = {name: count - wanted.get(name, 0) for name, count in present.items()}
+    surplus = Counter({name: count - wanted.get(name, 0) for name, count in present.items()})
     slots = room.place(changes.wishes)
     used = {slot.node for taken in slots.values() for slot in taken}
     releases: list[NodeId] = []
     for node in reversed(list(state.nodes.values())):
         name = node.instance_type.name
-        if node.is_idle and node.id not in used and surplus[name] > 0:
-            surplus[name] -= 1
+        if node.is_idle and node.id not in used and (node.ends_by is not None or surplus[name] > 0):
+            surplus[name] -= node.ends_by is None
             releases.append(node.id)
     waiting: dict[JobId, WaitReason] = {job: "fleet-full" for job in changes.wishes if job not in slots}
     launches, wake_at = _within_stock(state, _within_cap(state, launches, rules))
     return Plan(
         widths=allocation.widths,
         slots=slots,
-        stops=changes.stops,
+        stops=changes.stops_beside(slots),
         launches=launches,
         instance_types=rules.by_name,
         releases=tuple(releases),
@@ -138,15 +176,16 @@ def _rented_fleet(
         slots = room.place(admitted)
     launches, wake_at = _within_stock(state, demand.launches)
     waiting: dict[JobId, WaitReason] = {
-        job: "out-of-stock" if _type_of(width, rules).name in state.refused_until else reason
+        job: _why(state, _type_of(width, rules).name, reason)
         for job, width in wishes.items()
         if job not in slots
     }
     plan = Plan(
         widths=allocation.widths,
         slots=slots,
-        stops=changes.stops,
+        stops=changes.stops_beside(slots),
         launches=launches,
+        gangs={name: sizes for name, sizes in demand.gangs.items() if name in launches},
         instance_types=rules.by_name,
         waiting=waiting,
         reasons=allocation.reasons,
@@ -163,6 +202,7 @@ class _Demand:
 
     launches: dict[str, int]
     claimed: set[NodeId]
+    gangs: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def _nodes_to_come(
@@ -172,13 +212,18 @@ def _nodes_to_come(
     if not rest:
         return _Demand(launches={}, claimed=set())
     after = room.after(placed)
-    extra = [_as_ready(node) for node in state.nodes.values() if node.phase == "requested"]
+    extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     launches: dict[str, int] = {}
     while True:
         future = after.place(rest, extra=extra, keep_movers=False)
         missing = {job: width for job, width in rest.items() if job not in future}
         if not missing:
-            return _Demand(launches=launches, claimed={s.node for taken in future.values() for s in taken})
+            blank = {node.id: node.instance_type.name for node in extra if node.id not in state.nodes}
+            return _Demand(
+                launches=launches,
+                claimed={slot.node for taken in future.values() for slot in taken},
+                gangs=_gangs(future, blank),
+            )
         for gpu_type, gpus in after.shortfall(rest, future, extra=extra).items():
             instance_type = rules.instance_types[gpu_type]
             count = max(1, ceil(gpus / instance_type.gpus))
@@ -195,14 +240,15 @@ def _at_the_cap(
     """Return the wishes to try at the cap, and the nodes for those of them that fit under it.
 
     None overtakes the first waiting job that has no room. Nothing is rented for that job before all of it
-    fits, but idle nodes of its type are kept for it. A job that the cap never holds keeps nobody waiting.
+    fits, but idle nodes of its type are kept for it, unless they may be in the wrong zone. A job that the cap
+    never holds keeps nobody waiting.
     """
     blank = {
         node.id: node
         for kind in rules.instance_types.values()
         for node in _blank_nodes(kind, 0, allowed.get(kind.name, 0))
     }
-    extra = [_as_ready(node) for node in state.nodes.values() if node.phase == "requested"]
+    extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     extra += blank.values()
     future = room.place(wishes, extra=extra)
     admitted: dict[JobId, Width] = {}
@@ -219,13 +265,35 @@ def _at_the_cap(
     kept = {
         node.id
         for node in state.nodes.values()
-        if blocked is not None and node.instance_type.gpu_type == blocked.gpu_type
+        if blocked is not None and node.instance_type.gpu_type == blocked.gpu_type and not room.has_zones
     }
     launches: dict[str, int] = {}
     for name in sorted(used & blank.keys()):
         kind_name = blank[name].instance_type.name
         launches[kind_name] = launches.get(kind_name, 0) + 1
-    return admitted, _Demand(launches=launches, claimed=used | kept)
+    names = {name: node.instance_type.name for name, node in blank.items()}
+    return admitted, _Demand(launches=launches, claimed=used | kept, gangs=_gangs(fitting, names))
+
+
+def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
+    """Return by instance type the sizes of the groups of new nodes that jobs tie together."""
+    leaders = {name: name for name in blank}
+
+    def leader(name: NodeId) -> NodeId:
+        while leaders[name] != name:
+            name = leaders[name]
+        return name
+
+    for taken in placed.values():
+        tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
+        for name in tied[1:]:
+            leaders[leader(name)] = leader(tied[0])
+    sizes = Counter(leader(name) for name in blank)
+    gangs: dict[str, tuple[int, ...]] = {}
+    for name, size in sizes.items():
+        if size > 1:
+            gangs[blank[name]] = (*gangs.get(blank[name], ()), size)
+    return gangs
 
 
 def _with_idle_nodes(
@@ -238,7 +306,7 @@ def _with_idle_nodes(
     for node in state.nodes.values():
         if node.idle_since is None or node.phase != "ready" or node.id in claimed:
             continue
-        release_at = node.idle_since + hold_seconds
+        release_at = node.idle_since + (hold_seconds if node.ends_by is None else 0.0)
         if release_at <= state.now:
             releases.append(node.id)
         elif wake_at is None or release_at < wake_at:
@@ -264,9 +332,22 @@ def _within_cap(state: ClusterState, launches: Mapping[str, int], rules: Rules) 
 
 def _within_stock(state: ClusterState, launches: Mapping[str, int]) -> tuple[dict[str, int], float | None]:
     """Return the launches of types that may be asked for now, and when to ask for the others."""
-    refused = [state.refused_until[name] for name in launches if name in state.refused_until]
-    allowed = {name: count for name, count in launches.items() if name not in state.refused_until}
-    return allowed, min(refused, default=None)
+    closed = {name: rest for name in launches if (rest := _closed(state, name)) is not None}
+    allowed = {name: count for name, count in launches.items() if name not in closed}
+    return allowed, min((rest.until for rest in closed.values() if isfinite(rest.until)), default=None)
+
+
+def _why(state: ClusterState, name: str, otherwise: WaitReason) -> WaitReason:
+    """Return what a job waits for: the reason why its type cannot be rented now, if it cannot."""
+    closed = _closed(state, name)
+    return otherwise if closed is None else _WAITS[closed.kind]
+
+
+def _closed(state: ClusterState, name: str) -> Cooldown | None:
+    """Return why no offer of an instance type may be asked for now; None where one may."""
+    if not state.offers and not state.cooldowns:
+        return None
+    return closed_until(name, state.offers, state.cooldowns, now=state.now)
 
 
 def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
@@ -281,6 +362,11 @@ def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
 def _type_of(width: Width, rules: Rules) -> InstanceType:
     """Return the instance type that a width is rented as."""
     return rules.instance_types[width.gpu_type]
+
+
+def _is_coming(node: NodeState) -> bool:
+    """Return whether a node was asked for and is to stay."""
+    return node.phase == "requested" and node.ends_by is None
 
 
 def _as_ready(node: NodeState) -> Node:

@@ -1,24 +1,30 @@
-"""What the controller needs from the world: six small protocols.
+"""What the controller needs from the world: six small protocols, and the wide one of an engine.
 
-Expected failures are values. A launch that the cloud cannot serve returns `Refused`; the next tick reads it.
+The controller only starts and stops jobs (`Engine`). What runs them for real says much more (`Runner`): what
+a generation is doing, which checkpoint it left, what it printed. Expected failures are values: a launch that
+the cloud cannot serve returns `Refused`, and the next tick reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, Protocol, TypeAlias
 
-from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.state import ClusterState, JobState, NodeState
-from policies.model import JobId, NodeId
+from policies.errors import InvalidProblem
+from policies.model import JobId, NodeId, check_positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """The cloud said yes: the node is requested."""
+    """The cloud said yes: the nodes are requested. Where they are fewer than asked for, `short` says why."""
 
-    node: NodeId
+    nodes: tuple[NodeId, ...]
+    short: Refused | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +34,159 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """It was not done, and nothing changed; ask again after `retry_after_seconds`."""
+    """It was not done, and nothing changed.
+
+    `scopes` are what is out of reach (see `boa_daemon.offers`), where it is more than what was asked for.
+    `retry_after_seconds` is when to ask again; None leaves it to the cool-downs, which grow.
+    """
 
     reason: str
-    retry_after_seconds: float = 60.0
+    kind: RefusalKind = "busy"
+    retry_after_seconds: float | None = None
+    scopes: tuple[str, ...] = ()
 
 
-Outcome: TypeAlias = Launched | Accepted | Refused
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Nobody knows whether it was done: the answer was lost. The intent stays open and counts as spent."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Launched | Accepted | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLaunch:
+    """A launch that is not settled: unanswered, or answered with nodes that no listing has shown yet.
+
+    `nodes` are those that the answer named, None without an answer; `seen` are those that were listed.
+    """
+
+    action: LaunchNodes
+    at: float
+    nodes: tuple[NodeId, ...] | None = None
+    seen: frozenset[NodeId] = frozenset()
+
+    @property
+    def unseen(self) -> tuple[NodeId, ...]:
+        """The nodes that may exist and were not listed yet; made-up names where no answer named them."""
+        if self.nodes is not None:
+            return tuple(node for node in self.nodes if node not in self.seen)
+        return tuple(f"{self.action.id}/{number}" for number in range(len(self.seen), self.action.count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The final bill of one node, in whole micro-dollars."""
+    """The final bill of one node, in whole micro-dollars.
+
+    `days` are its parts by the day since the epoch (UTC) that they fall into; they add up to the bill.
+    """
 
     node: NodeId
     instance_type: str
     started_at: float
     ended_at: float
     micro_dollars: int
+    days: tuple[tuple[int, int], ...] = ()
+
+
+RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
+"""What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
+FailureCause: TypeAlias = Literal[
+    "error", "signal", "out-of-memory", "missing-command", "disk-full", "no-result", "agent-lost", "killed"
+]
+"""Why a generation failed; a closed list."""
+ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
+NEVER_RETRIED: frozenset[FailureCause] = frozenset({"out-of-memory", "missing-command"})
+"""Failures that the same command would meet again at once."""
+_NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A checkpoint that is whole: which generation wrote it, after which step, its digest and its file.
+
+    `path` is relative to the job's checkpoint folder.
+    """
+
+    generation: int
+    step: int
+    sha256: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What to run for a job.
+
+    `run` is a shell command, started in `workdir` once on every node of the job. After a stop was ordered it
+    has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
+    part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
+    """
+
+    job: JobId
+    name: str
+    class_name: str
+    run: str
+    workdir: str = "."
+    environment: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
+    stop_grace_seconds: float = 60.0
+    log_bytes: int = 64 * 2**20
+    result: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.job or not self.run.strip():
+            raise InvalidProblem(f"job {self.job or self.name!r} needs an id and a command to run")
+        check_positive(f"stop_grace_seconds of {self.job}", self.stop_grace_seconds)
+        check_positive(f"log_bytes of {self.job}", self.log_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What is known of one generation of a job.
+
+    `step` is the last step that it reported, counted over all generations; `samples` and `seconds` are what
+    this generation worked through and how long that took, so their ratio is its speed. `gradient_noise` is
+    its gradient noise scale, where it reports one. `manifest` is the newest whole checkpoint of the job.
+    `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
+    """
+
+    job: JobId
+    generation: int
+    phase: RunPhase
+    step: int | None = None
+    samples: float | None = None
+    seconds: float | None = None
+    loss: float | None = None
+    reported_at: float | None = None
+    exit_code: int | None = None
+    evidence: str = ""
+    manifest: Manifest | None = None
+    lost_steps: int = 0
+    cause: FailureCause | None = None
+    gradient_noise: float | None = None
+    gpus: int = 0
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the generation has ended and holds nothing any more."""
+        return self.phase in ENDS
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether starting it again could help."""
+        return self.cause not in NEVER_RETRIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone."""
+
+    text: str
+    next_offset: int
+    dropped_bytes: int = 0
 
 
 class Clock(Protocol):
@@ -63,12 +204,16 @@ class Cloud(Protocol):
         """Return every node that is ours, and each ended one at least once with its `ended_at`."""
         ...
 
-    def launch(self, action: LaunchNode) -> Launched | Refused:
-        """Ask for one node; the same action id asks for the same node."""
+    def offers(self) -> Sequence[Offer]:
+        """Return what may be rented where at which price, as cached; empty where nothing is named."""
         ...
 
-    def terminate(self, action: TerminateNode) -> Accepted | Refused:
-        """Give one node back; a node that is gone already is accepted."""
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Ask for nodes; the same action id asks for the same nodes."""
+        ...
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Give nodes back, and say of each what became of it; one that is gone already is accepted."""
         ...
 
 
@@ -96,6 +241,42 @@ class Engine(Protocol):
         ...
 
 
+class Runner(Engine, Protocol):
+    """An engine that really runs jobs, generation by generation.
+
+    A stop is asynchronous: it is accepted at once, `poll` then shows `stopping`, and later `stopped` with the
+    manifest, or with lost steps where none came in time. Nothing here waits for a job.
+    """
+
+    def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Make nodes ready to run jobs, and say of each whether it is; to be called until it is."""
+        ...
+
+    def admit(self, spec: JobSpec) -> Accepted | Refused:
+        """Learn what to run for a job; refused where it could not work. A later spec replaces it."""
+        ...
+
+    def kill(self, job: JobId, generation: int) -> Accepted | Refused:
+        """End a generation at once, without a checkpoint; one that is not there is accepted."""
+        ...
+
+    def poll(self) -> Mapping[JobId, RunReport]:
+        """Return the newest generation of every job that was started and not forgotten."""
+        ...
+
+    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
+        """Return what a generation printed from a byte on, by default the newest; empty when that is all."""
+        ...
+
+    def reattach(self) -> Mapping[JobId, RunReport]:
+        """Find what earlier processes of ours started, take it over, and return it as `poll` does."""
+        ...
+
+    def forget(self, job: JobId) -> None:
+        """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
+        ...
+
+
 class Store(Protocol):
     """Remembers: intents before the act, outcomes after it, charges and decisions."""
 
@@ -111,16 +292,20 @@ class Store(Protocol):
         """Write down what became of an action."""
         ...
 
-    def unsettled(self) -> Sequence[tuple[LaunchNode, float]]:
-        """Return launches, with their instant, that have no outcome or whose node was not seen yet."""
+    def unsettled(self) -> Sequence[OpenLaunch]:
+        """Return launches that have no outcome, or whose nodes were not all seen yet."""
         ...
 
-    def record_seen(self, launched_by: str) -> None:
-        """Write down that the node of a launch is in the cloud's list."""
+    def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
+        """Write down that nodes of a launch are in the cloud's list; all of them settle it."""
         ...
 
-    def refused_until(self, now: float) -> Mapping[str, float]:
-        """Return the instance types that were refused, and until when not to ask again."""
+    def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
+        """Settle a launch with the nodes that were seen: the others are not coming."""
+        ...
+
+    def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
+        """Return the scopes that were refused and are not to be asked again yet."""
         ...
 
     def record_charge(self, charge: Charge) -> None:
@@ -129,6 +314,10 @@ class Store(Protocol):
 
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
+        ...
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
         ...
 
     def books_opened_at(self, now: float) -> float:

@@ -10,13 +10,28 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from boa_daemon.limits import Caps, Held
+from boa_daemon.offers import Cooldown, Market, Offer
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.pacing import Pace
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
-WaitReason: TypeAlias = Literal["nodes-to-come", "node-limit", "out-of-stock", "fleet-full"]
+WaitReason: TypeAlias = Literal[
+    "nodes-to-come",
+    "node-limit",
+    "out-of-stock",
+    "fleet-full",
+    "quota",
+    "denied",
+    "throttled",
+    "bad-request",
+    "cap-day",
+    "cap-month",
+    "cap-hour",
+    "cap-instances",
+]
 """Why a job does not have its width yet; a closed list."""
-_NOTHING: Mapping[str, float] = MappingProxyType({})
+_NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
 
 IDLE_HOLD_SECONDS = 60.0
 """A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
@@ -29,7 +44,10 @@ class NodeState:
     `gpus` names the job on each GPU, None where it is free. `idle_since` is the instant when the node became
     ready or its last job left; None while a job is on it or before it is ready. `launched_by` is the id of
     the action that asked for it, so that an intent and its instance find each other after a crash.
-    `ended_at` is set once it is terminated, and with it the bill is final.
+    `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
+    that it costs from an instant on, in order; where there are none, its type's price holds. `ends_by` is
+    when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
+    listing shows it yet: it cannot be given back.
     """
 
     id: NodeId
@@ -40,6 +58,16 @@ class NodeState:
     launched_by: str = ""
     idle_since: float | None = None
     ended_at: float | None = None
+    zone: str = ""
+    market: Market = "on-demand"
+    prices: tuple[tuple[float, float], ...] = ()
+    ends_by: float | None = None
+    is_listed: bool = True
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What it costs per hour now."""
+        return self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
 
     @property
     def free_gpus(self) -> int:
@@ -75,25 +103,30 @@ class JobState:
 class ClusterState:
     """Everything that a tick may look at.
 
-    `jobs` stand in order of arrival. `refused_until` names the instance types that the cloud is out of, and
-    the instant from which asking again makes sense. `settled_micro_dollars` is the sum of final bills.
-    The budget accrues from `books_opened_at` on; None where no books were opened. `lean`
-    is what the policy learnt last about its beliefs, and when.
+    `jobs` stand in order of arrival. `offers` is what the cloud rents; empty where it names no zones or
+    prices. `cooldowns` are the scopes that were refused, and when to ask again.
+    `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
+    `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
+    are known where there are caps. The budget accrues from `books_opened_at` on; None where no books were
+    opened. `lean` is what the policy learnt last about its beliefs, and when.
     """
 
     now: float
     tick: int
     nodes: Mapping[NodeId, NodeState]
     jobs: Mapping[JobId, JobState]
-    refused_until: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    offers: tuple[Offer, ...] = ()
+    cooldowns: Mapping[str, Cooldown] = field(default_factory=lambda: _NOTHING)
     settled_micro_dollars: int = 0
     books_opened_at: float | None = None
     lean: tuple[float, float] | None = None
+    settled_today_micro_dollars: int = 0
+    settled_month_micro_dollars: int = 0
 
     @property
     def usd_per_hour(self) -> float:
         """What the nodes cost per hour right now."""
-        return sum(node.instance_type.usd_per_hour for node in self.nodes.values())
+        return sum(node.usd_per_hour for node in self.nodes.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +135,8 @@ class Rules:
 
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
-    that was not spent for a whole window is forgone.
+    that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
+    after it last changed its mind, even if nothing happens. `caps` are never exceeded.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -110,6 +144,8 @@ class Rules:
     max_nodes: int | None = None
     orders_links: bool = False
     pace: Pace | None = None
+    caps: Caps | None = None
+    round_seconds: float | None = None
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:
@@ -123,10 +159,12 @@ class Plan:
 
     `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
     be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
-    nothing. `launches` counts new nodes by the name of their type, which `instance_types`
-    explains. `releases` names nodes that nothing needs. `waiting` says for
-    each job that cannot have its width yet what it waits for. `link_order` names, for each node whose link
-    several jobs send through, those jobs in the order in which they may send. `lean` is for the books.
+    nothing. `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
+    are the sizes of those groups among them that are of use only together. `releases` names nodes that
+    nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
+    `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
+    they may send. `lean` is for the books. `held` is what the policy wanted and was not allowed, and why;
+    `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise.
     """
 
     widths: Mapping[JobId, Width]
@@ -134,9 +172,12 @@ class Plan:
     stops: tuple[JobId, ...] = ()
     launches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     releases: tuple[NodeId, ...] = ()
+    gangs: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     instance_types: Mapping[str, InstanceType] = field(default_factory=lambda: MappingProxyType({}))
     waiting: Mapping[JobId, WaitReason] = field(default_factory=lambda: MappingProxyType({}))
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
+    held: tuple[Held, ...] = ()
+    forced: tuple[NodeId, ...] = ()

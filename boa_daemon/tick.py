@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boa_daemon.actions import Action
+from boa_daemon.caps import within_caps, within_instances
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
 from boa_daemon.ledger import money_of
@@ -40,7 +41,17 @@ class Decision:
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
     money = money_of(state)
-    plan = make_plan(state, allocator=allocator, placer=placer, rules=rules, money=money)
+    plan = make_plan(state, allocator=allocator, placer=placer, rules=within_instances(rules), money=money)
+    plan = within_caps(state, plan, rules)
     if rules.orders_links:
         plan = replace(plan, link_order=link_order(state, plan.slots))
+    if rules.round_seconds is not None and state.jobs:
+        plan = replace(plan, wake_at=_next_round(state, plan, rules.round_seconds))
     return Decision(state=state, plan=plan, actions=diff(state, plan))
+
+
+def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float:
+    """Return when a policy that decides in rounds is due again, or anything else is before."""
+    held_at = state.now if plan.lean is not None or state.lean is None else state.lean[1]
+    due = held_at + round_seconds
+    return due if plan.wake_at is None else min(due, plan.wake_at)

@@ -221,7 +221,8 @@ class Job:
     """What a policy may know of one job now.
 
     `draw` is uniform on [0, 1) and fixed at arrival: where the optimum mixes two plans, it picks the job's.
-    `remaining_gpu_hours` is the work left, hours on one reference GPU, of all phases.
+    `remaining_gpu_hours` is the work left, hours on one reference GPU, of all phases. `restarts` counts the
+    starts after the first.
     """
 
     id: JobId
@@ -233,6 +234,7 @@ class Job:
     weight: float = 1.0
     draw: float = 0.0
     width: Width | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boa_daemon.actions import LaunchNode, StartJob, TerminateNode
+from boa_daemon.actions import LaunchNodes, StartJob, TerminateNode
 from boa_daemon.tick import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
 from boa_daemon.wiring import SimulationSettings, prepare
@@ -61,8 +61,9 @@ def _after(decision: Decision) -> tuple[float, ...]:
     used = sum(len(job.slots) for job in state.jobs.values())
     rate, waiting = state.usd_per_hour, sum(not job.is_running for job in state.jobs.values())
     for action in decision.actions:
-        if isinstance(action, LaunchNode):
-            rented, rate = rented + action.instance_type.gpus, rate + action.instance_type.usd_per_hour
+        if isinstance(action, LaunchNodes):
+            rented += action.count * action.instance_type.gpus
+            rate += action.count * action.instance_type.usd_per_hour
         elif isinstance(action, TerminateNode):
             kind = kinds[action.node]
             rented, rate = rented - kind.gpus, rate - kind.usd_per_hour

@@ -1,1 +1,44 @@
-"""Helpers that a training script may import: small, and without heavy imports."""
+"""What a training script needs to be resized without losing a step.  Standard library only.
+
+    from boa_daemon import job
+
+    found = job.resume()                              # the newest whole checkpoint, or None
+    for step in range(found.step if found else 0, steps):
+        ...
+        job.report(step + 1, samples=batch, loss=loss)
+        if job.should_checkpoint(every=100):          # the same answer on all ranks
+            job.save(step + 1, lambda file: torch.save(state, file))
+            if job.should_stop():
+                raise SystemExit(0)
+    job.finish()
+
+Outside BOA every function works: checkpoints go to `./checkpoints`, reports go nowhere, and SIGTERM asks for
+a stop just the same. Under torchrun the ranks agree through `torch.distributed`; a script that talks to its
+ranks in another way hands that in as `agree`.
+"""
+
+from __future__ import annotations
+
+from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
+from boa_daemon.job.run import (
+    checkpoint_dir,
+    finish,
+    report,
+    resume,
+    save,
+    should_checkpoint,
+    should_stop,
+)
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointFailed",
+    "StaleGeneration",
+    "checkpoint_dir",
+    "finish",
+    "report",
+    "resume",
+    "save",
+    "should_checkpoint",
+    "should_stop",
+]

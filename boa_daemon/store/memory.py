@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from boa_daemon.actions import Action, LaunchNode
-from boa_daemon.ports import Charge, Launched, Outcome, Refused
+from boa_daemon.actions import Action, LaunchNodes
+from boa_daemon.limits import DAY_SECONDS
+from boa_daemon.offers import Cooldown, cooled, covers
+from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.state import ClusterState
 from policies.model import NodeId
+
+GIVEN_UP_SECONDS = 60.0
+"""After a launch whose nodes never showed up, its offer is left alone this long."""
 
 
 class MemoryStore:
@@ -20,10 +26,11 @@ class MemoryStore:
         self.decisions: deque[tuple[ClusterState, tuple[Action, ...]]] = deque(maxlen=min(keep, 64))
         self._tick = 0
         self._open: dict[str, tuple[Action, float]] = {}
-        self._unseen: dict[str, tuple[LaunchNode, float]] = {}
-        self._refused_until: dict[str, float] = {}
+        self._unseen: dict[str, OpenLaunch] = {}
+        self._cooldowns: dict[str, Cooldown] = {}
         self._charged: set[NodeId] = set()
         self._settled = 0
+        self._settled_by_day: dict[int, int] = {}
         self._books_opened_at: float | None = None
         self._lean: tuple[float, float] | None = None
 
@@ -35,36 +42,78 @@ class MemoryStore:
     def record_intent(self, action: Action, *, at: float) -> None:
         """Keep an action as open until its outcome is known."""
         self._open[action.id] = (action, at)
-        if isinstance(action, LaunchNode):
-            self._unseen[action.id] = (action, at)
+        if isinstance(action, LaunchNodes):
+            self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
     def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
-        """Close an action; a refused launch keeps its type from being asked for again too soon."""
-        self._open.pop(action.id, None)
+        """Close an action, unless nobody knows its outcome; refused launches leave a cool-down."""
         self.outcomes.append((action, outcome, at))
-        if isinstance(action, LaunchNode) and not isinstance(outcome, Launched):
-            self._unseen.pop(action.id, None)
-            if isinstance(outcome, Refused):
-                self._refused_until[action.instance_type.name] = at + outcome.retry_after_seconds
+        if isinstance(outcome, Unknown):
+            return
+        self._open.pop(action.id, None)
+        if isinstance(action, LaunchNodes):
+            self._settle(action, outcome, at)
+
+    def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
+        """Note which nodes a launch will show, and what not to ask for again too soon."""
+        key = launch.offer_key
+        if isinstance(outcome, Launched):
+            self._cooldowns = {
+                scope: rest for scope, rest in self._cooldowns.items() if not covers(scope, key)
+            }
+            open_launch = self._unseen.get(launch.id)
+            if open_launch is not None:
+                self._keep_unseen(replace(open_launch, nodes=outcome.nodes))
+            outcome = outcome.short or outcome
+        else:
+            self._unseen.pop(launch.id, None)
+        if isinstance(outcome, Refused):
+            self._cool(launch, outcome, at)
+
+    def _cool(self, launch: LaunchNodes, refused: Refused, at: float) -> None:
+        """Leave the refused scopes alone for a while."""
+        for scope in refused.scopes or (launch.offer_key,):
+            self._cooldowns[scope] = cooled(
+                self._cooldowns.get(scope),
+                kind=refused.kind,
+                at=at,
+                retry_after_seconds=refused.retry_after_seconds,
+            )
+
+    def _keep_unseen(self, launch: OpenLaunch) -> None:
+        """Keep a launch while nodes of it were not listed."""
+        if launch.unseen:
+            self._unseen[launch.action.id] = launch
+        else:
+            self._unseen.pop(launch.action.id, None)
+            self._open.pop(launch.action.id, None)
 
     def open_intents(self) -> Sequence[Action]:
         """Return the actions whose outcome is unknown."""
         return [action for action, _ in self._open.values()]
 
-    def unsettled(self) -> Sequence[tuple[LaunchNode, float]]:
-        """Return launches whose outcome is unknown, or whose node was not seen yet."""
+    def unsettled(self) -> Sequence[OpenLaunch]:
+        """Return launches whose outcome is unknown, or whose nodes were not all seen yet."""
         return list(self._unseen.values())
 
-    def record_seen(self, launched_by: str) -> None:
-        """The node of a launch is in the cloud's list: the launch is settled."""
-        self._unseen.pop(launched_by, None)
-        self._open.pop(launched_by, None)
+    def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
+        """Nodes of a launch are in the cloud's list; all of them settle it."""
+        launch = self._unseen.get(launched_by)
+        if launch is not None:
+            self._keep_unseen(replace(launch, seen=launch.seen | frozenset(nodes)))
 
-    def refused_until(self, now: float) -> Mapping[str, float]:
-        """Return the types that were refused, while asking again is still too soon."""
-        if self._refused_until:
-            self._refused_until = {name: until for name, until in self._refused_until.items() if until > now}
-        return dict(self._refused_until)
+    def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
+        """Settle a launch with the nodes that were seen."""
+        launch = self._unseen.pop(launched_by, None)
+        self._open.pop(launched_by, None)
+        if launch is not None:
+            refused = Refused(reason=reason, retry_after_seconds=GIVEN_UP_SECONDS)
+            self.outcomes.append((launch.action, refused, at))
+            self._cool(launch.action, refused, at)
+
+    def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
+        """Return the scopes that were refused, while asking again is still too soon."""
+        return {scope: rest for scope, rest in self._cooldowns.items() if rest.until > now}
 
     def record_charge(self, charge: Charge) -> None:
         """Append a final bill; a second one for the same node is ignored."""
@@ -72,10 +121,17 @@ class MemoryStore:
             self._charged.add(charge.node)
             self.charges.append(charge)
             self._settled += charge.micro_dollars
+            for day, part in charge.days:
+                self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills of the day of an instant and later ones."""
+        first = int(at // DAY_SECONDS)
+        return sum(part for day, part in self._settled_by_day.items() if day >= first)
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""

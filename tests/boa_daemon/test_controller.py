@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.actions import Action, LaunchNode, StartJob
+from boa_daemon.actions import Action, LaunchNodes, StartJob
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.ports import Launched, Outcome, Refused
 from boa_daemon.state import ClusterState
@@ -59,7 +59,7 @@ def test_the_intent_is_written_before_the_act_and_the_outcome_after() -> None:
     """A crash in between leaves an intent that the next tick finds."""
     world, spy = Ideal(a_state(a_job("a"))), Spy()
 
-    def launch(action: LaunchNode) -> Launched:
+    def launch(action: LaunchNodes) -> Launched:
         spy.log.append(f"act {action.id}")
         return Ideal.launch(world, action)  # type: ignore[return-value]
 
@@ -78,7 +78,7 @@ def test_ticks_take_a_job_from_waiting_to_running() -> None:
     controller.run_once()
     controller.run_once()
 
-    assert [type(action) for action in world.done] == [LaunchNode, StartJob]
+    assert [type(action) for action in world.done] == [LaunchNodes, StartJob]
     assert controller.run_once().actions == ()
 
 
@@ -94,13 +94,13 @@ def test_a_launch_that_is_not_listed_yet_is_not_asked_for_again() -> None:
     world.clock.instant = 301.0
     assert controller.run_once().actions == ()
     world.clock.instant = 400.0
-    assert [type(action) for action in controller.run_once().actions] == [LaunchNode]
+    assert [type(action) for action in controller.run_once().actions] == [LaunchNodes]
 
 
 def test_an_intent_without_outcome_counts_as_a_node_after_a_crash() -> None:
     """Killed between the call and its answer: nothing is rented twice."""
     world, store = Ideal(a_state(a_job("a"))), MemoryStore()
-    intent = LaunchNode(
+    intent = LaunchNodes(
         id="t0-launch-x", instance_type=rules().instance_types["gpu"], reason="before the crash"
     )
     store.record_intent(intent, at=0.0)
@@ -108,12 +108,12 @@ def test_an_intent_without_outcome_counts_as_a_node_after_a_crash() -> None:
     decision = a_controller(world, Wishes(widths={"a": 4}), store).run_once()
 
     assert decision.actions == ()
-    assert decision.state.nodes["t0-launch-x"].phase == "requested"
+    assert decision.state.nodes["t0-launch-x/0"].phase == "requested"
 
 
 def test_a_refused_launch_is_retried_when_the_cloud_said() -> None:
     """No capacity for 60 s: the next tick waits, and asks to be woken."""
-    world = Ideal(a_state(a_job("a")), refuse=[LaunchNode])
+    world = Ideal(a_state(a_job("a")), refuse=[LaunchNodes])
     controller = a_controller(world, Wishes(widths={"a": 4}))
 
     controller.run_once()
@@ -124,7 +124,7 @@ def test_a_refused_launch_is_retried_when_the_cloud_said() -> None:
     third = controller.run_once()
 
     assert (second.actions, second.wake_at) == ((), 60.0)
-    assert [type(action) for action in third.actions] == [LaunchNode]
+    assert [type(action) for action in third.actions] == [LaunchNodes]
 
 
 def test_a_node_that_ended_is_billed_once() -> None:
@@ -143,7 +143,7 @@ def test_a_node_that_ended_is_billed_once() -> None:
 
 def test_every_action_is_said_with_its_reason_and_refusals_with_theirs() -> None:
     """Sentences for people."""
-    world = Ideal(a_state(a_job("a")), refuse=[LaunchNode])
+    world = Ideal(a_state(a_job("a")), refuse=[LaunchNodes])
     controller = a_controller(world, Wishes(widths={"a": 4}))
     said = Said()
 

@@ -8,6 +8,7 @@ import pytest
 
 from boa_daemon.errors import InputError
 from boa_daemon.explain import explain_job
+from boa_daemon.offers import Cooldown
 from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Rules
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
@@ -56,7 +57,7 @@ def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> No
     [
         (
             Wishes(widths={"a": 4}),
-            {"refused_until": {"gpu-x4": 60.0}},
+            {"cooldowns": {"gpu-x4": Cooldown(until=60.0)}},
             rules(),
             "out of stock; it is asked again in 60",
         ),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.ledger import Ledger, charge_for, micro_dollars_for, money_of, opening_of
+from boa_daemon.offers import Cooldown
 from boa_daemon.testing import a_node, a_state, an_instance_type
 from policies.pacing import Pace
 
@@ -73,7 +74,7 @@ def test_the_books_as_a_policy_sees_them() -> None:
         nodes=[a_node("n1"), a_node("n2", phase="requested")],
         now=7200.0,
         settled_micro_dollars=3_000_000,
-        refused_until={"gpu-x4": 7260.0},
+        cooldowns={"gpu-x4": Cooldown(until=7260.0)},
         books_opened_at=3600.0,
         lean=(0.5, 5400.0),
     )

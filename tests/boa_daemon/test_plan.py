@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
+from boa_daemon.offers import Cooldown
 from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Plan, Rules
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
@@ -112,7 +113,7 @@ def test_zero_hold_means_zero() -> None:
 
 def test_a_type_that_is_out_of_stock_is_asked_for_later() -> None:
     """No launch before the instant that the refusal named, and a wake-up then."""
-    state = a_state(a_job("a"), now=10.0, refused_until={"gpu-x4": 70.0})
+    state = a_state(a_job("a"), now=10.0, cooldowns={"gpu-x4": Cooldown(until=70.0)})
 
     plan = plan_of(state, Wishes(widths={"a": 4}))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from boa_daemon.actions import LaunchNode, StopJob
-from boa_daemon.ports import Accepted, Charge, Launched, Refused
+from dataclasses import replace
+
+from boa_daemon.actions import LaunchNodes, StopJob
+from boa_daemon.offers import Cooldown
+from boa_daemon.ports import Accepted, Charge, Launched, OpenLaunch, Refused
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import a_state, an_instance_type
 
-LAUNCH = LaunchNode(id="t1-launch", instance_type=an_instance_type(), reason="needed")
+LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed")
 
 
 def a_charge(node: str, micro_dollars: int = 5) -> Charge:
@@ -25,9 +28,9 @@ def test_a_launch_is_settled_when_its_node_is_seen() -> None:
     """Intent, outcome, then sight: only the last settles it."""
     store = MemoryStore()
     store.record_intent(LAUNCH, at=1.0)
-    store.record_outcome(LAUNCH, Launched(node="n1"), at=2.0)
-    assert store.unsettled() == [(LAUNCH, 1.0)]
-    store.record_seen(LAUNCH.id)
+    store.record_outcome(LAUNCH, Launched(nodes=("n1",)), at=2.0)
+    assert store.unsettled() == [OpenLaunch(action=LAUNCH, at=1.0, nodes=("n1",))]
+    store.record_seen(LAUNCH.id, ["n1"])
     assert store.unsettled() == []
 
 
@@ -44,9 +47,10 @@ def test_a_refusal_holds_its_type_back_until_the_cloud_said() -> None:
     """At 60 s it may be asked for again."""
     store = MemoryStore()
     store.record_intent(LAUNCH, at=0.0)
-    store.record_outcome(LAUNCH, Refused(reason="no capacity", retry_after_seconds=60.0), at=0.0)
-    assert store.refused_until(59.0) == {"gpu-x4": 60.0}
-    assert store.refused_until(60.0) == {}
+    refused = Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=60.0)
+    store.record_outcome(LAUNCH, refused, at=0.0)
+    assert store.cooldowns(59.0) == {"gpu-x4//on-demand": Cooldown(until=60.0)}
+    assert store.cooldowns(60.0) == {}
     assert store.unsettled() == []
 
 
@@ -68,3 +72,15 @@ def test_the_books_open_once_and_may_open_later() -> None:
     store.reopen_books(7.0)
     store.record_lean(0.25, at=9.0)
     assert (store.books_opened_at(9.0), store.lean()) == (7.0, (0.25, 9.0))
+
+
+def test_bills_are_kept_by_the_day_that_they_fall_into() -> None:
+    """A bill over midnight is part of both days, and those of earlier days are left out."""
+    store = MemoryStore()
+    store.record_charge(replace(a_charge("n1"), micro_dollars=7, days=((3, 2), (4, 5))))
+    store.record_charge(replace(a_charge("n2"), micro_dollars=10, days=((4, 10),)))
+    store.record_charge(replace(a_charge("n2"), micro_dollars=10, days=((4, 10),)))
+
+    assert store.settled_since(3 * 86_400.0 + 5.0) == 17
+    assert store.settled_since(4 * 86_400.0) == 15
+    assert store.settled_since(5 * 86_400.0) == 0

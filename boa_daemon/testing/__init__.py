@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from boa_daemon.actions import Action, LaunchNode, StartJob, StopJob, TerminateNode
-from boa_daemon.ports import Accepted, Launched, Refused
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.offers import Offer
+from boa_daemon.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.state import ClusterState, JobState, NodePhase, NodeState, Rules
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import (
@@ -195,17 +196,27 @@ class Ideal:
         """Return the jobs."""
         return dict(self.jobs_by_id)
 
-    def launch(self, action: LaunchNode) -> Launched | Refused:
-        """Add a ready node."""
-        if isinstance(action, self.refuse):
-            return Refused(reason="no capacity", retry_after_seconds=60.0)
-        self.done.append(action)
-        node = a_node(f"node-of-{action.id}", launched_at=self.clock.now(), kind=action.instance_type)
-        self.nodes_by_id[node.id] = replace(node, launched_by=action.id)
-        return Launched(node=node.id)
+    def offers(self) -> Sequence[Offer]:
+        """Return nothing: one zone, the types' own prices."""
+        return ()
 
-    def terminate(self, action: TerminateNode) -> Accepted | Refused:
-        """Remove a node; that jobs run on it is a fault of the tick."""
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Add ready nodes."""
+        if isinstance(action, self.refuse):
+            return Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=60.0)
+        self.done.append(action)
+        names = tuple(f"node-of-{action.id}-{number}" for number in range(action.count))
+        for name in names:
+            node = a_node(name, launched_at=self.clock.now(), kind=action.instance_type)
+            self.nodes_by_id[name] = replace(node, launched_by=action.id)
+        return Launched(nodes=names)
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Remove nodes; that jobs run on one is a fault of the tick."""
+        return {action.node: self._terminate(action) for action in actions}
+
+    def _terminate(self, action: TerminateNode) -> Accepted | Refused:
+        """Remove one node."""
         if isinstance(action, self.refuse):
             return Refused(reason="not now")
         self.done.append(action)
@@ -256,10 +267,10 @@ class Ideal:
                 self.start(action)
             elif isinstance(action, StopJob):
                 self.stop(action)
-            elif isinstance(action, LaunchNode):
+            elif isinstance(action, LaunchNodes):
                 self.launch(action)
             else:
-                self.terminate(action)
+                self.terminate([action])
 
     def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
         """Write a name, or None, on GPUs."""

@@ -1,0 +1,1 @@
+"""Where nodes come from: one module or family of modules per cloud."""

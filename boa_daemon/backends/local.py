@@ -1,0 +1,115 @@
+"""The `local` cloud: this machine, cut into nodes that are rented at a pretended price.
+
+A workstation has a fixed room for nodes; renting one takes a place in it at once. With a file to remember
+them in, nodes and their bills outlive the daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.actions import LaunchNodes, TerminateNode
+from boa_daemon.job.unit import read_json, write_json
+from boa_daemon.offers import Offer
+from boa_daemon.ports import Accepted, Clock, Launched, Refused, Unknown
+from boa_daemon.state import NodeState
+from policies.model import InstanceType, NodeId
+
+RETRY_SECONDS = 30.0
+"""When a full machine is asked again."""
+
+
+class LocalCloud:
+    """Implements `Cloud` with `most_nodes` places on this machine; a node is ready `boot_seconds` after."""
+
+    def __init__(
+        self, clock: Clock, *, most_nodes: int, boot_seconds: float = 0.0, file: Path | None = None
+    ) -> None:
+        self._clock, self._most, self._boot_seconds, self._file = clock, most_nodes, boot_seconds, file
+        self._live: dict[NodeId, NodeState] = {}
+        self._ended: list[NodeState] = []
+        self._launches = 0
+        if file is not None and (document := read_json(file)) is not None:
+            self._launches = int(document["launches"])
+            self._live = {row["id"]: _node(row) for row in document["nodes"]}
+            self._ended = [_node(row) for row in document["ended"]]
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return the nodes, and those that ended since the last call."""
+        now = self._clock.now()
+        for node in self._live.values():
+            ready_at = node.launched_at + self._boot_seconds
+            if node.phase == "requested" and now >= ready_at:
+                self._live[node.id] = replace(node, phase="ready", idle_since=ready_at)
+        listed = [*self._live.values(), *self._ended]
+        if self._ended:
+            self._ended = []
+            self._save()
+        return listed
+
+    def offers(self) -> Sequence[Offer]:
+        """Return nothing: there is one place, and types have their own prices."""
+        return ()
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused:
+        """Take places on this machine; the same action takes them once. A gang gets all or none."""
+        known = tuple(node.id for node in self._live.values() if node.launched_by == action.id)
+        if known:
+            return Launched(nodes=known)
+        free = self._most - len(self._live)
+        count = min(action.count, free)
+        if count < 1 or (action.is_gang and count < action.count):
+            return self._full()
+        names = tuple(self._take(action) for _ in range(count))
+        self._save()
+        return Launched(nodes=names, short=None if count == action.count else self._full())
+
+    def _full(self) -> Refused:
+        """Return that the machine has no place left."""
+        reason = f"all {self._most} places of this machine are taken"
+        return Refused(reason=reason, kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
+
+    def _take(self, action: LaunchNodes) -> NodeId:
+        """Take one place."""
+        self._launches += 1
+        name = f"local-{self._launches}"
+        self._live[name] = NodeState(
+            id=name,
+            instance_type=action.instance_type,
+            phase="requested",
+            launched_at=self._clock.now(),
+            gpus=(None,) * action.instance_type.gpus,
+            launched_by=action.id,
+        )
+        return name
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Give places back; their bills are final."""
+        now = self._clock.now()
+        for action in actions:
+            node = self._live.pop(action.node, None)
+            if node is not None:
+                self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
+        self._save()
+        return {action.node: Accepted() for action in actions}
+
+    def _save(self) -> None:
+        """Write everything down."""
+        if self._file is not None:
+            nodes, ended = ([asdict(node) for node in group] for group in (self._live.values(), self._ended))
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self._file, {"launches": self._launches, "nodes": nodes, "ended": ended})
+
+
+def _node(row: Mapping[str, Any]) -> NodeState:
+    """Return a node as it was written down."""
+    values = {
+        **row,
+        "instance_type": InstanceType(**row["instance_type"]),
+        "gpus": tuple(row["gpus"]),
+        "prices": tuple((at, price) for at, price in row["prices"]),
+    }
+    return NodeState(**values)

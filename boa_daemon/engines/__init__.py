@@ -1,0 +1,1 @@
+"""Engines run jobs on nodes, generation by generation; each implements `boa_daemon.ports.Runner`."""

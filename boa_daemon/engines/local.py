@@ -1,0 +1,260 @@
+"""The `local` engine: jobs are processes of this machine, each unit under a keeper of its own.
+
+Everything that is known lies in files below one root, so a daemon that comes back finds it all again. Nodes
+are names: several may be on this machine, and a job over two of them has two units, as it would elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from urllib.parse import unquote
+
+from boa_daemon.actions import StartJob, StopJob
+from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
+from boa_daemon.engines.units import Layout, units_of
+from boa_daemon.job.checkpoint import set_fence
+from boa_daemon.job.keeper import start_apart
+from boa_daemon.job.logs import read_log
+from boa_daemon.job.processes import is_alive, kill_all_carrying, send
+from boa_daemon.job.unit import Unit, read_json, status_of, write_json
+from boa_daemon.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.state import NodeState
+from policies.model import JobId, NodeId
+
+KEEPER_SECONDS = 30.0
+"""A unit whose keeper has not appeared by then has none."""
+HERE = "127.0.0.1"
+
+
+class LocalEngine:
+    """Implements `Runner` with processes of this machine, known by files below `root`."""
+
+    name = "local"
+
+    def __init__(self, root: Path) -> None:
+        self.layout = Layout(root=root.resolve())
+        self._specs: dict[JobId, JobSpec] = {}
+        self._runs: dict[JobId, Generation] = {}
+        self._over: dict[tuple[JobId, int], RunReport] = {}
+
+    def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Accept every node: all of them are this machine."""
+        return {node.id: Accepted() for node in nodes}
+
+    def admit(self, spec: JobSpec) -> Accepted | Refused:
+        """Learn what to run, and write it down."""
+        if not Path(spec.workdir).is_dir():
+            return Refused(reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request")
+        spec = replace(spec, workdir=str(Path(spec.workdir).resolve()), environment=dict(spec.environment))
+        try:
+            folder = self.layout.job(spec.job)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / "spec.json", asdict(spec))
+            (folder / "forgotten").unlink(missing_ok=True)
+        except OSError as error:
+            return Refused(reason=f"cannot write below {self.layout.root}: {error.strerror}")
+        self._specs[spec.job] = spec
+        return Accepted()
+
+    def start(self, action: StartJob) -> Accepted | Refused:
+        """Start a generation: fence off the older ones, write its units, start their keepers."""
+        spec = self._specs.get(action.job)
+        if spec is None:
+            return Refused(reason=f"job {action.job} was not admitted", kind="bad-request")
+        now = self._runs.get(action.job)
+        if now is not None and now.number == action.generation:
+            return Accepted()
+        if now is not None and (now.number > action.generation or not self._look(now).is_over):
+            return Refused(reason=f"generation {now.number} of {action.job} is not over")
+        try:
+            self._start(spec, action)
+        except OSError as error:
+            return Refused(reason=f"cannot start {action.job}: {error}")
+        return Accepted()
+
+    def _start(self, spec: JobSpec, action: StartJob) -> None:
+        """Write everything down, then start; a crash in between leaves a generation without keepers."""
+        run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
+        nodes = dict.fromkeys(slot.node for slot in action.slots)
+        set_fence(self.layout.checkpoints(action.job), action.generation)
+        units = units_of(spec, action, self.layout, addresses=dict.fromkeys(nodes, HERE), port=_free_port())
+        for unit in units:
+            unit.write()
+        folder = self.layout.generation(action.job, action.generation)
+        write_json(folder / "generation.json", asdict(run))
+        self._runs[action.job] = run
+        for unit in units:
+            start_apart(unit.folder, os.environ)
+
+    def stop(self, action: StopJob) -> Accepted | Refused:
+        """Ask a generation for a checkpoint and an end; its keepers end it when its grace is over."""
+        return self._order(action.job, action.generation, "stop", signal.SIGTERM)
+
+    def kill(self, job: JobId, generation: int) -> Accepted | Refused:
+        """End a generation at once."""
+        return self._order(job, generation, "kill", signal.SIGUSR1)
+
+    def _order(self, job: JobId, generation: int, what: str, number: signal.Signals) -> Accepted | Refused:
+        """Write an order down and send it to the keepers of a generation."""
+        run = self._runs.get(job)
+        if run is None or run.number != generation:
+            return Accepted()
+        folder = self.layout.generation(job, generation)
+        try:
+            (folder / what).touch()
+        except OSError as error:
+            return Refused(reason=f"cannot write the order down: {error.strerror}")
+        is_stop = what == "stop"
+        self._runs[job] = replace(
+            run,
+            is_stop_ordered=run.is_stop_ordered or is_stop,
+            is_kill_ordered=run.is_kill_ordered or not is_stop,
+        )
+        self._signal(folder, number)
+        return Accepted()
+
+    def _signal(self, generation: Path, number: signal.Signals) -> None:
+        """Send a signal to the keepers of a generation."""
+        for folder in _unit_folders(generation):
+            kept = read_json(folder / "keeper.json")
+            if kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"])):
+                send([int(kept["pid"])], number)
+
+    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
+        """Write the order of each shared link to the gate files of the jobs on it."""
+        for job in self._runs:
+            shared = {node: list(jobs) for node, jobs in order.items() if job in jobs}
+            file = self.layout.job(job) / "gate.json"
+            with suppress(OSError):
+                if shared:
+                    write_json(file, shared)
+                else:
+                    file.unlink(missing_ok=True)
+
+    def poll(self) -> Mapping[JobId, RunReport]:
+        """Return the newest generation of every job."""
+        return {job: self._look(run) for job, run in list(self._runs.items())}
+
+    def _look(self, run: Generation) -> RunReport:
+        """Return what a generation is doing. What its end needs is done on the way."""
+        known = self._over.get((run.job, run.number))
+        if known is not None:
+            return known
+        generation = self.layout.generation(run.job, run.number)
+        folders = _unit_folders(generation)
+        units = [_status(folder) for folder in folders]
+        for at, (folder, unit) in enumerate(zip(folders, units, strict=True)):
+            if unit is not None and _has_lost_its_keeper(folder, unit):
+                units[at] = _settle(folder)
+        if is_broken(units):
+            self._signal(generation, signal.SIGUSR1)
+        elif run.is_kill_ordered or run.is_stop_ordered:
+            # A keeper that appeared after the order was given has not heard it.
+            self._signal(generation, signal.SIGUSR1 if run.is_kill_ordered else signal.SIGTERM)
+        report = report_of(run, units)
+        if report.is_over:
+            self._over[run.job, run.number] = report
+        return report
+
+    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
+        """Return what the first unit of a generation printed from a byte on."""
+        run = self._runs.get(job)
+        if generation is None:
+            generation = run.number if run is not None else max(self._generations(job), default=0)
+        found, after, dropped = read_log(self.layout.unit(job, generation, 0), since)
+        return LogChunk(text=found.decode(errors="replace"), next_offset=after, dropped_bytes=dropped)
+
+    def reattach(self) -> Mapping[JobId, RunReport]:
+        """Read everything back from the files."""
+        for file in sorted(self.layout.root.glob("*/spec.json")):
+            job = unquote(file.parent.name)
+            document = read_json(file)
+            if document is None or (file.parent / "forgotten").exists():
+                continue
+            self._specs[job] = JobSpec(**document)
+            number = max(self._generations(job), default=None)
+            if number is not None:
+                self._runs[job] = self._read_generation(job, number)
+        return self.poll()
+
+    def _generations(self, job: JobId) -> list[int]:
+        """Return the generations that were written down."""
+        folders = self.layout.job(job).glob("g*/generation.json")
+        return [int(file.parent.name[1:]) for file in folders]
+
+    def _read_generation(self, job: JobId, number: int) -> Generation:
+        """Return a generation with the orders that were given since."""
+        folder = self.layout.generation(job, number)
+        document = json.loads((folder / "generation.json").read_text())
+        return replace(
+            Generation(**document),
+            is_stop_ordered=(folder / "stop").exists(),
+            is_kill_ordered=(folder / "kill").exists(),
+        )
+
+    def forget(self, job: JobId) -> None:
+        """Leave a job out from now on, unless it runs."""
+        run = self._runs.get(job)
+        if run is not None and not self._look(run).is_over:
+            return
+        with suppress(OSError):
+            (self.layout.job(job) / "forgotten").touch()
+        self._runs.pop(job, None)
+        self._specs.pop(job, None)
+
+
+def _unit_folders(generation: Path) -> list[Path]:
+    """Return the folders of a generation's units, in the order of their ranks."""
+    return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
+
+
+def _status(folder: Path) -> Status | None:
+    """Return what a unit's files say; None where they cannot be read."""
+    try:
+        return status_of(folder, verify=False)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _has_lost_its_keeper(folder: Path, unit: Status) -> bool:
+    """Return whether a unit can only be ended: its keeper died, or never came."""
+    if unit["exit"] is not None or unit["is_kept"]:
+        return False
+    if unit["was_kept"]:
+        return True
+    return time.time() - (folder / "unit.json").stat().st_mtime > KEEPER_SECONDS
+
+
+def _settle(folder: Path) -> Status | None:
+    """End what a lost keeper left behind, and write the end down in its place."""
+    unit = Unit.read(folder)
+    lingering = kill_all_carrying(f"BOA_UNIT={unit.name}")
+    end = {
+        "code": None,
+        "stop_asked": False,
+        "killed": False,
+        "agent_lost": True,
+        "out_of_memory": False,
+        "lingering": lingering,
+        "is_done": Path(f"{unit.progress_file}.done").exists(),
+        "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+        "ended_at": time.time(),
+    }
+    with suppress(OSError):
+        write_json(folder / "exit.json", end)
+    return _status(folder)
+
+
+def _free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        return int(probe.getsockname()[1])

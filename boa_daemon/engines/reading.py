@@ -1,0 +1,180 @@
+"""From what the units of a generation say to one report: pure, and the same for every engine with units.
+
+A generation has one unit per node. It runs while one runs, it ends when all have ended, and it fails when one
+fails. Exit codes are evidence and not the truth: torchrun exits with 1 after every SIGTERM, so what counts is
+the manifest, and for the end the mark that the job is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from boa_daemon.engines.causes import cause_of
+from boa_daemon.ports import FailureCause, Manifest, RunPhase, RunReport
+from policies.model import JobId
+
+Status: TypeAlias = Mapping[str, Any]
+"""What `boa_daemon.job.unit.status_of` says of one unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """A generation that was started: its width, and what was ordered since."""
+
+    job: JobId
+    number: int
+    gpus: int
+    is_stop_ordered: bool = False
+    is_kill_ordered: bool = False
+
+
+def report_of(run: Generation, units: Sequence[Status | None]) -> RunReport:
+    """Return what a generation is doing; a unit that is None could not be looked at."""
+    known = [unit for unit in units if unit is not None]
+    leader = next((unit for unit in known if unit["rank"] == 0), None)
+    facts = _progress(run, leader)
+    ends = [unit["exit"] for unit in known if unit["exit"] is not None]
+    if len(ends) == len(units):
+        return _ended(run, known, facts)
+    if len(known) < len(units):
+        missing = len(units) - len(known)
+        evidence = f"{missing} of {len(units)} units could not be looked at"
+        return _report(run, "unknown", facts, evidence=evidence)
+    if any(not unit["was_kept"] for unit in known):
+        return _report(run, "starting", facts, evidence="its processes are being started")
+    phase: RunPhase = "stopping" if run.is_stop_ordered or run.is_kill_ordered else "running"
+    where = "" if facts["step"] is None else f"; step {facts['step']} is done"
+    evidence = f"{len(units) - len(ends)} of {len(units)} units run{where}"
+    return _report(run, phase, facts, evidence=evidence)
+
+
+def is_broken(units: Sequence[Status | None]) -> bool:
+    """Return whether a unit has failed while others run: those can only wait for it, so they should end."""
+    ends = [unit["exit"] for unit in units if unit is not None and unit["exit"] is not None]
+    return 0 < len(ends) < len(units) and any(_has_failed(end) for end in ends)
+
+
+def _has_failed(end: Mapping[str, Any]) -> bool:
+    """Return whether a unit ended in a way that nobody asked for."""
+    return bool(end.get("agent_lost")) or (not end["stop_asked"] and end["code"] != 0)
+
+
+def _progress(run: Generation, leader: Status | None) -> dict[str, Any]:
+    """Return what the first rank reported, if this generation reported at all."""
+    record = (leader or {}).get("progress") or {}
+    if record.get("generation") != run.number:
+        record = {}
+    names = ("step", "samples", "seconds", "loss", "gradient_noise")
+    return {**{name: record.get(name) for name in names}, "reported_at": record.get("at")}
+
+
+def _ended(run: Generation, units: Sequence[Status], facts: dict[str, Any]) -> RunReport:
+    """Return the report of a generation whose units have all ended."""
+    leader = next((unit for unit in units if unit["rank"] == 0), units[0])
+    manifest = _manifest(leader)
+    step = facts["step"]
+    lost = 0 if step is None else max(0, step - (manifest.step if manifest else 0))
+    facts |= {"manifest": manifest, "lost_steps": lost}
+    phase, cause, evidence = _verdict(run, units, leader, facts)
+    codes = [unit["exit"]["code"] for unit in units]
+    guilty = next((unit for unit in units if _has_failed(unit["exit"])), leader)
+    facts |= {
+        "exit_code": next((code for code in codes if code != 0), 0),
+        "last_lines": tuple(guilty["last_lines"]),
+    }
+    notes = [evidence, leader["wrong_manifest"], _lost_note(facts["lost_steps"]), _linger_note(units)]
+    return _report(run, phase, facts, cause=cause, evidence="; ".join(note for note in notes if note))
+
+
+def _verdict(
+    run: Generation, units: Sequence[Status], leader: Status, facts: dict[str, Any]
+) -> tuple[RunPhase, FailureCause | None, str]:
+    """Return how a generation ended, why where it failed, and the sentence."""
+    ends = [unit["exit"] for unit in units]
+    code = next((end["code"] for end in ends if end["code"] != 0), 0)
+    said = _said(code)
+    if leader["exit"]["is_done"] and not leader["exit"]["lacks_result"]:
+        facts["lost_steps"] = 0
+        return "finished", None, f"the job said that it is done and ended with {said}"
+    if run.is_kill_ordered and all(end["killed"] or end.get("agent_lost") for end in ends):
+        return "failed", "killed", "ended at once, as ordered"
+    if any(end.get("agent_lost") for end in ends):
+        return "failed", "agent-lost", "the keeper of a unit died, and its processes were ended"
+    if any(end["stop_asked"] for end in ends):
+        return "stopped", None, _stop_evidence(run, facts, is_hard=any(end["killed"] for end in ends))
+    if code == 0:
+        return _clean_exit(leader, facts)
+    guilty = next(unit for unit in units if _has_failed(unit["exit"]))
+    out_of_memory = any(end["out_of_memory"] for end in ends)
+    cause, line = cause_of(guilty["exit"]["code"], guilty["last_lines"], out_of_memory=out_of_memory)
+    return "failed", cause, f"ended with {_said(guilty['exit']['code'])}{': ' + line if line else ''}"
+
+
+def _clean_exit(leader: Status, facts: Mapping[str, Any]) -> tuple[RunPhase, FailureCause | None, str]:
+    """Return what exit code 0 is worth: a job that reports its steps must also say that it is done."""
+    if leader["exit"]["lacks_result"]:
+        return "failed", "no-result", "ended with exit code 0, but its result file is not there"
+    if facts["step"] is not None or facts["manifest"] is not None:
+        return "failed", "no-result", "ended with exit code 0 without saying that it is done"
+    return "finished", None, "ended with exit code 0; it reports no steps, so nothing else can be checked"
+
+
+def _stop_evidence(run: Generation, facts: Mapping[str, Any], *, is_hard: bool) -> str:
+    """Return how a stop went."""
+    how = "ended by force when its grace was over" if is_hard else "stopped"
+    manifest: Manifest | None = facts["manifest"]
+    if manifest is None:
+        return f"{how}, without a checkpoint"
+    if manifest.generation == run.number:
+        return f"{how}, with a checkpoint of step {manifest.step}"
+    return f"{how}; the checkpoint of generation {manifest.generation}, step {manifest.step}, stands"
+
+
+def _said(code: int | None) -> str:
+    """Return an exit code for people."""
+    if code is None:
+        return "no exit code"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _lost_note(lost: int) -> str:
+    return f"{lost} step{'s' if lost > 1 else ''} lost" if lost else ""
+
+
+def _linger_note(units: Sequence[Status]) -> str:
+    count = sum(int(unit["exit"].get("lingering", 0)) for unit in units)
+    if not count:
+        return ""
+    return (
+        "1 process outlived it and was ended"
+        if count == 1
+        else f"{count} processes outlived it and were ended"
+    )
+
+
+def _manifest(leader: Status) -> Manifest | None:
+    """Return the checkpoint that a unit found whole."""
+    found = leader["manifest"]
+    return None if found is None else Manifest(**found)
+
+
+def _report(
+    run: Generation,
+    phase: RunPhase,
+    facts: Mapping[str, Any],
+    *,
+    evidence: str,
+    cause: FailureCause | None = None,
+) -> RunReport:
+    """Return the report."""
+    return RunReport(
+        job=run.job,
+        generation=run.number,
+        gpus=run.gpus,
+        phase=phase,
+        evidence=evidence,
+        cause=cause,
+        **facts,
+    )

@@ -1,0 +1,136 @@
+"""What to run where: the units of a generation, their names, folders and environment."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from boa_daemon.actions import StartJob
+from boa_daemon.job.unit import Unit
+from boa_daemon.ports import JobSpec
+from policies.model import JobId, NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where things lie below a root: the same on this machine and on rented nodes."""
+
+    root: Path
+
+    def job(self, job: JobId) -> Path:
+        """Return a job's folder; its name is the id with everything odd escaped."""
+        return self.root / quote(job, safe="").replace(".", "%2E")
+
+    def checkpoints(self, job: JobId) -> Path:
+        """Return the folder of a job's checkpoints: one for all generations."""
+        return self.job(job) / "checkpoint"
+
+    def generation(self, job: JobId, number: int) -> Path:
+        """Return the folder of a generation."""
+        return self.job(job) / f"g{number}"
+
+    def unit(self, job: JobId, number: int, rank: int) -> Path:
+        """Return the folder of a unit."""
+        return self.generation(job, number) / f"n{rank}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errands:
+    """Scripts around a unit: see `boa_daemon.job.unit.Unit`."""
+
+    before: str = ""
+    beat: str = ""
+    after: str = ""
+    beat_seconds: float = 15.0
+
+
+def unit_name(layout: Layout, job: JobId, number: int, rank: int) -> str:
+    """Return a unit's name: a valid systemd name, different for every root, job, generation and node."""
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:64]
+    digest = hashlib.sha256(f"{layout.root}\0{job}".encode()).hexdigest()[:8]
+    return f"boa-{readable}-{digest}-g{number}-n{rank}"
+
+
+def units_of(
+    spec: JobSpec,
+    action: StartJob,
+    layout: Layout,
+    *,
+    addresses: Mapping[NodeId, str],
+    port: int,
+    errands: Errands | None = None,
+) -> tuple[Unit, ...]:
+    """Return the units of a generation, one per node, in the order of the slots; the first leads.
+
+    `addresses` are where nodes reach each other; `port`, on the first, is where they meet.
+    """
+    errands = errands or Errands()
+    indices: dict[NodeId, list[int]] = {}
+    for slot in action.slots:
+        indices.setdefault(slot.node, []).append(slot.index)
+    leader = addresses[next(iter(indices))]
+    folder = layout.generation(spec.job, action.generation)
+    common = {
+        "BOA_JOB_ID": spec.job,
+        "BOA_GENERATION": str(action.generation),
+        "BOA_GPUS": str(len(action.slots)),
+        "BOA_NODES": str(len(indices)),
+        "BOA_CHECKPOINT_DIR": str(layout.checkpoints(spec.job)),
+        "BOA_PROGRESS_FILE": str(folder / "progress.json"),
+        "BOA_GATE": str(layout.job(spec.job) / "gate.json"),
+        **_rendezvous(spec.job, action.generation, f"{leader}:{port}", len(indices)),
+    }
+    return tuple(
+        Unit(
+            name=unit_name(layout, spec.job, action.generation, rank),
+            job=spec.job,
+            generation=action.generation,
+            rank=rank,
+            run=spec.run,
+            folder=layout.unit(spec.job, action.generation, rank),
+            workdir=spec.workdir,
+            progress_file=common["BOA_PROGRESS_FILE"],
+            checkpoint_dir=common["BOA_CHECKPOINT_DIR"],
+            environment={
+                **common,
+                "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
+                "BOA_NODE_RANK": str(rank),
+                "BOA_GPUS_PER_NODE": str(len(gpus)),
+                "PET_NPROC_PER_NODE": str(len(gpus)),
+                "PET_LOCAL_ADDR": addresses[node],
+                "CUDA_VISIBLE_DEVICES": ",".join(map(str, sorted(gpus))),
+                **spec.environment,
+            },
+            grace_seconds=spec.stop_grace_seconds,
+            log_bytes=spec.log_bytes,
+            result=spec.result,
+            before=errands.before,
+            beat=errands.beat,
+            after=errands.after,
+            beat_seconds=errands.beat_seconds,
+        )
+        for rank, (node, gpus) in enumerate(indices.items())
+    )
+
+
+def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[str, str]:
+    """Return what torchrun reads from its environment, so that a plain `torchrun train.py` meets its peers.
+
+    No restarts inside a generation: the width and every restart are the daemon's decision. The id carries the
+    generation, so that a late agent of an older one meets nobody. `PET_LOCAL_ADDR` avoids names that do not
+    resolve.
+    """
+    address, _, port = endpoint.rpartition(":")
+    return {
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": endpoint,
+        "PET_RDZV_ID": f"{job}-g{generation}",
+        "PET_NNODES": str(nodes),
+        "PET_MAX_RESTARTS": "0",
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+    }

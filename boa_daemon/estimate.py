@@ -1,0 +1,317 @@
+"""From what jobs report to the speed-up of their class: smoothed, and with its uncertainty.
+
+Of each class and GPU type the logarithm of the speed is a function of x = log2(width). It is the stated curve
+plus a deviation of unknown level that wanders from octave to octave; measurements are deviations with noise.
+All of it is Gaussian, so the posterior is a small linear system: regression with a Brownian kernel. Nothing
+forces the curve to rise, so a width that turned out slower than a narrower one stays slower.
+
+    symbol    here              meaning
+    x         log2(width)       octaves
+    tau       WANDER            how far a curve strays from the stated one per octave, in logarithms
+    sigma     NOISE             spread of a measurement of a minute, in logarithms
+    phi, M    gradient_noise, batch    statistical efficiency (phi + M0) / (phi + M)   (Pollux 2021)
+
+Speeds count useful samples: where a job reports its gradient noise, a batch M teaches as much per sample as
+the smallest one measured, M0, times that efficiency. Cost: O(widths^3), with at most a few dozen widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.model import JobClass, Phase, check_positive
+from policies.speedup import PowerLaw, SpeedupCurve, Table
+
+Floats = NDArray[np.float64]
+
+WANDER = 0.25
+NOISE = 0.10
+FLOOR = 0.01
+"""However long one measures, the same code on another day differs by a percent."""
+HALF_LIFE_SECONDS = 7 * 24 * 3600.0
+"""A week-old measurement counts half: code, data and drivers change."""
+UNKNOWN_LEVEL = 10.0
+EXPLORE_ABOVE = 0.15
+"""A width whose speed is known to 15 % is known well enough to plan with."""
+
+
+NEW_CURVE = PowerLaw(exponent=0.85, max_gpus=64)
+"""What a class of which nothing is known is believed to be: doubling the GPUs gives 1.8 times the speed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedSample:
+    """A stretch of work of one job at one width: samples done, and the seconds that took.
+
+    `batch` is the samples of one step; `gradient_noise` the noise scale in samples, where it was reported.
+    """
+
+    class_name: str
+    gpu_type: str
+    gpus: int
+    samples: float
+    seconds: float
+    at: float
+    batch: float | None = None
+    gradient_noise: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "samples", "seconds"):
+            check_positive(f"{name} of a speed sample", getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthEstimate:
+    """What is believed of one width: useful samples per second, and how far off that may be.
+
+    `speedup` is relative to the narrowest width of the curve, `spread` the standard deviation of its
+    logarithm: 0.05 reads as plus or minus five percent. `measured_seconds` is 0 where only the stated curve
+    and the neighbours speak.
+    """
+
+    gpus: int
+    samples_per_second: float
+    speedup: float
+    spread: float
+    measured_seconds: float
+    measurements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveEstimate:
+    """The speed-up of a class on a GPU type, as measured so far."""
+
+    class_name: str
+    gpu_type: str
+    widths: tuple[WidthEstimate, ...]
+
+    def at(self, gpus: int) -> WidthEstimate:
+        """Return the estimate of a width.
+
+        Raises:
+            KeyError: when the class does not run at that width.
+        """
+        for width in self.widths:
+            if width.gpus == gpus:
+                return width
+        raise KeyError(gpus)
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether more GPUs were never slower."""
+        speeds = [width.samples_per_second for width in self.widths]
+        return all(wide >= narrow for narrow, wide in pairwise(speeds))
+
+
+def statistical_efficiency(*, gradient_noise: float, batch: float, base_batch: float) -> float:
+    """Return how much a sample teaches in a batch, relative to one in the base batch: 1 at the base."""
+    return (gradient_noise + base_batch) / (gradient_noise + batch)
+
+
+def estimate_curve(
+    samples: Iterable[SpeedSample], stated: SpeedupCurve, *, class_name: str, gpu_type: str, now: float
+) -> CurveEstimate | None:
+    """Return the posterior of a class's speed at each stated width; None before the first measurement.
+
+    `stated` is the prior: its shape, not its level. Samples of other classes and types are ignored.
+    """
+    ours = [s for s in samples if s.class_name == class_name and s.gpu_type == gpu_type]
+    if not ours:
+        return None
+    measured = sorted({sample.gpus for sample in ours})
+    widths = sorted({*_menu(stated), *measured})
+    prior = np.log(np.maximum(stated.speed_at(np.array(widths)), 1e-12))
+    means, noise, seconds, counts = _measurements(ours, measured, now)
+    rows = [widths.index(width) for width in measured]
+    x = np.log2(np.array(widths, dtype=float))
+    covariance = UNKNOWN_LEVEL**2 + WANDER**2 * np.minimum.outer(x + 1.0, x + 1.0)
+    mean, posterior = _posterior(covariance, rows, means - prior[rows], noise)
+    log_speed = prior + mean
+    # Of log s(k) - log s(narrowest): the level, which both share, drops out.
+    spread = np.sqrt(np.maximum(np.diag(posterior) + posterior[0, 0] - 2.0 * posterior[0], 0.0))
+    return CurveEstimate(
+        class_name=class_name,
+        gpu_type=gpu_type,
+        widths=tuple(
+            WidthEstimate(
+                gpus=width,
+                samples_per_second=float(np.exp(log_speed[at])),
+                speedup=float(np.exp(log_speed[at] - log_speed[0])),
+                spread=float(spread[at]) if at else float(np.sqrt(max(posterior[0, 0], 0.0))),
+                measured_seconds=seconds.get(width, 0.0),
+                measurements=counts.get(width, 0),
+            )
+            for at, width in enumerate(widths)
+        ),
+    )
+
+
+def new_class(name: str, *, gpu_types: Collection[str], size_gpu_hours: float = 1.0) -> JobClass:
+    """Return a class of which nothing is known yet: the prior that its first measurements correct."""
+    phase = Phase(size_gpu_hours=size_gpu_hours, speedups=dict.fromkeys(gpu_types, NEW_CURVE))
+    return JobClass(name=name, phases=(phase,))
+
+
+def _menu(stated: SpeedupCurve) -> list[int]:
+    """Return the widths to estimate: all of a table, powers of two and the ends of a formula."""
+    whole = [int(width) for width in stated.whole_widths()]
+    if isinstance(stated, Table) or len(whole) <= 2:
+        return whole
+    powers = {1 << at for at in range(whole[-1].bit_length())}
+    return sorted({whole[0], whole[-1], *(powers & set(whole))})
+
+
+def _posterior(
+    covariance: Floats, rows: Sequence[int], deviations: Floats, noise: Floats
+) -> tuple[Floats, Floats]:
+    """Return mean and covariance of all deviations, given some of them with noise."""
+    seen = covariance[np.ix_(rows, rows)] + np.diag(noise**2)
+    gain = np.linalg.solve(seen, covariance[rows]).T
+    return gain @ deviations, covariance - gain @ covariance[rows]
+
+
+def _measurements(
+    samples: Sequence[SpeedSample], widths: Sequence[int], now: float
+) -> tuple[Floats, Floats, dict[int, float], dict[int, int]]:
+    """Return (mean log speed, its noise) per width, and the seconds and the number of measurements."""
+    batches = [sample.batch for sample in samples if sample.batch]
+    base = min(batches, default=0.0)
+    means, noise, seconds, counts = [], [], {}, {}
+    for width in widths:
+        ours = [sample for sample in samples if sample.gpus == width]
+        weights = np.array([s.seconds * 0.5 ** ((now - s.at) / HALF_LIFE_SECONDS) for s in ours])
+        weights = np.maximum(weights, 1e-9)
+        logs = np.log([_useful_per_second(sample, base) for sample in ours])
+        mean = float(np.average(logs, weights=weights))
+        scatter = float(np.average((logs - mean) ** 2, weights=weights)) if len(ours) > 2 else 0.0
+        effective = float(weights.sum() ** 2 / (weights**2).sum())
+        by_time = NOISE**2 / (float(weights.sum()) / 60.0)
+        means.append(mean)
+        noise.append(math.sqrt(FLOOR**2 + max(by_time, scatter / effective)))
+        seconds[width], counts[width] = float(sum(s.seconds for s in ours)), len(ours)
+    return np.array(means), np.array(noise), seconds, counts
+
+
+def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:
+    """Return samples per second, each counted for what it teaches."""
+    rate = sample.samples / sample.seconds
+    if sample.gradient_noise is None or sample.batch is None:
+        return rate
+    return rate * statistical_efficiency(
+        gradient_noise=sample.gradient_noise, batch=sample.batch, base_batch=base_batch
+    )
+
+
+def measured_class(job_class: JobClass, curves: Collection[CurveEstimate]) -> JobClass:
+    """Return the class with what was measured in place of what was stated, on the GPU types that were.
+
+    Each phase keeps its own shape: it is corrected, width by width, by how far the class is off. Speeds stay
+    relative to the reference GPU: on each type the narrowest width measured keeps its stated speed, so one
+    type's measurements do not move another's, and sizes in GPU-hours stay what they are.
+    """
+    ours = {curve.gpu_type: curve for curve in curves if curve.class_name == job_class.name}
+    if not ours:
+        return job_class
+    stated = job_class.phases[0].speedups
+    phases = tuple(
+        Phase(
+            size_gpu_hours=phase.size_gpu_hours,
+            speedups={
+                name: _corrected(curve, stated[name], ours[name])
+                if name in ours and name in stated
+                else curve
+                for name, curve in phase.speedups.items()
+            },
+        )
+        for phase in job_class.phases
+    )
+    return replace(job_class, phases=phases)
+
+
+def _corrected(curve: SpeedupCurve, stated: SpeedupCurve, found: CurveEstimate) -> Table:
+    """Return a phase's curve times how far measurement and statement differ, at each width."""
+    allowed = {int(width) for width in curve.whole_widths()}
+    widths = [width for width in found.widths if width.gpus in allowed] or list(found.widths)
+    anchor = next((width for width in found.widths if width.measurements), found.widths[0])
+    factor = float(stated.speed_at(anchor.gpus)) / anchor.samples_per_second
+    speeds = [
+        float(curve.speed_at(width.gpus))
+        * width.samples_per_second
+        * factor
+        / float(stated.speed_at(width.gpus))
+        for width in widths
+    ]
+    return Table(gpus=tuple(width.gpus for width in widths), speeds=tuple(speeds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """A width worth trying for a while, and what trying it costs at the most, in GPU-seconds."""
+
+    gpus: int
+    gpu_seconds: float
+    reason: str
+
+
+def worth_exploring(
+    curve: CurveEstimate,
+    *,
+    planned_gpus: int,
+    seconds: float = 120.0,
+    most_gpu_seconds: float = math.inf,
+    allowed: Collection[int] | None = None,
+) -> Exploration | None:
+    """Return the neighbour of the planned width that is known least, where trying it is cheap enough.
+
+    Only the next width up and the next one down are looked at: a plan moves by such steps, and what lies far
+    off does not decide it. The cost is that of GPUs which may do no more than the planned ones do.
+    """
+    known = [width for width in curve.widths if allowed is None or width.gpus in allowed]
+    below = [width for width in known if width.gpus < planned_gpus][-1:]
+    above = [width for width in known if width.gpus > planned_gpus][:1]
+    unsure = [width for width in (*below, *above) if width.spread > EXPLORE_ABOVE and not width.measurements]
+    for width in sorted(unsure, key=lambda width: -width.spread):
+        cost = seconds * max(width.gpus - planned_gpus, width.gpus * width.spread)
+        if cost <= most_gpu_seconds:
+            reason = (
+                f"{width.gpus} GPUs are tried for {seconds:.0f} s: their speed is known to "
+                f"{width.spread:.0%} only"
+            )
+            return Exploration(gpus=width.gpus, gpu_seconds=cost, reason=reason)
+    return None
+
+
+def explain_curve(curve: CurveEstimate) -> str:
+    """Return curve, samples and confidence in a sentence."""
+    narrowest = curve.widths[0]
+    total = sum(width.measured_seconds for width in curve.widths)
+    points = ", ".join(
+        f"{width.gpus}: {width.speedup:.2f} ±{width.spread:.0%}"
+        f"{'' if width.measurements else ' (not measured)'}"
+        for width in curve.widths[1:]
+    )
+    shape = "" if curve.is_monotone else "; more GPUs are not always faster"
+    return (
+        f"Class {curve.class_name} on {curve.gpu_type}, from {total:,.0f} s of measured work: "
+        f"{narrowest.samples_per_second:,.4g} useful samples/s on {narrowest.gpus} "
+        f"±{narrowest.spread:.0%}; speed-up {points or 'not known at other widths'}{shape}."
+    )
+
+
+def estimate_all(
+    samples: Sequence[SpeedSample], classes: Iterable[JobClass], *, now: float
+) -> Mapping[tuple[str, str], CurveEstimate]:
+    """Return the estimate of each class and GPU type that was measured."""
+    found = {}
+    for job_class in classes:
+        for gpu_type, stated in job_class.phases[0].speedups.items():
+            curve = estimate_curve(samples, stated, class_name=job_class.name, gpu_type=gpu_type, now=now)
+            if curve is not None:
+                found[job_class.name, gpu_type] = curve
+    return found

@@ -1,0 +1,261 @@
+"""The keeper of one unit: one generation of one job on one node.  Standard library only.
+
+It runs the job's command in its own session, keeps what it prints, hands a stop on, ends it when the grace is
+over, gathers processes that linger, and writes down how it ended. It lives apart from the daemon, so a daemon
+may die and come back; where systemd runs the unit, it is the unit's main process. Should it die itself, the
+kernel ends its child, and whoever looks next ends the rest.
+
+    unit.json    in    what to run (see `Unit`)
+    keeper.json  out   the keeper's process
+    exit.json    out   how it ended
+    out-*.log    out   what it printed
+
+SIGTERM asks for a checkpoint and an end; SIGUSR1 ends it at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.job.logs import LogWriter
+from boa_daemon.job.processes import descendants, memory_kills, send, started_ticks
+from boa_daemon.job.unit import Unit, status_of, write_json
+
+LEAVE_SECONDS = 0.5
+"""Helpers of the command may take so long to notice its end."""
+LINGER_SECONDS = 2.0
+"""How long processes that outlive the command have to end by themselves after a signal."""
+ERRAND_SECONDS = 120.0
+"""How long an errand (a report, a copy) may take."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
+
+
+class Keeper:
+    """Keeps one command."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._ended: dict[int, int] = {}
+        self._errand: subprocess.Popen[bytes] | None = None
+        self._errand_until = 0.0
+        self._stop_asked_at: float | None = None
+        self._kill_asked = False
+        self._hard = False
+
+    def run(self) -> None:
+        """Run the command to its end and write down how it ended."""
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        write_json(
+            self.unit.folder / "keeper.json", {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
+        )
+        kills_before = memory_kills()
+        self._do_errand(self.unit.before, wait=True)
+        log = LogWriter(self.unit.folder, self.unit.log_bytes)
+        if self._stop_asked_at is not None or self._kill_asked:
+            self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
+            return
+        try:
+            child = self._start()
+        except OSError as error:
+            log.write(f"boa: cannot start in {self.unit.workdir}: {error}\n".encode())
+            log.close()
+            self._write_exit(127 << 8, out_of_memory=False, lingering=0)
+            return
+        pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
+        pump.start()
+        code = self._watch(child.pid)
+        lingering = self._gather()
+        pump.join(5.0)
+        log.close()
+        self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start the command in its own session."""
+        environment = {**os.environ, **self.unit.environment}
+        libc, parent = self._libc, os.getpid()
+
+        def become_child() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        return subprocess.Popen(
+            ["/bin/bash", "-c", self.unit.run],
+            cwd=self.unit.workdir,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
+        )
+
+    def _watch(self, child: int) -> int:
+        """Wait for the command's end, hand on stops, and end it when its grace is over; return its status."""
+        next_beat = time.monotonic() + self.unit.beat_seconds
+        while child not in self._ended:
+            self._listen(0.5 if self._stop_asked_at is None else 0.1, child)
+            now = time.monotonic()
+            if self._stop_asked_at is not None and now > self._stop_asked_at + self.unit.grace_seconds:
+                self._kill_asked = True
+            if self._kill_asked:
+                self._hard = True
+                send([child, *self._family()], signal.SIGKILL)
+            if now >= next_beat:
+                next_beat = now + self.unit.beat_seconds
+                self._do_errand(self.unit.beat)
+        return self._ended[child]
+
+    def _listen(self, seconds: float, child: int | None = None) -> None:
+        """Wait for a signal for a while, act on it, and reap what has ended."""
+        info = signal.sigtimedwait(_SIGNALS, seconds)
+        if info is not None and info.si_signo == signal.SIGUSR1:
+            self._kill_asked = True
+        elif info is not None and info.si_signo != signal.SIGCHLD and self._stop_asked_at is None:
+            self._stop_asked_at = time.monotonic()
+            if child is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGTERM)
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                self._ended[pid] = status
+        errand = self._errand
+        if errand is not None and (errand.pid in self._ended or time.monotonic() > self._errand_until):
+            if errand.pid not in self._ended:
+                errand.kill()
+            errand.returncode = 0  # Reaped here: Popen must not wait for it.
+            self._errand = None
+
+    def _family(self) -> list[int]:
+        """Return the processes below us that live and are no errand of ours."""
+        mine = set() if self._errand is None else {self._errand.pid, *descendants(self._errand.pid)}
+        return [p for p in descendants(os.getpid()) if p not in mine and started_ticks(p) is not None]
+
+    def _gather(self) -> int:
+        """End what outlived the command, first kindly; return how many there were."""
+        lingering: set[int] = set()
+        leaves_until = time.monotonic() + LEAVE_SECONDS
+        while self._family() and not self._hard and time.monotonic() < leaves_until:
+            self._listen(0.05)
+        until = time.monotonic() + LINGER_SECONDS
+        while family := self._family():
+            fresh = [pid for pid in family if pid not in lingering]
+            lingering.update(fresh)
+            is_late = self._hard or time.monotonic() > until
+            send(family if is_late else fresh, signal.SIGKILL if is_late else signal.SIGTERM)
+            self._listen(0.05)
+        return len(lingering)
+
+    def _do_errand(self, script: str, *, wait: bool = False) -> None:
+        """Start an errand unless one is on its way; with `wait`, come back when it is done."""
+        if script and (wait or self._errand is None):
+            while self._errand is not None:
+                self._listen(0.1)
+            status = json.dumps(status_of(self.unit.folder, verify=wait))
+            self._errand_until = time.monotonic() + ERRAND_SECONDS
+            # Without our blocked signals, or a SIGTERM could not end it.
+            self._errand = subprocess.Popen(
+                ["/bin/bash", "-c", script],
+                env={**os.environ, "BOA_STATUS": status},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
+            )
+            while wait and self._errand is not None:
+                self._listen(0.1)
+
+    def _write_exit(self, status: int | None, *, out_of_memory: bool, lingering: int) -> None:
+        """Write down how it ended; then run the last errand, which tells the others."""
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        unit = self.unit
+        facts: dict[str, Any] = {
+            "code": code,
+            "stop_asked": self._stop_asked_at is not None,
+            "killed": self._hard,
+            "out_of_memory": out_of_memory,
+            "lingering": lingering,
+            "is_done": Path(f"{unit.progress_file}.done").exists(),
+            "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+            "ended_at": time.time(),
+        }
+        if unit.after:
+            write_json(unit.folder / "ending.json", facts)
+            self._do_errand(unit.after, wait=True)
+        write_json(unit.folder / "exit.json", facts)
+
+
+def _unblock() -> None:
+    """Let a child of ours receive signals."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _pump(child: subprocess.Popen[bytes], log: LogWriter) -> None:
+    """Copy what the command prints into its log until it closes."""
+    assert child.stdout is not None
+    with child.stdout as pipe:
+        while block := os.read(pipe.fileno(), 1 << 16):
+            log.write(block)
+
+
+def _apart() -> None:
+    """Leave the process that started us: its end, its terminal and its session are not ours."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+
+
+def main(arguments: list[str]) -> int:
+    """Keep a unit (`FOLDER`), apart from its starter unless `--foreground`; or print its `--status`."""
+    folder = Path(arguments[-1]).resolve()
+    if "--status" in arguments:
+        print(json.dumps(status_of(folder, verify=True)))  # noqa: T201  its caller reads it
+        return 0
+    unit = Unit.read(folder)
+    if "--foreground" not in arguments:
+        _apart()
+    with (folder / "keeper.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0  # It has a keeper already.
+        os.set_inheritable(lock.fileno(), False)
+        if not (folder / "keeper.json").exists():
+            Keeper(unit).run()
+    return 0
+
+
+def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Start a keeper for the unit in a folder; it comes back as soon as the keeper stands on its own."""
+    with (folder / "keeper.err").open("wb") as errors:
+        return subprocess.run(
+            [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            check=False,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

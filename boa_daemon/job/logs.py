@@ -1,0 +1,99 @@
+"""A log in segments, named by the byte at which they begin: the newest part is kept, the oldest goes.
+
+Offsets count all bytes that were ever printed, so a reader's place holds when segments go.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+SEGMENTS = 4
+"""The log is cut into so many parts, and one part more than its limit may be there at a time."""
+NEWEST_BYTES = 64 * 1024
+
+
+class LogWriter:
+    """Appends to the newest segment, and lets the oldest go."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder, self._segment_bytes = folder, max(limit_bytes // SEGMENTS, 1024)
+        segments = _segments(folder)
+        self._offset = _end(segments)
+        self._file: BinaryIO | None = None
+        self._begins = self._offset
+        self.unwritten_bytes = 0
+
+    def write(self, block: bytes) -> None:
+        """Append; what a full disk does not take is counted and dropped, so that the job never waits."""
+        try:
+            if self._file is None or self._offset - self._begins >= self._segment_bytes:
+                self._turn()
+            assert self._file is not None
+            self._file.write(block)
+            self._offset += len(block)
+        except OSError:
+            self.unwritten_bytes += len(block)
+
+    def close(self) -> None:
+        """Close the newest segment."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _turn(self) -> None:
+        """Begin a segment, and remove the oldest beyond the limit."""
+        self.close()
+        self._begins = self._offset
+        self._file = (self._folder / f"out-{self._begins:015d}.log").open("ab", buffering=0)
+        for old in _segments(self._folder)[: -SEGMENTS - 1]:
+            old.unlink(missing_ok=True)
+
+
+def read_log(folder: Path, since: int, limit_bytes: int = 1 << 20) -> tuple[bytes, int, int]:
+    """Return (bytes from an offset on, at most so many; where the next begin; how many before are gone)."""
+    for _ in range(3):
+        segments = _segments(folder)
+        if not segments:
+            return b"", since, 0
+        first = _begin(segments[0])
+        at = max(since, first)
+        try:
+            found = b"".join(_read(segment, at, limit_bytes) for segment in segments)[:limit_bytes]
+        except FileNotFoundError:
+            continue  # The oldest segment went while it was read.
+        return found, at + len(found), max(0, first - since)
+    return b"", since, 0
+
+
+def last_lines(folder: Path, count: int = 20) -> tuple[str, ...]:
+    """Return the last lines, each cut to 500 characters."""
+    end = _end(_segments(folder))
+    block, _, _ = read_log(folder, max(0, end - NEWEST_BYTES), NEWEST_BYTES)
+    return tuple(line[:500] for line in block.decode(errors="replace").splitlines()[-count:])
+
+
+def _read(segment: Path, at: int, limit_bytes: int) -> bytes:
+    """Return what a segment holds from an offset of the whole log on."""
+    skip = max(0, at - _begin(segment))
+    with segment.open("rb") as file:
+        file.seek(skip)
+        return file.read(limit_bytes)
+
+
+def _segments(folder: Path) -> list[Path]:
+    """Return the segments, oldest first."""
+    return sorted(folder.glob("out-*.log"))
+
+
+def _begin(segment: Path) -> int:
+    """Return the offset at which a segment begins."""
+    return int(segment.stem.partition("-")[2])
+
+
+def _end(segments: list[Path]) -> int:
+    """Return the offset behind the newest byte."""
+    try:
+        return _begin(segments[-1]) + segments[-1].stat().st_size if segments else 0
+    except FileNotFoundError:
+        return _begin(segments[-1])

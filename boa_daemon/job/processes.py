@@ -1,0 +1,88 @@
+"""Processes as the kernel lists them in /proc: who is alive, who descends from whom, who carries a name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def started_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None where it is gone or a zombie.
+
+    A process id is used again after a while; together with its start it is not.
+    """
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def is_alive(pid: int, ticks: int) -> bool:
+    """Return whether the very process that started then still runs."""
+    return started_ticks(pid) == ticks
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below one, nearest first, zombies included."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        below = list(_children(queue.pop(0)))
+        found += below
+        queue += below
+    return found
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Yield the children of all threads of a process."""
+    for file in (PROC / str(pid) / "task").glob("*/children"):
+        with suppress(OSError):
+            yield from map(int, file.read_text().split())
+
+
+def carrying(variable: str) -> list[int]:
+    """Return the processes of ours whose environment says `variable` ("NAME=value"), but not this one."""
+    wanted, found = variable.encode(), []
+    for folder in PROC.iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with suppress(OSError):
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
+def kill_all_carrying(variable: str, *, rounds: int = 5) -> int:
+    """Kill all processes whose environment says `variable`, and what they fork meanwhile; return how many."""
+    killed: set[int] = set()
+    for _ in range(rounds):
+        alive = [pid for pid in carrying(variable) if started_ticks(pid) is not None]
+        if not alive:
+            break
+        send(alive, signal.SIGKILL)
+        killed.update(alive)
+        time.sleep(0.05)
+    return len(killed)
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to processes; those that are gone are as good as told."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def memory_kills() -> int:
+    """Return how many processes the kernel killed for memory in our control group; 0 where nobody says."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = (PROC / "self" / "cgroup").read_text().splitlines()
+        path = next(line[3:] for line in lines if line.startswith("0::"))
+        events = Path("/sys/fs/cgroup", path.lstrip("/"), "memory.events").read_text()
+        return int(next(line.split()[1] for line in events.splitlines() if line.startswith("oom_kill ")))
+    return 0

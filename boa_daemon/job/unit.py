@@ -1,0 +1,121 @@
+"""A unit: one generation of one job on one node, as files that its keeper and its engine share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
+from boa_daemon.job.logs import last_lines
+from boa_daemon.job.processes import is_alive
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a keeper runs: the command, where, with what, and the errands around it.
+
+    `before`, `beat` and `after` are shell scripts: before the command starts, every `beat_seconds`, and
+    after its end. They find the unit's status as JSON in `BOA_STATUS`.
+    """
+
+    name: str
+    job: str
+    generation: int
+    rank: int
+    run: str
+    folder: Path
+    workdir: str
+    progress_file: str
+    checkpoint_dir: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    grace_seconds: float = 60.0
+    log_bytes: int = 64 * 2**20
+    result: str = ""
+    before: str = ""
+    beat: str = ""
+    after: str = ""
+    beat_seconds: float = 15.0
+
+    def write(self) -> None:
+        """Write `unit.json`.
+
+        Raises:
+            OSError: when it cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / "unit.json", {**asdict(self), "folder": str(self.folder)})
+
+    @classmethod
+    def read(cls, folder: Path) -> Unit:
+        """Return the unit of a folder.
+
+        Raises:
+            OSError: when it is not there.
+            ValueError: when it is not a unit.
+        """
+        document = json.loads((folder / "unit.json").read_text())
+        return cls(**{**document, "folder": folder})
+
+
+def write_json(file: Path, document: Mapping[str, Any]) -> None:
+    """Write a document whole or not at all.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    aside.write_text(json.dumps(document))
+    aside.replace(file)
+
+
+def read_json(file: str | Path) -> dict[str, Any] | None:
+    """Return a document; None where it is missing or not whole."""
+    try:
+        document = json.loads(Path(file).read_text())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
+    """Return what a unit's files say; with `verify`, or at its end, its checkpoint is looked at as well.
+
+    `is_kept` says whether its keeper lives: it is looked at before `exit`, so a unit without keeper and
+    without `exit` has really lost its keeper.
+    """
+    unit = Unit.read(folder)
+    kept = read_json(folder / "keeper.json")
+    lives = kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"]))
+    ended = read_json(folder / "exit.json") or read_json(folder / "ending.json")
+    status: dict[str, Any] = {
+        "job": unit.job,
+        "generation": unit.generation,
+        "rank": unit.rank,
+        "is_kept": lives,
+        "was_kept": kept is not None,
+        "progress": read_json(unit.progress_file),
+        "exit": ended,
+        "manifest": None,
+        "wrong_manifest": "",
+        "last_lines": [],
+    }
+    if verify or ended is not None:
+        found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
+        status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+    if ended is not None or not lives:
+        status["last_lines"] = list(last_lines(folder))
+    return status
+
+
+def _manifest(found: Checkpoint, folder: Path) -> dict[str, Any]:
+    """Return a checkpoint as its manifest says it."""
+    return {
+        "generation": found.generation,
+        "step": found.step,
+        "sha256": found.sha256,
+        "path": os.path.relpath(found.path, folder.resolve()),
+    }

@@ -1,0 +1,115 @@
+"""What the cloud offers, and which offers are left alone for a while because they were refused.
+
+An offer is an instance type in a zone on a market, at a price. A refusal closes a *scope*: an offer's key, or
+a wider one with parts left out or written as `*`: `p4d.24xlarge`, `p4d.24xlarge/*/spot`, `*/us-east-1a`, `*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import inf, isfinite
+from typing import Literal, TypeAlias
+
+from policies.errors import InvalidProblem
+
+Market: TypeAlias = Literal["on-demand", "spot", "reserved"]
+RefusalKind: TypeAlias = Literal["no-capacity", "quota", "denied", "throttled", "bad-request", "busy"]
+"""Why something was not done; a closed list. `busy` is the only one that says nothing about the cloud."""
+
+FIRST_COOLDOWN_SECONDS, LONGEST_COOLDOWN_SECONDS = 180.0, 1800.0
+"""Karpenter waits three minutes for a type and zone out of capacity; each further refusal doubles that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An instance type that may be rented in a zone on a market.
+
+    `usd_per_hour` is None where the price is not known; it is never taken for zero. `nodes_left` is how many
+    more the quota allows, None where nobody knows.
+    """
+
+    instance_type: str
+    zone: str = ""
+    market: Market = "on-demand"
+    usd_per_hour: float | None = None
+    nodes_left: int | None = None
+
+    def __post_init__(self) -> None:
+        price = self.usd_per_hour
+        if price is not None and not (isfinite(price) and price > 0):
+            raise InvalidProblem(f"{self.key}: an offer costs more than nothing, got {price}")
+
+    @property
+    def key(self) -> str:
+        """The name of the offer: type/zone/market."""
+        return f"{self.instance_type}/{self.zone}/{self.market}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooldown:
+    """A scope that is not asked again before `until`, after `times` refusals in a row."""
+
+    until: float
+    times: int = 1
+    kind: RefusalKind = "no-capacity"
+
+
+def cooled(
+    previous: Cooldown | None, *, kind: RefusalKind, at: float, retry_after_seconds: float | None
+) -> Cooldown:
+    """Return the cool-down after a refusal: as long as was said, else 3 minutes, doubling up to 30."""
+    times = 1 if previous is None or previous.kind != kind else previous.times + 1
+    seconds = retry_after_seconds
+    if seconds is None:
+        seconds = min(FIRST_COOLDOWN_SECONDS * 2.0 ** min(times - 1, 8), LONGEST_COOLDOWN_SECONDS)
+    return Cooldown(until=at + seconds, times=times, kind=kind)
+
+
+def covers(scope: str, key: str) -> bool:
+    """Return whether a scope closes the offer of a key."""
+    return all(
+        mine in ("*", its)
+        for mine, its in zip_longest(scope.split("/"), key.split("/", maxsplit=2), fillvalue="*")
+    )
+
+
+def closing(cooldowns: Mapping[str, Cooldown], key: str, *, now: float) -> Cooldown | None:
+    """Return the cool-down that closes an offer the longest, or None where it is open."""
+    found = [rest for scope, rest in cooldowns.items() if rest.until > now and covers(scope, key)]
+    return max(found, key=lambda rest: rest.until, default=None)
+
+
+def offers_of(instance_type: str, offers: Sequence[Offer]) -> Sequence[Offer]:
+    """Return the offers of a type; one without zone or price where the cloud names none of any type."""
+    if not offers:
+        return (Offer(instance_type=instance_type),)
+    return [offer for offer in offers if offer.instance_type == instance_type]
+
+
+def open_offers(
+    instance_type: str, offers: Sequence[Offer], cooldowns: Mapping[str, Cooldown], *, now: float
+) -> list[Offer]:
+    """Return the offers of a type that may be asked for now, the cheapest first; unknown prices come last."""
+    candidates = (
+        offer
+        for offer in offers_of(instance_type, offers)
+        if offer.nodes_left != 0 and closing(cooldowns, offer.key, now=now) is None
+    )
+    return sorted(candidates, key=lambda offer: (offer.usd_per_hour or inf, offer.key))
+
+
+def closed_until(
+    instance_type: str, offers: Sequence[Offer], cooldowns: Mapping[str, Cooldown], *, now: float
+) -> Cooldown | None:
+    """Return the cool-down that ends first where every offer of a type is closed; None where one is open."""
+    if open_offers(instance_type, offers, cooldowns, now=now):
+        return None
+    return _first(closing(cooldowns, offer.key, now=now) for offer in offers_of(instance_type, offers))
+
+
+def _first(cooldowns: Iterable[Cooldown | None]) -> Cooldown:
+    """Return the cool-down that ends first; a quota of no nodes has no end of its own."""
+    known = [rest for rest in cooldowns if rest is not None]
+    return min(known, key=lambda rest: rest.until, default=Cooldown(until=inf, kind="quota"))

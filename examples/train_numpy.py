@@ -1,0 +1,1 @@
+../boa_daemon/data/demo/train_numpy.py

@@ -1,0 +1,221 @@
+"""How each policy is built for a site, with what was left open chosen for the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from policies.asked import HOLD_SECONDS, AskedWidths, RentAsAsked
+from policies.baselines import (
+    EfficiencyThreshold,
+    EqualShare,
+    EqualWidth,
+    Promise,
+    StaticFifo,
+    StaticSrsf,
+    WidthMenu,
+    efficiency_promise,
+    equal_width_promise,
+    promise_of,
+)
+from policies.boa import BudgetOptimal, solve
+from policies.errors import InfeasibleBudget
+from policies.greedy import GreedyMarginal
+from policies.paced import PacedBudgetOptimal
+from policies.pacing import WINDOW_HOURS, Pace
+from policies.pollux import MOST_NODES, GoodputShares
+from policies.rounding import GluedWidths
+from policies.rounds import ROUND_SECONDS
+from policies.site import BuiltPolicy, PolicyOptions, Site, fleet_of, menu_of
+from policies.tiresias import Tiresias
+
+_Knob = TypeVar("_Knob", int, float)
+UTILITY = 0.5
+"""The middle of the band that Pollux's authors give as an example."""
+
+
+def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
+    """Return the optimum under the budget."""
+    solution = solve(site.problem, site.budget.amount)
+    return BuiltPolicy(
+        allocator=BudgetOptimal.from_solution(solution),
+        planned_mean_jct_hours=solution.mean_jct_hours,
+        planned_spend=solution.mean_spend,
+    )
+
+
+def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the optimum at a multiplier that follows the spend."""
+    pace = Pace(budget=site.budget.amount, window_hours=options.window_hours or WINDOW_HOURS)
+    return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(site.problem, pace), pace=pace)
+
+
+def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-on-arrival with one limit for all: the given one, or the best that the budget pays for."""
+    menu = menu_of(site, options)
+    limits = [options.gpus_per_job] if options.gpus_per_job else menu.limits()
+    promises = {limit: equal_width_promise(menu, gpus_per_job=limit) for limit in limits}
+    best = _fastest_affordable(promises, site, menu, what="one width for all", given=options.gpus_per_job)
+    return BuiltPolicy(
+        allocator=EqualWidth(menu=menu, gpus_per_job=best, share=options.share or 0.0),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-on-arrival with one efficiency for all: the given one, or the best that is paid for."""
+    menu = menu_of(site, options)
+    given = options.efficiency
+    promises = {
+        e: efficiency_promise(menu, efficiency=e) for e in (menu.thresholds() if given is None else [given])
+    }
+    best = _fastest_affordable(promises, site, menu, what="one efficiency for all", given=given)
+    return BuiltPolicy(
+        allocator=EfficiencyThreshold(menu=menu, efficiency=best, share=options.share or 0.0),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def _fastest_affordable(
+    promises: Mapping[_Knob, Promise], site: Site, menu: WidthMenu, *, what: str, given: _Knob | None
+) -> _Knob:
+    """Return the setting that promises the least waiting within the budget; the given one in any case."""
+    if given is not None:
+        return given
+    price = site.problem.price_of(menu.gpu_type)
+    affordable = [knob for knob, promise in promises.items() if promise.gpus * price <= site.budget.amount]
+    if not affordable:
+        least = min(promise.gpus for promise in promises.values()) * price
+        raise InfeasibleBudget(
+            f"{site.budget} is too small: {what} takes at least {least:.2f}. Raise the budget",
+            least_spend=least,
+        )
+    return min(affordable, key=lambda knob: (promises[knob].mean_jct_hours, promises[knob].gpus))
+
+
+def greedy_marginal(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the widths that greedy steps reach within the budget."""
+    menu = menu_of(site, options)
+    price = site.problem.price_of(menu.gpu_type)
+    try:
+        policy = GreedyMarginal.within(menu.classes, menu.gpu_type, gpus=site.budget.amount / price)
+    except InfeasibleBudget as error:
+        least = error.least_spend * price
+        raise InfeasibleBudget(
+            f"{site.budget} is too small: the narrowest widths take at least {least:.2f}. Raise the budget",
+            least_spend=least,
+        ) from error
+    promise = promise_of(policy.plans, menu.classes)
+    return BuiltPolicy(
+        allocator=policy,
+        planned_mean_jct_hours=promise.mean_jct_hours,
+        planned_spend=promise.gpus * price,
+    )
+
+
+def static_fifo(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return first come, first served on the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    gpus = options.gpus_per_job or fleet.instance_type.gpus
+    return BuiltPolicy(allocator=StaticFifo(menu=menu, fleet=fleet, gpus_per_job=gpus))
+
+
+def static_srsf(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return shortest remaining service first on the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    gpus = options.gpus_per_job or fleet.instance_type.gpus
+    return BuiltPolicy(allocator=StaticSrsf(menu=menu, fleet=fleet, gpus_per_job=gpus))
+
+
+def static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return equal shares of the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    return BuiltPolicy(allocator=EqualShare(menu=menu, fleet=fleet_of(site, options, menu.gpu_type)))
+
+
+def boa_authors(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the BOA authors' rounded and glued widths."""
+    menu = menu_of(site, options)
+    price = site.problem.price_of(menu.gpu_type)
+    try:
+        # A seed of its own: the same site gives the same plan.
+        policy = GluedWidths.within(
+            menu.classes, menu.gpu_type, gpus=site.budget.amount / price, rng=np.random.default_rng(0)
+        )
+    except InfeasibleBudget as error:
+        least = error.least_spend * price
+        raise InfeasibleBudget(
+            f"{site.budget} is too small: rounding comes to {least:.2f} at least. Raise the budget",
+            least_spend=least,
+        ) from error
+    promise = promise_of(policy.plans, menu.classes)
+    return BuiltPolicy(
+        allocator=policy,
+        planned_mean_jct_hours=promise.mean_jct_hours,
+        planned_spend=promise.gpus * price,
+    )
+
+
+def asked(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-as-asked that holds nothing: users who ask for the given efficiency, or as is paid for."""
+    return replace(_asked(site, options), idle_hold_seconds=0.0)
+
+
+def asked_hold(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the same with nodes that stay for a while."""
+    return replace(_asked(site, options), idle_hold_seconds=HOLD_SECONDS)
+
+
+def _asked(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-as-asked, its hold left open."""
+    menu = menu_of(site, options)
+    given = options.efficiency
+    crowds = {
+        e: AskedWidths(menu=menu, efficiency=e) for e in (menu.thresholds() if given is None else [given])
+    }
+    promises = {e: crowd.promise() for e, crowd in crowds.items()}
+    best = _fastest_affordable(promises, site, menu, what="what users ask for", given=given)
+    return BuiltPolicy(
+        allocator=RentAsAsked(asked=crowds[best]),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def pollux(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Pollux on the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    policy = GoodputShares(
+        menu=menu, instance_type=fleet.instance_type, least_nodes=fleet.nodes, most_nodes=fleet.nodes
+    )
+    return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)
+
+
+def pollux_autoscale(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Pollux whose cluster follows a utility band; it aims at no budget."""
+    menu = menu_of(site, options)
+    policy = GoodputShares(
+        menu=menu,
+        instance_type=site.instance_types[menu.gpu_type],
+        least_nodes=0,
+        most_nodes=MOST_NODES,
+        utility=UTILITY if options.utility is None else options.utility,
+    )
+    return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)
+
+
+def tiresias(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Tiresias on the fleet that the budget pays for, with the widths that users ask for."""
+    menu = menu_of(site, options)
+    return BuiltPolicy(
+        allocator=Tiresias(asked=AskedWidths(menu=menu), fleet=fleet_of(site, options, menu.gpu_type)),
+        round_seconds=ROUND_SECONDS,
+    )

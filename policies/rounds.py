@@ -1,0 +1,32 @@
+"""Decisions in rounds, as Pollux and Tiresias take them: every so often, and not in between.
+
+A policy that decides in rounds remembers one number from its last round in the books (`Allocation.lean`): how
+many nodes it wanted. Its age says when the next round is due, so the policy itself keeps no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from policies.model import Job, JobId, Money, Width
+
+ROUND_SECONDS = 60.0
+"""What Pollux's authors use on their cluster and in their simulator."""
+_INSTANT = 1e-3
+
+
+def is_due(money: Money | None, round_seconds: float) -> bool:
+    """Return whether a round should be held now: none was yet, or the last one is old enough."""
+    if money is None or money.lean == 0.0:
+        return True
+    return money.lean_age_hours * 3600.0 >= round_seconds - _INSTANT
+
+
+def nodes_of_last_round(money: Money | None) -> int:
+    """Return how many nodes the last round wanted; 0 where there was none."""
+    return 0 if money is None else round(money.lean)
+
+
+def widths_held(jobs: Sequence[Job]) -> Mapping[JobId, Width]:
+    """Return what every job holds: the answer between two rounds."""
+    return {job.id: job.width for job in jobs if job.width is not None}

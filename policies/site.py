@@ -1,0 +1,136 @@
+"""What a policy is built for and of: a site, the options that were set, and the entry that names it.
+
+A site is a problem (classes, prices), a budget, and the machine of each GPU type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, TypeAlias
+
+from policies.baselines import Fleet, WidthMenu
+from policies.errors import InfeasibleBudget, InvalidProblem
+from policies.model import Budget, GpuType, InstanceType, Problem
+from policies.pacing import Pace
+from policies.protocols import Allocator
+
+PolicyKind: TypeAlias = Literal["optimum", "heuristic", "rule", "autoscaler", "fleet"]
+"""Exact; optimises step by step; one rule for all jobs, rented as needed; follows the load; fixed nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What a policy is built for; `instance_types` names the machine that carries each GPU type."""
+
+    problem: Problem
+    budget: Budget
+    instance_types: Mapping[str, InstanceType]
+
+    def node_price(self, instance_type: InstanceType) -> float:
+        """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""
+        return float(instance_type.gpus) if self.budget.unit == "gpus" else instance_type.usd_per_hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """What can be set on a policy; None means "choose for me"."""
+
+    gpu_type: str | None = None
+    gpus_per_job: int | None = None
+    nodes: int | None = None
+    window_hours: float | None = None
+    efficiency: float | None = None
+    utility: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPolicy:
+    """An allocator, and what its plan promises in the long run where it has one.
+
+    What a policy brings along: the pace that it keeps, how long it holds idle nodes where that is not the
+    site's choice, and how often it wants to be asked again.
+    """
+
+    allocator: Allocator
+    planned_mean_jct_hours: float | None = None
+    planned_spend: float | None = None
+    pace: Pace | None = None
+    idle_hold_seconds: float | None = None
+    round_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEntry:
+    """A policy's name, what it does, the options that it understands, and how it is built.
+
+    `is_job_by_job` says that a job's width depends on that job alone, so that one job in a new phase need not
+    be a reason to look at all. `reads_progress` says that the policy looks at the work that is left, so that
+    work must be measured at every tick. `kind` says how it decides, so that a report can tell what renting by
+    the hour is worth from what optimising is.
+    """
+
+    name: str
+    summary: str
+    kind: PolicyKind
+    build: Callable[[Site, PolicyOptions], BuiltPolicy]
+    options: frozenset[str] = frozenset()
+    is_job_by_job: bool = False
+    reads_progress: bool = False
+
+
+def menu_of(site: Site, options: PolicyOptions) -> WidthMenu:
+    """Return the widths on the chosen GPU type, or on the one that does the work most cheaply.
+
+    Raises:
+        InvalidProblem: when the chosen type does not exist, or no type runs everything.
+    """
+    classes = {job_class.name: job_class for job_class in site.problem.classes}
+    if options.gpu_type is not None:
+        if options.gpu_type not in site.instance_types:
+            known = frozenset(site.instance_types)
+            raise InvalidProblem(f"no GPU type {options.gpu_type!r}. {closest(options.gpu_type, known)}")
+        return WidthMenu(classes=classes, gpu_type=options.gpu_type)
+    costs = {gpu.name: _cost_of_all_work(gpu, site.problem) for gpu in site.problem.gpu_types}
+    best = min(costs, key=lambda name: (costs[name], name))
+    if math.isinf(costs[best]):
+        raise InvalidProblem("no GPU type runs every phase of every class: this policy needs one that does")
+    return WidthMenu(classes=classes, gpu_type=best)
+
+
+def closest(word: str, known: Mapping[str, object] | frozenset[str]) -> str:
+    """Return a hint with the closest known word, or with all of them."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known: {', '.join(sorted(known))}" if known else "It has no options"
+
+
+def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
+    """Return the least money per hour that runs all classes on one GPU type; infinite if one cannot run."""
+    total = 0.0
+    for job_class in problem.classes:
+        for phase in job_class.phases:
+            curve = phase.speedups.get(gpu.name)
+            if curve is None:
+                return math.inf
+            widths = curve.whole_widths()
+            gpu_hours = phase.size_gpu_hours * float((widths / curve.speed_at(widths)).min())
+            total += job_class.arrivals_per_hour * gpu_hours * problem.price_of(gpu.name)
+    return total
+
+
+def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
+    """Return the fleet of the given size, or of as many whole nodes as the budget pays for."""
+    instance_type = site.instance_types[gpu_type]
+    affordable = math.floor(site.budget.amount / site.node_price(instance_type))
+    if options.nodes is None and affordable < 1:
+        price = site.node_price(instance_type)
+        raise InfeasibleBudget(
+            f"{site.budget} does not pay for one {instance_type.name}, which takes {price:.2f} per hour",
+            least_spend=price,
+        )
+    return Fleet(instance_type=instance_type, nodes=options.nodes or affordable)

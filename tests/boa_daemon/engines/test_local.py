@@ -1,0 +1,255 @@
+"""Processes of this machine: what can go wrong with them, and what is left when they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_bench import NUMPY, Bench, numpy_loss, script
+
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.ports import Accepted, Refused
+
+CONTROLLER = """
+import sys, time
+from pathlib import Path
+from boa_daemon.actions import StartJob
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.ports import JobSpec
+from policies.model import GpuSlot, Width
+engine = LocalEngine(Path(sys.argv[1]))
+engine.reattach()
+engine.admit(JobSpec(job="a", name="a", class_name="c", run=sys.argv[2], workdir=sys.argv[1]))
+number, gpus = int(sys.argv[3]), int(sys.argv[4])
+slots = tuple(GpuSlot("n1", at) for at in range(gpus))
+engine.start(StartJob(id="s", job="a", generation=number, width=Width("cpu", gpus), slots=slots, reason=""))
+while True:
+    engine.poll()
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A local engine; nothing of it is left afterwards."""
+    (tmp_path / "work").mkdir()
+    bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path / "work")
+    yield bench
+    for job, report in bench.engine.poll().items():
+        if not report.is_over:
+            bench.engine.kill(job, report.generation)
+            bench.wait(lambda report: report.is_over)
+    assert processes(bench) == []
+
+
+def processes(bench: Bench) -> list[int]:
+    """Return the living processes of the bench's newest generation."""
+    layout = bench.engine.layout  # type: ignore[attr-defined]
+    found = []
+    for file in layout.generation(bench.job, bench.generation).glob("n*/unit.json"):
+        found += carrying(f"BOA_UNIT={json.loads(file.read_text())['name']}")
+    return sorted(pid for pid in found if started_ticks(pid) is not None)
+
+
+def keeper(bench: Bench) -> int:
+    """Return the process that keeps the newest generation's first unit."""
+    folder = bench.engine.layout.unit(bench.job, bench.generation, 0)  # type: ignore[attr-defined]
+    return int(json.loads((folder / "keeper.json").read_text())["pid"])
+
+
+def checkpoints(bench: Bench) -> Path:
+    """Return the folder of the job's checkpoints."""
+    return bench.engine.layout.checkpoints(bench.job)  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_killed_workers_agents_and_daemons_cost_no_finished_step(
+    tmp_path: Path, bench: Bench, seed: int
+) -> None:
+    """Whatever is killed, in any order, at any width: every saved step stands and the loss is the same.
+
+    The job saves after each step. The daemon is a process of its own that starts the generation, and dies
+    with SIGKILL; the engine of this test is the one that comes back.
+    """
+    draw = random.Random(seed)
+    run = f"{NUMPY} --steps 80 --pause 0.004 --every 1"
+    assert bench.admit(run) == Accepted()
+    victims = ["worker", "keeper", "daemon"]
+    draw.shuffle(victims)
+    for gpus, victim in zip((1, 2, 4), victims, strict=True):
+        bench.generation += 1
+        arguments = [str(tmp_path / "root"), run, str(bench.generation), str(gpus)]
+        with subprocess.Popen([sys.executable, "-c", CONTROLLER, *arguments]) as daemon:
+            folder = bench.engine.layout.generation("a", bench.generation)  # type: ignore[attr-defined]
+            until(lambda folder=folder: (folder / "generation.json").exists())
+            bench.engine.reattach()
+            step = bench.wait_step(draw.randrange(5, 12) + 18 * (bench.generation - 1)).step or 0
+            if victim == "daemon":
+                daemon.send_signal(signal.SIGKILL)
+                bench.wait_step(step + 3)
+                bench.stop()
+            else:
+                os.kill(
+                    keeper(bench) if victim == "keeper" else draw.choice(processes(bench)), signal.SIGKILL
+                )
+            end = bench.wait_end()
+            daemon.kill()
+        assert end.manifest is not None
+        assert end.phase == ("stopped" if victim == "daemon" else "failed"), (victim, end)
+        assert end.lost_steps <= 1, "at most the step between its report and its save"
+        assert processes(bench) == []
+    bench.start(1)
+    end = bench.wait_end()
+
+    assert (end.phase, end.step, end.loss) == ("finished", 80, numpy_loss(80))
+
+
+def until(condition: object, seconds: float = 20.0) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
+    """Also those that left the session and closed everything: the keeper inherits what is orphaned."""
+    daemonise = script(
+        "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n    os.closerange(0, 99); time.sleep(600)"
+    )
+    end = bench.run_to_end(daemonise)
+
+    assert end.phase == "finished"
+    assert "3 processes outlived it" in end.evidence
+    assert processes(bench) == []
+
+
+def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:
+    """The job never waits for its log, the disk takes no more than the limit, and the reader is told."""
+    limit = 4 * 2**20
+    end = bench.run_to_end("yes 0123456789 | head -c 999999999; echo; echo the last line", log_bytes=limit)
+    folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
+    kept = sum(file.stat().st_size for file in folder.glob("out-*.log"))
+    first = bench.engine.logs("a")
+
+    assert end.phase == "finished"
+    assert end.last_lines[-1] == "the last line"
+    assert limit <= kept + 2**20 <= 1.3 * limit + 2**20
+    assert first.dropped_bytes == 1_000_000_014 - kept
+    assert bench.engine.logs("a", since=1_000_000_000).text == "the last line\n"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        '{"generation": 1, "st',
+        '{"generation": 1}',
+        '{"generation":1,"step":9,"sha256":"0","path":"/etc/passwd"}',
+        "",
+    ],
+)
+def test_a_corrupt_manifest_counts_for_nothing(bench: Bench, damage: str) -> None:
+    """The checkpoint before it is what the next generation resumes from, and its own writes replace it."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.004 --every 5")
+    bench.start(1)
+    bench.wait_step(11)
+    bench.engine.kill("a", 1)
+    bench.wait(lambda report: report.is_over)
+    (checkpoints(bench) / "manifest.json").write_text(damage)
+    bench.start(2)
+    bench.wait_step(6)
+    assert "resumed" not in bench.printed()
+    bench.stop()
+    end = bench.wait_end()
+
+    assert end.lost_steps == 0
+    assert end.manifest is not None
+    assert end.manifest.generation == 2
+    assert "step 6 on 2 workers" in bench.printed(), "it went on behind step 5, the checkpoint before"
+
+
+def test_a_checkpoint_whose_file_was_damaged_is_reported(bench: Bench) -> None:
+    """The digest in the manifest is that of the file, or the checkpoint is none."""
+    save = "from boa_daemon import job\njob.report(1)\njob.save(1, lambda f: f.write(b'ab'))\n"
+    bench.admit(script(save + "open(job.resume().path, 'wb').write(b'xy')\nimport sys; sys.exit(3)"))
+    bench.start(1)
+    end = bench.wait_end()
+
+    assert end.manifest is None
+    assert "digest" in end.evidence
+    assert end.lost_steps == 1
+
+
+def test_a_late_generation_cannot_write(bench: Bench) -> None:
+    """One that was thought dead and saves behind its successor's back gets `StaleGeneration`."""
+    late = script(
+        "import time\nfrom pathlib import Path\nfrom boa_daemon import job\njob.report(1)\n"
+        "while not Path('go').exists(): time.sleep(0.02)\n"
+        "try: job.save(99, lambda f: f.write(b'late'))\nexcept job.StaleGeneration as error: print(error)"
+    )
+    bench.admit(late)
+    bench.start(1)
+    bench.wait_step(1)
+    from boa_daemon.job.checkpoint import set_fence
+
+    set_fence(checkpoints(bench), 2)
+    (bench.workdir / "go").touch()
+    bench.wait_end()
+
+    assert "generation 2 was started" in bench.printed()
+    assert not (checkpoints(bench) / "manifest.json").exists()
+
+
+def test_a_keeper_that_never_came_is_noticed(bench: Bench) -> None:
+    """The daemon died between writing a unit and starting it: after a while that generation has failed."""
+    bench.run_to_end("true")
+    folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
+    for name in ("keeper.json", "exit.json"):
+        (folder / name).unlink()
+    bench.engine = LocalEngine(bench.workdir.parent / "root")
+    assert bench.engine.reattach()["a"].phase == "starting"
+    os.utime(folder / "unit.json", (0.0, 0.0))
+    end = bench.report()
+
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+
+
+def test_a_unit_that_cannot_be_read_is_unknown_and_ends_nothing(bench: Bench) -> None:
+    """One failed look is no reason to act: the job goes on, and so does the next look."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.004")
+    bench.start(1)
+    step = bench.wait_step(2).step or 0
+    file = bench.engine.layout.unit("a", 1, 0) / "unit.json"  # type: ignore[attr-defined]
+    text = file.read_text()
+    file.write_text(text[:40])
+    assert bench.report().phase == "unknown"
+    file.write_text(text)
+
+    assert bench.wait_step(step + 2).phase == "running"
+
+
+def test_a_folder_that_is_not_there_is_refused(bench: Bench) -> None:
+    """What could not work is said when the job comes, not when it starts."""
+    assert isinstance(bench.admit("true", workdir=str(bench.workdir / "missing")), Refused)
+
+
+def test_the_links_order_reaches_the_jobs(bench: Bench) -> None:
+    """Each job finds in its gate file who sends first on the links that it shares."""
+    bench.admit("sleep 5")
+    bench.start(1)
+    gate = bench.engine.layout.job("a") / "gate.json"  # type: ignore[attr-defined]
+    bench.engine.order_links({"n1": ("b", "a"), "n2": ("c", "d")})
+    assert json.loads(gate.read_text()) == {"n1": ["b", "a"]}
+
+    bench.engine.order_links({})
+    assert not gate.exists()
