@@ -125,7 +125,9 @@ class AwsCloud:
     def _listed(self) -> list[dict[str, Any]]:
         """Return all instances with our tag; EC2 keeps those that ended for about an hour."""
         mine = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self.settings.cluster]}]
-        reservations = self.calls.pages("ec2:DescribeInstances", "Reservations", Filters=mine, MaxResults=1000)
+        reservations = self.calls.pages(
+            "ec2:DescribeInstances", "Reservations", Filters=mine, MaxResults=1000
+        )
         return [instance for reservation in reservations for instance in reservation["Instances"]]
 
     def _node(self, instance: Mapping[str, Any], now: float) -> NodeState:
@@ -208,5 +210,3 @@ def _kinds(catalog: Catalog) -> Mapping[str, InstanceType]:
         except MissingPrice:
             continue
     return found
-
-

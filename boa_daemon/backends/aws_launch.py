@@ -175,5 +175,7 @@ class Launcher:
             image = parameter["Parameter"]["Value"]
         images = self._calls.call("ec2:DescribeImages", ImageIds=[image])["Images"]
         if not images:
-            raise CallFailed("ec2:DescribeImages", "InvalidAMIID.NotFound", f"no image {image}", http_status=400)
+            raise CallFailed(
+                "ec2:DescribeImages", "InvalidAMIID.NotFound", f"no image {image}", http_status=400
+            )
         return image, images[0].get("RootDeviceName") or _ROOT_DEVICE

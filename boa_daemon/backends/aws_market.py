@@ -207,7 +207,9 @@ class AwsMarket:
         )
         prices = [price for item in answer["PriceList"] for price in _on_demand_prices(item)]
         if not prices:
-            raise CallFailed("pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404)
+            raise CallFailed(
+                "pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404
+            )
         return min(prices)
 
     def _ask_quota(self, code: str) -> float:

@@ -43,9 +43,7 @@ def _quota(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
     """Other zones would say the same, and so would other types of the quota."""
     code = market.quota_code(offer.instance_type, offer.market)
     market.learn_quota(code, error.vcpu_limit)
-    names = [
-        name for name in market.settings.instance_types if market.quota_code(name, offer.market) == code
-    ]
+    names = [name for name in market.settings.instance_types if market.quota_code(name, offer.market) == code]
     return Refused(
         reason=str(error),
         kind="quota",

@@ -68,7 +68,13 @@ class Releaser:
         try:
             self._calls.call("ec2:TerminateInstances", InstanceIds=list(ids))
         except CallFailed as error:
-            if len(ids) > 1 and error.meaning in ("not-found", "protected", "wrong-state", "bad-request", "denied"):
+            if len(ids) > 1 and error.meaning in (
+                "not-found",
+                "protected",
+                "wrong-state",
+                "bad-request",
+                "denied",
+            ):
                 return {name: self._end([name])[name] for name in ids}
             return {name: _outcome(error) for name in ids}
         return {name: Accepted() for name in ids}

@@ -177,7 +177,9 @@ class FakeCloud:
                 return ec2_error("InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
             cluster = self.terms.enforces_cluster
             if cluster and life.tags.get("boa:cluster") != cluster:
-                return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
+                return ec2_error(
+                    "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
+                )
             if life.is_protected:
                 return ec2_error("OperationNotPermitted", f"The instance '{name}' may not be terminated")
         if call.query.get("DryRun", "").lower() == "true":
@@ -212,20 +214,26 @@ class FakeCloud:
         subnet = call.query.get("SubnetId") or call.query.get("NetworkInterface.1.SubnetId", "")
         if subnet:
             by_zone = self.backend(call.region).subnets.values()
-            return next((s.availability_zone for subnets in by_zone for s in subnets.values() if s.id == subnet), "")
+            return next(
+                (s.availability_zone for subnets in by_zone for s in subnets.values() if s.id == subnet), ""
+            )
         return call.query.get("Placement.AvailabilityZone", "") if call.operation == "RunInstances" else ""
 
     def _refused(self, call: Call, zone: str) -> Answer | None:
         """Return why a launch is refused whatever there is; None where it is not."""
         query, cluster = call.query, self.terms.enforces_cluster
         if cluster and call.tags().get("boa:cluster") != cluster:
-            return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
+            return ec2_error(
+                "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
+            )
         if int(query["MinCount"]) > int(query["MaxCount"]):
             return ec2_error("InvalidParameterValue", "MinCount is greater than MaxCount")
         if len(base64.b64decode(query.get("UserData", ""))) > 16384:
             return ec2_error("InvalidParameterValue", "User data is limited to 16384 bytes")
         if query.get("ImageId") not in self.backend(call.region).amis:
-            return ec2_error("InvalidAMIID.NotFound", f"The image id '[{query.get('ImageId')}]' does not exist")
+            return ec2_error(
+                "InvalidAMIID.NotFound", f"The image id '[{query.get('ImageId')}]' does not exist"
+            )
         name = query["InstanceType"]
         if not _is_offered(name, call.region, ""):
             return ec2_error("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
@@ -249,7 +257,9 @@ class FakeCloud:
         bid = float(query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
         if market == "spot" and bid < self.spot_price(name, zone):
             limits.append((0, ec2_error("SpotMaxPriceTooLow", "Your Spot request price is too low")))
-        reserved = query.get("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId")
+        reserved = query.get(
+            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+        )
         if reserved:
             left = next((left for cr, _, left in self.terms.reservations.values() if cr == reserved), 0)
             limits.append((left, ec2_error("ReservationCapacityExceeded", f"{reserved} is full")))
@@ -259,7 +269,9 @@ class FakeCloud:
     def _quota_left(self, name: str, market: str, region: str) -> float:
         """Return how many instances the quota still allows."""
         entry = self.catalog.entries.get(name)
-        code = "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+        code = (
+            "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+        )
         if entry is None or code not in self.terms.vcpu_quotas:
             return inf
         used = 0
@@ -321,12 +333,16 @@ class FakeCloud:
                 instance._reason = life.reason
         for region in {life.region for life in self._lives.values()}:
             for reservation in self.backend(region).reservations.values():
-                reservation.instances = [each for each in reservation.instances if not self._is_over(each.id, now)]
+                reservation.instances = [
+                    each for each in reservation.instances if not self._is_over(each.id, now)
+                ]
 
     def _is_over(self, name: str, now: float) -> bool:
         """Return whether an instance ended so long ago that EC2 does not list it any more."""
         life = self._lives.get(name)
-        return life is not None and life.ended_at is not None and now - life.ended_at > LISTED_AFTER_END_SECONDS
+        return (
+            life is not None and life.ended_at is not None and now - life.ended_at > LISTED_AFTER_END_SECONDS
+        )
 
     def _interrupt(self, life: Lifetime, now: float) -> None:
         """Warn a spot instance that is outbid, and take it back two minutes later."""

@@ -54,8 +54,8 @@ def test_the_cost_is_the_questions_of_an_iteration() -> None:
 
 
 def test_the_gain_is_about_what_the_simulator_finds() -> None:
-    """Within 8 percentage points of simulated SRSF(1) against all at once, for light and heavy senders."""
-    for share in (0.1, 0.5, 2.0):
+    """Nothing where the simulator finds nothing; a gain where it finds one, between half of it and half more."""
+    for share in (0.03, 0.1, 0.5, 2.0, 4.0):
         habits = some_jobs(share)
         case = Experiment(
             cluster=Cluster(servers=2, gpus_per_server=3, gpu_memory_bytes=1.0),
@@ -82,7 +82,11 @@ def test_the_gain_is_about_what_the_simulator_finds() -> None:
         )
         found = 1.0 - in_order / simulate(at_once, engine="python").jct.mean()
 
-        assert gain_fraction(habits, crowding=0.2) == pytest.approx(found, abs=0.08)
+        gain = gain_fraction(habits, crowding=0.2)
+        if found < 0.02:
+            assert gain < 0.02
+        else:
+            assert 0.45 * found < gain < 1.6 * found
 
 
 def test_the_link_is_fitted_from_timed_messages() -> None:
