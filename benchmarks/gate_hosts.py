@@ -20,6 +20,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKER = Path(__file__).resolve().parent / "gate_worker.py"
+NICENESS = -15
+"""The benchmark and its workers sleep and send; what little they compute goes before other work."""
 QUEUE_BYTES = 16_000_000
 """More than all connections may have under way, so nothing is dropped: a lossless fabric shares fairly."""
 WINDOW_BYTES = 524_288
@@ -41,7 +43,7 @@ def why_not() -> str:
         if shutil.which(tool) is None:
             return f"needs iproute2: there is no {tool!r} here"
     try:
-        import torch.distributed as dist
+        import torch.distributed as dist  # noqa: PLC0415  # optional, and slow to import
     except ImportError:
         return "needs PyTorch: pip install torch"
     if not dist.is_gloo_available():
@@ -51,7 +53,7 @@ def why_not() -> str:
     if made.returncode:
         return f"network namespaces cannot be made here: {made.stderr.strip()}"
     try:
-        shaped = _ip("-n", probe, "link", "set", "lo", "up")
+        _ip("-n", probe, "link", "set", "lo", "up")
         shaped = _run(
             "ip", "netns", "exec", probe, "tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb"
         )
@@ -169,7 +171,7 @@ class Crew:
             }
             self.workers.append(
                 subprocess.Popen(
-                    ["ip", "netns", "exec", self.hosts.name(host), sys.executable, str(WORKER)],
+                    [*("ip", "netns", "exec", self.hosts.name(host)), sys.executable, str(WORKER)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -91,7 +92,7 @@ class Training:
         answer: dict[str, Any] = {
             "finished_at_seconds": ends[-1] - start_at,
             "jct_seconds": ends[-1] - arrival,
-            "iteration_seconds": [b - a for a, b in zip(ends, ends[1:], strict=False)],
+            "iteration_seconds": [b - a for a, b in pairwise(ends)],
             "gradient": float(self.model.module.weight.grad[-1]),
         }
         if self.gated is not None:

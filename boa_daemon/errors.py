@@ -6,6 +6,7 @@ Exception
 │   │   ├── MissingPrice              a type has no price: name one, never assume zero
 │   │   └── MissingExtra              an optional library is needed: install the named extra
 │   ├── CloudFailed         exit 1    the cloud did not do it: the hint names the fix
+│   ├── GateUnreachable     exit 5    no gate answers there: start one, or mend the address
 │   └── InfeasibleRequest   exit 3    no plan does it: raise the budget or relax the deadline
 └── policies.PolicyError              the mathematics refuses; `exit_code_of` maps its leaves
 
@@ -57,6 +58,12 @@ class CloudFailed(BoaError):
     def __init__(self, problem: str, *, code: str = "", hint: str = "") -> None:
         self.problem, self.code, self.hint = problem, code, hint
         super().__init__(f"{problem}{'. ' + hint if hint else ''}")
+
+
+class GateUnreachable(BoaError):
+    """No gate answers at the address, or it does not know the secret."""
+
+    exit_code = DAEMON_UNREACHABLE
 
 
 class InfeasibleRequest(BoaError):

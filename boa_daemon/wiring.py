@@ -173,6 +173,7 @@ def site_of(settings: SimulationSettings) -> Site:
             name: kind if fraction == 1.0 else replace(kind, usd_per_hour=kind.usd_per_hour * fraction)
             for name, kind in settings.instance_types.items()
         },
+        boot_hours=settings.planned_boot_seconds / SECONDS_PER_HOUR,
     )
 
 

@@ -37,7 +37,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One column of the tables: traces that are alike, a multiple of their load, and a boot time."""
+    """One column of the tables: traces that are alike, a multiple of their load, and a boot time.
+
+    `on_spot` rents on a synthetic spot market first, whose nodes are taken away again, then on demand.
+    """
 
     name: str
     sources: tuple[Source, ...]
@@ -46,6 +49,7 @@ class Scenario:
     rivals: tuple[str, ...] = RIVALS
     gpu_types: tuple[str, ...] = ()
     seeds: int = 1
+    on_spot: bool = False
 
 
 def pollux(load: str, number: int, apps: tuple[str, ...] | None = None) -> Source:
@@ -78,6 +82,14 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
                 boot_seconds=boot,
                 rivals=rivals,
             )
+    yield Scenario(
+        name="Pollux load 1.0 on spot, 1.5 x load, boot 180 s",
+        sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
+        factor=1.5,
+        boot_seconds=180.0,
+        rivals=rivals,
+        on_spot=True,
+    )
     gavel = Options(workload="physical_cluster/max_min_fairness.trace")
     for types in (("v100",), ("v100", "p100"), ("v100", "p100", "k80")):
         yield Scenario(

@@ -1,4 +1,4 @@
-"""What the region rents where, at which price, and how many more the quotas allow: live, cached, with its age.
+"""What the region rents where, at which price, and how many more the quotas allow: live, cached, dated.
 
 What cannot be found out is unknown, never zero: a price falls back to the dated catalogue, a quota to none.
 """
@@ -207,7 +207,9 @@ class AwsMarket:
         )
         prices = [price for item in answer["PriceList"] for price in _on_demand_prices(item)]
         if not prices:
-            raise CallFailed("pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404)
+            raise CallFailed(
+                "pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404
+            )
         return min(prices)
 
     def _ask_quota(self, code: str) -> float:

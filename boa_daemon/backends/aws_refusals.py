@@ -1,8 +1,8 @@
 """How EC2's "no" becomes ours: what is out of reach, and when to ask again.
 
-Throttling closes everything for seconds and says nothing about capacity. No capacity closes one offer, and the
-cool-downs grow. A quota closes all types that count against it, in every zone. Denied calls and credentials stop
-all launching; releasing does not come this way, so it goes on.
+Throttling closes everything for seconds and says nothing about capacity. No capacity closes one offer, and
+the cool-downs grow. A quota closes all types that count against it, in every zone. Denied calls and
+credentials stop all launching; releasing does not come this way, so it goes on.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ def _quota(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
     """Other zones would say the same, and so would other types of the quota."""
     code = market.quota_code(offer.instance_type, offer.market)
     market.learn_quota(code, error.vcpu_limit)
-    names = [
-        name for name in market.settings.instance_types if market.quota_code(name, offer.market) == code
-    ]
+    names = [name for name in market.settings.instance_types if market.quota_code(name, offer.market) == code]
     return Refused(
         reason=str(error),
         kind="quota",

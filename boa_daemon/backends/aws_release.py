@@ -1,7 +1,7 @@
 """Giving instances back: in one call, one by one where that fails, and again until EC2 shows the end.
 
-Nothing is ended that the listing did not show as ours. Nothing is ever stopped: a stopped instance keeps costing its
-disk, and a stopped spot instance may come back by itself.
+Nothing is ended that the listing did not show as ours. Nothing is ever stopped: a stopped instance keeps
+costing its disk, and a stopped spot instance may come back by itself.
 """
 
 from __future__ import annotations
@@ -68,7 +68,13 @@ class Releaser:
         try:
             self._calls.call("ec2:TerminateInstances", InstanceIds=list(ids))
         except CallFailed as error:
-            if len(ids) > 1 and error.meaning in ("not-found", "protected", "wrong-state", "bad-request", "denied"):
+            if len(ids) > 1 and error.meaning in (
+                "not-found",
+                "protected",
+                "wrong-state",
+                "bad-request",
+                "denied",
+            ):
                 return {name: self._end([name])[name] for name in ids}
             return {name: _outcome(error) for name in ids}
         return {name: Accepted() for name in ids}

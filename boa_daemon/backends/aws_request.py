@@ -74,9 +74,7 @@ def run_request(
         "InstanceType": action.instance_type.name,
         "MinCount": action.count if action.is_gang else 1,
         "MaxCount": action.count,
-        "ClientToken": client_token(
-            action.id, books=books, attempt=attempt, place=site.subnet or offer.zone
-        ),
+        "ClientToken": client_token(action.id, books=books, attempt=attempt, place=site.subnet or offer.zone),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "MetadataOptions": {
             "HttpTokens": "required",

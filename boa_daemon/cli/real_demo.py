@@ -24,6 +24,7 @@ from boa_daemon.real_run import (
     NODE,
     PACE,
     PLACES,
+    PLANNED,
     RealRun,
     ticks,
     uninterrupted_loss,
@@ -31,7 +32,7 @@ from boa_daemon.real_run import (
 from boa_daemon.tick import Decision
 from policies.model import Budget
 
-DEFAULT_BUDGET = Budget(amount=14.0)
+DEFAULT_BUDGET = Budget(amount=20.0)
 MOST_SECONDS = 110.0
 LOG_LINES = 6
 
@@ -67,9 +68,10 @@ def _opening(jobs: int, budget: Budget) -> str:
     return (
         f"{jobs} training jobs ({', '.join(kind.name for kind in KINDS)}) arrive here, one every "
         f"{ARRIVAL_SECONDS:.0f} s, and really run: numpy processes with checkpoints and logs. Pretended are "
-        f"the money ({budget}; {NODE.usd_per_hour:.0f} USD/hour for a node of {NODE.gpus} workers, at most "
-        f"{PLACES} nodes), the clock of the plan (a second counts as {PACE:.0f}) and most of each step's "
-        "work, which sleeps so that width matters on any machine. It takes about a minute."
+        f"the money (a budget of {budget}, of which the plan aims at {PLANNED:.0%}, because booting, idle "
+        f"and partly used nodes take the rest; a node of {NODE.gpus} workers is {NODE.usd_per_hour:.0f} "
+        f"USD/hour, at most {PLACES} nodes), the clock of the plan (a second counts as "
+        f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any machine. It takes about a minute."
     )
 
 

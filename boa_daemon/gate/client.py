@@ -25,7 +25,7 @@ from typing import Any
 
 from boa_daemon.gate import wire
 from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.token import JOB, prove
+from boa_daemon.gate.token import JOB, PLANNER, prove
 
 OVERHEAD_FRACTION = 0.01
 BURST_SECONDS = 0.02
@@ -311,8 +311,6 @@ def call_as_planner(address: GateAddress, token: str, frame: dict[str, Any]) -> 
     Raises:
         OSError: when no gate answers, or it refuses.
     """
-    from boa_daemon.gate.token import PLANNER
-
     with address.connect(timeout_seconds=CONNECT_SECONDS) as connected:
         frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
         nonce = str(_next_frame(connected, frames).get("nonce"))

@@ -7,6 +7,7 @@ What follows is not encrypted; over TCP the network between gate and jobs has to
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -70,8 +71,7 @@ def read_or_make_secret(path: Path) -> str:
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        # If another process is quicker, its secret counts.
+        with contextlib.suppress(FileExistsError):
             write_token(path, secrets.token_hex(32))
-        except FileExistsError:
-            pass  # Another process was quicker; its secret counts.
     return read_token(path)

@@ -25,11 +25,14 @@ import torch
 import torch.distributed as dist
 
 from boa_daemon.gate.address import BadAddress, GateAddress
+from boa_daemon.gate.address_file import find_address
 from boa_daemon.gate.client import GateClient, Go
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
+_torch: Any = torch
+"""PyTorch without its types, where its own code has none."""
 MOST_FREE_ITERATIONS = 10_000
 WHOLE_ITERATION = -1
 """Bytes in an answer that covers all that is left of the iteration."""
@@ -75,20 +78,25 @@ class GatedModel:
         cls, model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
     ) -> GatedModel | None:
         """Register the hook; return None where there is nothing to ask."""
-        text = os.environ.get("BOA_GATE", "") if address is None else address
+        found = _find(os.environ.get("BOA_GATE", "") if address is None else address)
         nodes: list[tuple[str, bool]] = [("", False)] * dist.get_world_size(model.process_group)
         mine = os.environ.get("BOA_NODE_ID") or os.uname().nodename
-        dist.all_gather_object(nodes, (mine, bool(text)), group=model.process_group)
+        dist.all_gather_object(nodes, (mine, found is not None), group=model.process_group)
         nics = sorted({node for node, _ in nodes})
         # All ranks must come to the same answer, whatever each one's environment says.
         if not nodes[0][1] or len(nics) < 2:
             return None
-        gated = cls(model, nics=nics, iterations=iterations, address=text)
+        gated = cls(model, nics=nics, iterations=iterations, address=found)
         model.register_comm_hook(gated, _hook)
         return gated
 
     def __init__(
-        self, model: DistributedDataParallel, *, nics: list[str], iterations: int | None, address: str
+        self,
+        model: DistributedDataParallel,
+        *,
+        nics: list[str],
+        iterations: int | None,
+        address: GateAddress | None,
     ) -> None:
         ranks = dist.get_process_group_ranks(model.process_group)
         self.iterations_left = iterations
@@ -116,18 +124,18 @@ class GatedModel:
         self._sent_bytes = 0
         trained = (weight for weight in model.parameters() if weight.requires_grad)
         self._measured = Measured(sum(weight.numel() * weight.element_size() for weight in trained))
-        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+        self._stream = _torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
         self._thread.start()
 
-    def push(self, bucket: dist.GradBucket) -> Any:
+    def push(self, bucket: Any) -> Any:
         """Take a bucket from DDP, and promise it. Called by autograd; returns at once."""
         tensor = bucket.buffer()
         is_cuda = tensor.device.type == "cuda"
-        promise = torch.futures.Future(devices=[tensor.device]) if is_cuda else torch.futures.Future()  # type: ignore[no-untyped-call]
+        promise: Any = _torch.futures.Future(devices=[tensor.device] if is_cuda else None)
         item = Bucket(tensor=tensor, promise=promise, is_last=bucket.is_last())
         if is_cuda:
-            item.produced = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            item.produced = _torch.cuda.Event()
             item.produced.record(torch.cuda.current_stream(tensor.device))
         if item.is_last:
             self._measured.ready_at = time.monotonic()
@@ -149,17 +157,18 @@ class GatedModel:
         """How the questions of this rank were answered."""
         return {} if self._client is None else dict(self._client.counts)
 
-    def _connect(self, address: str, nics: list[str]) -> GateClient | None:
-        """Return the line to the gate, or None where its address is of no use: training goes on either way."""
+    def _connect(self, address: GateAddress | None, nics: list[str]) -> GateClient | None:
+        """Return the line to the gate, or None where there is no token: training goes on either way."""
         try:
-            parsed = GateAddress.parse(address)
-            token = parsed.read_token()
-        except (BadAddress, OSError) as fault:
-            print(f"boa gate: off, {fault}", flush=True)  # noqa: T201  # the job's own log is the place
+            token = address.read_token() if address is not None else ""
+        except OSError as fault:
+            _say_off(fault)
+            return None
+        if address is None or not token:
             return None
         job = os.environ.get("BOA_JOB_ID", "job")
         weight = float(os.environ.get("BOA_WEIGHT", "1"))
-        return GateClient(parsed, job=job, nics=nics, token=token, gpus=self._world_size, weight=weight)
+        return GateClient(address, job=job, nics=nics, token=token, gpus=self._world_size, weight=weight)
 
     def _run(self) -> None:
         """Send bucket after bucket, in the order in which DDP gave them."""
@@ -203,7 +212,7 @@ class GatedModel:
             return
         with torch.cuda.stream(self._stream):
             dist.all_reduce(piece, group=self._group)
-            sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            sent = _torch.cuda.Event()
             sent.record(self._stream)
         if self._lease or self._free_iterations <= 1:
             # A lease needs to know when the bytes have gone, and so does the measurement before the next question;
@@ -306,7 +315,21 @@ class Measured:
         self.iteration_bytes, self._ended_at = sent_bytes, now
 
 
-def _hook(gated: GatedModel, bucket: dist.GradBucket) -> Any:
+def _find(text: str) -> GateAddress | None:
+    """Return the gate's address, or None: an address of no use must not stop a job."""
+    try:
+        return find_address(text)
+    except BadAddress as fault:
+        _say_off(fault)
+        return None
+
+
+def _say_off(fault: Exception) -> None:
+    """Say in the job's own log why the gate is not asked."""
+    print(f"boa gate: off, {fault}", flush=True)  # noqa: T201  # the job's log is the place
+
+
+def _hook(gated: GatedModel, bucket: Any) -> Any:
     """Be what DDP calls for each bucket."""
     return gated.push(bucket)
 

@@ -1,12 +1,14 @@
 """A cloud worse than AWS, on top of moto, for tests: all that moto leaves out, and faults on demand.
 
-moto knows call shapes, tags and filters; it has no capacity, no quotas, no prices, no time, and makes a second
-instance of a repeated token. `FakeCloud` stands between the caller and moto, in process (`boa_daemon.testing.fronts.mocked`) or
-over sockets (`fronts.FakeServer`), with the same rules:
+moto knows call shapes, tags and filters; it has no capacity, no quotas, no prices, no time, and makes a
+second instance of a repeated token. `FakeCloud` stands between the caller and moto, in process
+(`boa_daemon.testing.fronts.mocked`) or over sockets (`fronts.FakeServer`), with the same rules:
 
 - a token is answered once more with the same instances, or refused where the question differs;
-- each (type, zone, market) has a stock, each quota a number of vCPUs; a launch gets what there is, or nothing;
-- instances are invisible, then pending, then running, and take their time to end, on a clock that the test sets;
+- each (type, zone, market) has a stock, each quota a number of vCPUs; a launch gets what there is, or
+  nothing;
+- instances are invisible, then pending, then running, and take their time to end, on a clock that the test
+  sets;
 - spot prices follow a path; above the bid comes a warning, and two minutes later the end;
 - launches without our tag are denied, as the policy of `boa iam` would.
 
@@ -31,7 +33,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.catalog import Catalog
 from boa_daemon.testing import fake_side
-from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, iso, reason_time
+from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 
 LISTED_AFTER_END_SECONDS = 3600.0
@@ -42,7 +44,7 @@ Forward = Callable[[bytes], Answer]
 
 @dataclass(slots=True)
 class Lifetime:
-    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None while it lives."""
+    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None before."""
 
     id: str
     region: str
@@ -177,7 +179,9 @@ class FakeCloud:
                 return ec2_error("InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
             cluster = self.terms.enforces_cluster
             if cluster and life.tags.get("boa:cluster") != cluster:
-                return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
+                return ec2_error(
+                    "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
+                )
             if life.is_protected:
                 return ec2_error("OperationNotPermitted", f"The instance '{name}' may not be terminated")
         if call.query.get("DryRun", "").lower() == "true":
@@ -212,20 +216,26 @@ class FakeCloud:
         subnet = call.query.get("SubnetId") or call.query.get("NetworkInterface.1.SubnetId", "")
         if subnet:
             by_zone = self.backend(call.region).subnets.values()
-            return next((s.availability_zone for subnets in by_zone for s in subnets.values() if s.id == subnet), "")
+            return next(
+                (s.availability_zone for subnets in by_zone for s in subnets.values() if s.id == subnet), ""
+            )
         return call.query.get("Placement.AvailabilityZone", "") if call.operation == "RunInstances" else ""
 
     def _refused(self, call: Call, zone: str) -> Answer | None:
         """Return why a launch is refused whatever there is; None where it is not."""
         query, cluster = call.query, self.terms.enforces_cluster
         if cluster and call.tags().get("boa:cluster") != cluster:
-            return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
+            return ec2_error(
+                "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
+            )
         if int(query["MinCount"]) > int(query["MaxCount"]):
             return ec2_error("InvalidParameterValue", "MinCount is greater than MaxCount")
         if len(base64.b64decode(query.get("UserData", ""))) > 16384:
             return ec2_error("InvalidParameterValue", "User data is limited to 16384 bytes")
         if query.get("ImageId") not in self.backend(call.region).amis:
-            return ec2_error("InvalidAMIID.NotFound", f"The image id '[{query.get('ImageId')}]' does not exist")
+            return ec2_error(
+                "InvalidAMIID.NotFound", f"The image id '[{query.get('ImageId')}]' does not exist"
+            )
         name = query["InstanceType"]
         if not _is_offered(name, call.region, ""):
             return ec2_error("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
@@ -249,7 +259,9 @@ class FakeCloud:
         bid = float(query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
         if market == "spot" and bid < self.spot_price(name, zone):
             limits.append((0, ec2_error("SpotMaxPriceTooLow", "Your Spot request price is too low")))
-        reserved = query.get("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId")
+        reserved = query.get(
+            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+        )
         if reserved:
             left = next((left for cr, _, left in self.terms.reservations.values() if cr == reserved), 0)
             limits.append((left, ec2_error("ReservationCapacityExceeded", f"{reserved} is full")))
@@ -259,7 +271,9 @@ class FakeCloud:
     def _quota_left(self, name: str, market: str, region: str) -> float:
         """Return how many instances the quota still allows."""
         entry = self.catalog.entries.get(name)
-        code = "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+        code = (
+            "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+        )
         if entry is None or code not in self.terms.vcpu_quotas:
             return inf
         used = 0
@@ -314,19 +328,18 @@ class FakeCloud:
         now = self.clock()
         for life in self._lives.values():
             self._interrupt(life, now)
-            found = [each for each in self.backend(life.region).all_instances() if each.id == life.id] if (
-                life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS + 1.0) else []  # fmt: skip
-            for instance in found:
-                instance._state.name, instance._state.code = self._state(life, now)
-                instance._reason = life.reason
         for region in {life.region for life in self._lives.values()}:
             for reservation in self.backend(region).reservations.values():
-                reservation.instances = [each for each in reservation.instances if not self._is_over(each.id, now)]
+                reservation.instances = [each for each in reservation.instances if self._show(each, now)]
 
-    def _is_over(self, name: str, now: float) -> bool:
-        """Return whether an instance ended so long ago that EC2 does not list it any more."""
-        life = self._lives.get(name)
-        return life is not None and life.ended_at is not None and now - life.ended_at > LISTED_AFTER_END_SECONDS
+    def _show(self, instance: Any, now: float) -> bool:
+        """Bring one of moto's instances up to date; return whether EC2 would list it still."""
+        life = self._lives.get(instance.id)
+        if life is None:
+            return True
+        instance._state.name, instance._state.code = self._state(life, now)
+        instance._reason = life.reason
+        return life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS
 
     def _interrupt(self, life: Lifetime, now: float) -> None:
         """Warn a spot instance that is outbid, and take it back two minutes later."""

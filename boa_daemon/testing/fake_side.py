@@ -31,13 +31,17 @@ def other_service(cloud: FakeCloud, call: Call) -> Answer | None:
         terms = {each["Field"]: each["Value"] for each in call.document["Filters"]}
         name = terms["instanceType"]
         price = cloud.terms.list_prices.get(name) or _catalogue_price(cloud, name)
-        return json_answer({"FormatVersion": "aws_v1", "PriceList": [price_entry(name, price)] if price else []})
+        return json_answer(
+            {"FormatVersion": "aws_v1", "PriceList": [price_entry(name, price)] if price else []}
+        )
     if call.service == "servicequotas" and call.operation == "GetServiceQuota":
         code = call.document["QuotaCode"]
         if code not in cloud.terms.vcpu_quotas:
             return json_error("NoSuchResourceException", f"no quota {code}", 400)
         value = float(cloud.terms.vcpu_quotas[code])
-        return json_answer({"Quota": {"QuotaCode": code, "ServiceCode": "ec2", "Value": value, "Unit": "None"}})
+        return json_answer(
+            {"Quota": {"QuotaCode": code, "ServiceCode": "ec2", "Value": value, "Unit": "None"}}
+        )
     if call.service == "ssm" and str(call.document.get("Name", "")).startswith("/aws/service/deeplearning/"):
         image = next(iter(cloud.backend(call.region).amis))
         name = call.document["Name"]

@@ -1,7 +1,7 @@
 """The two ways to reach the fake cloud: inside this process, and over sockets from any process.
 
-In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection is
-reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself.
+In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection
+is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
 def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:
     """Answer one request of botocore, or fail as the network would."""
     body = request.body.encode() if isinstance(request.body, str) else (request.body or b"")
-    call = Call.read(body, authorization=_text(request, "Authorization"), target=_text(request, "X-Amz-Target"))
+    call = Call.read(
+        body, authorization=_text(request, "Authorization"), target=_text(request, "X-Amz-Target")
+    )
     fault = cloud.faults.next(call.operation, cloud.zone_of(call) if call.service == "ec2" else "")
     if fault is not None and fault.what == "drop":
         raise ConnectTimeoutError(endpoint_url=request.url)
@@ -99,9 +101,7 @@ class FakeServer:
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._server = make_server(
-            host, port, self._answer, threaded=True, request_handler=_QuietHandler
-        )
+        self._server = make_server(host, port, self._answer, threaded=True, request_handler=_QuietHandler)
         self._server.daemon_threads = True
         self.url = f"http://{host}:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -127,7 +127,9 @@ class FakeServer:
         """Answer one request, with the fault that is planned for it."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         call = Call.read(
-            body, authorization=environ.get("HTTP_AUTHORIZATION", ""), target=environ.get("HTTP_X_AMZ_TARGET", "")
+            body,
+            authorization=environ.get("HTTP_AUTHORIZATION", ""),
+            target=environ.get("HTTP_X_AMZ_TARGET", ""),
         )
         with self._lock:
             number = len(self.calls)
@@ -156,12 +158,15 @@ class FakeServer:
     def _forward(self, environ: dict[str, Any], body: bytes) -> Answer:
         """Hand a request to moto's own server application."""
         heard: list[Any] = []
-        inner = {
-            key: value for key, value in environ.items() if not key.startswith("werkzeug.request")
-        } | {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        inner = {key: value for key, value in environ.items() if not key.startswith("werkzeug.request")} | {
+            "wsgi.input": BytesIO(body),
+            "CONTENT_LENGTH": str(len(body)),
+        }
         chunks = self._moto(inner, lambda status, headers, *_: heard.extend((status, headers)))
         text = b"".join(chunks)
-        headers = {key: value for key, value in heard[1] if key.lower() not in ("content-length", "connection")}
+        headers = {
+            key: value for key, value in heard[1] if key.lower() not in ("content-length", "connection")
+        }
         return Answer(int(heard[0].split()[0]), text, headers)
 
     def _silence(self, environ: dict[str, Any]) -> Iterable[bytes]:
@@ -170,7 +175,7 @@ class FakeServer:
         return _reset(environ)
 
 
-class _QuietHandler(MotoRequestHandler):
+class _QuietHandler(MotoRequestHandler):  # type: ignore[misc] # moto is not type-checked here
     """Writes no line per request, and minds no caller that went away."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's own name
@@ -185,10 +190,10 @@ class _QuietHandler(MotoRequestHandler):
 
 
 def _reset(environ: dict[str, Any]) -> Iterable[bytes]:
-    """Cut the connection with a TCP reset."""
+    """Cut the connection, with a TCP reset once its last file is closed."""
     connection: socket.socket = environ["werkzeug.socket"]
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
+    connection.shutdown(socket.SHUT_RDWR)
     raise ConnectionResetError("cut by the test")
 
 
@@ -198,7 +203,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=5001)
     parser.add_argument("--boot-seconds", type=float, default=5.0)
     parser.add_argument("--shutdown-seconds", type=float, default=3.0)
-    parser.add_argument("--vcpu-quota", type=int, default=384, help="of every GPU family; 0 as in a new account")
+    parser.add_argument(
+        "--vcpu-quota", type=int, default=384, help="of every GPU family; 0 as in a new account"
+    )
     options = parser.parse_args()
     terms = Terms(boot_seconds=options.boot_seconds, shutdown_seconds=options.shutdown_seconds)
     cloud = FakeCloud(time.time, terms)

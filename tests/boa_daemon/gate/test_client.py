@@ -15,6 +15,7 @@ import pytest
 
 from boa_daemon.gate import client as client_module
 from boa_daemon.gate.address import BadAddress, GateAddress
+from boa_daemon.gate.address_file import find_address, write_address
 from boa_daemon.gate.client import BURST_SECONDS, GateClient
 from boa_daemon.gate.token import issue_token, read_or_make_secret, read_token
 
@@ -224,6 +225,19 @@ def test_a_wrong_address_says_what_is_wrong(text: str, reason: str) -> None:
     """One sentence, with the value."""
     with pytest.raises(BadAddress, match=reason.replace("(", r"\(")):
         GateAddress.parse(text)
+
+
+def test_a_file_may_hold_the_address(tmp_path: Path) -> None:
+    """`BOA_GATE` may be a path: no file is no gate, a wrong one says so."""
+    address, path = GateAddress(path="/run/boa/gate.sock", token_file="/t"), tmp_path / "gate.json"
+    assert find_address("") is None
+    assert find_address(str(path)) is None
+    write_address(path, address)
+    assert find_address(str(path)) == find_address(str(address)) == address
+    for content in ("{}", "not json", '{"address": 3}'):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(BadAddress, match="hold"):
+            find_address(str(path))
 
 
 def test_the_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
