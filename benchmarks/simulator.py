@@ -4,9 +4,9 @@
 
 PATH holds `traces/APP/*.csv` and `workloads/workload-6.csv`, as `boa trace import --from pollux` takes them;
 without it that part is left out. The month is Poisson arrivals of three classes (`boa_daemon.scenarios`),
-at a rate that gives the number of jobs asked for; the fleet grows with the rate. Cost per event is the time of a
-run over its ticks (each is one run of the daemon's own `run_once()`), at one arrival rate over ever longer
-stretches, so that only the number of jobs grows.
+at a rate that gives the number of jobs asked for; the fleet grows with the rate. Cost per event is the time
+of a run over its ticks (each is one run of the daemon's own `run_once()`), at one arrival rate over ever
+longer stretches, so that only the number of jobs grows.
 """
 
 from __future__ import annotations
