@@ -64,7 +64,7 @@ class SimulationSettings:
     planning_budget: Budget | None = None
     sized_by_trace: frozenset[str] = frozenset()
     outages: tuple[tuple[float, float], ...] = ()
-    world: WorldSettings = WorldSettings()
+    world: WorldSettings = field(default_factory=WorldSettings)
 
     @property
     def rules(self) -> Rules:
@@ -173,6 +173,7 @@ def site_of(settings: SimulationSettings) -> Site:
             name: kind if fraction == 1.0 else replace(kind, usd_per_hour=kind.usd_per_hour * fraction)
             for name, kind in settings.instance_types.items()
         },
+        boot_hours=settings.planned_boot_seconds / SECONDS_PER_HOUR,
     )
 
 
@@ -204,7 +205,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
         ports=Ports(
-            clock=world.clock, cloud=world.cloud, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)

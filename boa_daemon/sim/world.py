@@ -14,6 +14,7 @@ import numpy as np
 from boa_daemon.clock import VirtualClock
 from boa_daemon.controller import Controller
 from boa_daemon.errors import BoaError
+from boa_daemon.sim.api import CloudApi
 from boa_daemon.sim.beliefs import told
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
@@ -80,6 +81,7 @@ class World:
             fates=fates,
         )
         self.cloud.loses = self.jobs.lose
+        self.api = CloudApi(self.cloud, fates)
         self._draws = np.random.default_rng(seed).random(workload.jobs).tolist()
         self._next_job = 0
         self._tick_wanted = False
@@ -102,7 +104,7 @@ class World:
             StuckSimulation: when jobs are left and nothing will happen any more.
         """
         self.jobs.asks_for_tick = controller.needs_tick
-        self.cloud.patience_seconds = controller.unseen_seconds
+        self.api.patience_seconds = controller.unseen_seconds
         while self.finished < self.workload.jobs or (until_empty and len(self.cloud)):
             self._advance()
             if self._tick_wanted:
