@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.ledger import charge_for, opening_of
+from boa_daemon.limits import day_of, month_of
 from boa_daemon.ports import (
     Clock,
     Cloud,
@@ -96,7 +97,18 @@ class Controller:
             books_opened_at=ports.store.books_opened_at(now),
             lean=ports.store.lean(),
         )
-        return self._with_books_in_time(state)
+        return self._with_books_in_time(self._with_history(state))
+
+    def _with_history(self, state: ClusterState) -> ClusterState:
+        """Return the state with what the limits look at: the day's and the month's bills."""
+        if self.rules.caps is None:
+            return state
+        store = self.ports.store
+        return replace(
+            state,
+            settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
+            settled_month_micro_dollars=store.settled_since(month_of(state.now).begins_at),
+        )
 
     def _with_books_in_time(self, state: ClusterState) -> ClusterState:
         """Return the state with the books opened later where money was not spent for longer than a window."""
@@ -182,6 +194,7 @@ def _requested(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
         launched_by=launch.id,
         zone="" if offer is None else offer.zone,
         market="on-demand" if offer is None else offer.market,
+        is_listed=False,
         prices=() if price is None else ((at, price),),
     )
 

@@ -78,13 +78,17 @@ class OpenLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The final bill of one node, in whole micro-dollars."""
+    """The final bill of one node, in whole micro-dollars.
+
+    `days` are its parts by the day since the epoch (UTC) that they fall into; they add up to the bill.
+    """
 
     node: NodeId
     instance_type: str
     started_at: float
     ended_at: float
     micro_dollars: int
+    days: tuple[tuple[int, int], ...] = ()
 
 
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
@@ -310,6 +314,10 @@ class Store(Protocol):
 
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
+        ...
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
         ...
 
     def books_opened_at(self, now: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boa_daemon.actions import Action
+from boa_daemon.caps import within_caps, within_instances
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
 from boa_daemon.ledger import money_of
@@ -40,7 +41,8 @@ class Decision:
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
     money = money_of(state)
-    plan = make_plan(state, allocator=allocator, placer=placer, rules=rules, money=money)
+    plan = make_plan(state, allocator=allocator, placer=placer, rules=within_instances(rules), money=money)
+    plan = within_caps(state, plan, rules)
     if rules.orders_links:
         plan = replace(plan, link_order=link_order(state, plan.slots))
     if rules.round_seconds is not None and state.jobs:

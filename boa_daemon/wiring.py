@@ -66,7 +66,7 @@ class SimulationSettings:
     planning_budget: Budget | None = None
     sized_by_trace: frozenset[str] = frozenset()
     outages: tuple[tuple[float, float], ...] = ()
-    world: WorldSettings = WorldSettings()
+    world: WorldSettings = field(default_factory=WorldSettings)
 
     @property
     def rules(self) -> Rules:
@@ -207,7 +207,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
         ports=Ports(
-            clock=world.clock, cloud=world.cloud, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)

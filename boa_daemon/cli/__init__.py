@@ -10,11 +10,15 @@ from typing import Annotated
 import typer
 
 from boa_daemon import __version__
-from boa_daemon.cli import network, trace
+from boa_daemon.cli import gate, network, trace
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
+from boa_daemon.cli.doctor import doctor
+from boa_daemon.cli.down import down
 from boa_daemon.cli.frontier import frontier
+from boa_daemon.cli.gc import gc
+from boa_daemon.cli.iam import iam
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate
@@ -35,8 +39,13 @@ app.command("plan")(plan)
 app.command("simulate")(simulate)
 app.command("compare")(compare)
 app.add_typer(network.app, name="network")
+app.add_typer(gate.app, name="gate")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
+app.command("doctor")(doctor)
+app.command("gc")(gc)
+app.command("iam")(iam)
+app.command("down")(down)
 
 
 def _print_version(wanted: bool) -> None:

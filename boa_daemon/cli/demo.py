@@ -25,6 +25,8 @@ from boa_daemon.cli.output import (
     print_json,
     stdout_console,
 )
+from boa_daemon.cli.real_demo import real_demo
+from boa_daemon.errors import InputError
 from boa_daemon.problem_file import load_problem
 from boa_daemon.sim.report import Simulation
 from boa_daemon.tick import Decision
@@ -42,7 +44,7 @@ FRAMES_PER_SECOND = 10.0
 LINE_EVERY_HOURS = 1.0
 
 
-def demo(
+def demo(  # noqa: PLR0917 - the parameters are the flags of the command
     budget: Annotated[
         str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48. Default: 1.5 times the load.")
     ] = "",
@@ -50,12 +52,18 @@ def demo(
         float, typer.Option(min=1.0, help="Simulated seconds per second, on a terminal.")
     ] = 1200.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
+    real: Annotated[
+        bool, typer.Option("--real", help="Run small jobs for real on this machine, about a minute.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=12, help="How many jobs, with --real.")] = 6,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Run real training jobs under BOA, then its rivals on the same money. No account, no network."""
-    settings = replace(shipped_settings(budget), seed=seed)
     chosen = chosen_format(output, as_json)
+    if real:
+        raise typer.Exit(real_demo(_real_budget(budget), jobs=jobs, output=chosen))
+    settings = replace(shipped_settings(budget), seed=seed)
     quiet = chosen is not OutputFormat.table
     settings = rehearsed(settings)
     run = prepare(settings)
@@ -75,6 +83,20 @@ def demo(
         print_csv(rows)
     else:
         _print_comparison(boa, rivals, sentences)
+
+
+def _real_budget(text: str) -> Budget | None:
+    """Return the budget of real jobs, which is in dollars; None for the default.
+
+    Raises:
+        InputError: when it counts GPUs.
+    """
+    if not text:
+        return None
+    budget = parse_budget(text)
+    if budget.unit == "gpus":
+        raise InputError(f"--real counts dollars; got {text}", hint="Try --budget 20/h")
+    return budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

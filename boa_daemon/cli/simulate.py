@@ -81,7 +81,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     base = settings_for(file, arrivals, parse_budget(budget))
     settings = replace(
         base,
-        world=_world(world, base, spot=spot, boot=boot),
+        world=world_of(world, base, spot=spot, boot=boot),
         policy=policy,
         options=parse_options(find_policy(policy), _pairs(setting or ())),
         placer=placer,
@@ -103,7 +103,9 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         _print_table(result)
 
 
-def _world(path: Path | None, settings: SimulationSettings, *, spot: bool, boot: str | None) -> WorldSettings:
+def world_of(
+    path: Path | None, settings: SimulationSettings, *, spot: bool, boot: str | None
+) -> WorldSettings:
     """Return the world of a file with what the flags add to it."""
     machines = tuple(settings.instance_types.values())
     names = [job_class.name for job_class in settings.problem.classes]

@@ -21,6 +21,8 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: rig
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
 tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
 """
+IN_THE_REPORT_ONLY = ("p95",)
+"""A terminal is 80 columns wide."""
 HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
 
@@ -92,13 +94,13 @@ def knob_text(line: Line, unit: str) -> str:
     texts = []
     for name, (low, high) in line.knobs.items():
         if name == "planning_budget":
-            texts.append(f"plan {_range(low, high, '.2f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
+            texts.append(f"plan {_range(low, high, '.1f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
         elif name == "efficiency":
             texts.append(f"at least {_range(low, high, '.2f')}")
         elif name == "utility":
             texts.append(f"utility {_range(low, high, '.2f')}")
         elif name == "share":
-            texts += [f"{_range(low, high, '.0%')} a step wider"] if high > 0.0 else []
+            texts += [f"+{_range(low, high, '.0%')}"] if high > 0.0 else []
         else:
             texts.append(f"{_range(low, high, '.0f')} {names.get(name, name)}")
     return ", ".join(texts)

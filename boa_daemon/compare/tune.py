@@ -30,6 +30,8 @@ TOLERANCE = 0.01
 PLANNING_RUNS = 10
 UTILITY_RUNS = 9
 SHARE_RUNS = 5
+DEEPEST_DISCOUNT = 0.25
+"""Spot nodes are tried down to this share of the price on demand."""
 WIDEST_FLEET_LIMIT = 64
 """Limits on widths tried for fleets double up to this."""
 
@@ -188,8 +190,10 @@ def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
     """Run the two fleets around the target, for each limit on widths."""
     kind = bench.settings.instance_types[menu.gpu_type]
     least = math.ceil(_widest_need(menu) / kind.gpus)
-    # A fleet is held for the whole window, so one that costs more than the target is too large.
-    most = max(least, math.ceil(bench.target / kind.usd_per_hour) + 1)
+    # A fleet is held for the whole window, so one that costs more than the target is too large. What a spot
+    # market takes off the price is not known before.
+    usd_per_hour = kind.usd_per_hour * (1.0 if bench.settings.world.spot is None else DEEPEST_DISCOUNT)
+    most = max(least, math.ceil(bench.target / usd_per_hour) + 1)
     widest = min(most * kind.gpus, menu.limits()[-1], WIDEST_FLEET_LIMIT)
     limits = [2**n for n in range(widest.bit_length())] if has_limit else [None]
     for limit in limits:

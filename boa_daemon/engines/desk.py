@@ -8,7 +8,7 @@ It implements `JobSource` and `Engine`, and wraps a `Cloud` so that its nodes na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from boa_daemon.actions import LaunchNodes, StartJob, StopJob, TerminateNode
@@ -27,6 +27,7 @@ from boa_daemon.ports import (
     Unknown,
 )
 from boa_daemon.state import JobState, NodeState
+from policies.errors import InvalidProblem
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
 
 SAMPLE_SECONDS = 1.0
@@ -37,12 +38,38 @@ SAMPLE_SECONDS = 1.0
 class Ticket:
     """A job as it came: what to run, and what the plan may know of it.
 
-    `steps` is how many it has in all, None where nobody knows.
+    `phase_ends` are the steps after which its phases end, the last of them its whole length, and
+    `phase_gpu_hours` the work in each; both are empty where nobody knows.
     """
 
     spec: JobSpec
     job: Job
-    steps: int | None = None
+    phase_ends: tuple[int, ...] = ()
+    phase_gpu_hours: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.phase_ends) != len(self.phase_gpu_hours) or list(self.phase_ends) != sorted(
+            self.phase_ends
+        ):
+            raise InvalidProblem(
+                f"job {self.spec.job}: phase_ends must rise and match phase_gpu_hours; got {self.phase_ends} "
+                f"and {self.phase_gpu_hours}"
+            )
+
+    def progress(self, step: int) -> tuple[int, float]:
+        """Return (phase, work left in GPU-hours) after a step.
+
+        Without known phases it is the first phase and the whole work: a job that says nothing is never
+        nearly done.
+        """
+        if not self.phase_ends:
+            return 0, self.job.remaining_gpu_hours
+        left, begins = 0.0, 0
+        for end, hours in zip(self.phase_ends, self.phase_gpu_hours, strict=True):
+            left += hours * min(1.0, max(0.0, (end - step) / (end - begins)))
+            begins = end
+        phase = sum(step >= end for end in self.phase_ends)
+        return min(phase, len(self.phase_ends) - 1), left
 
 
 @dataclass(slots=True)
@@ -56,6 +83,8 @@ class _Entry:
     is_stopping: bool = False
     report: RunReport | None = None
     measured: RunReport | None = None
+    step: int = 0
+    loss: float | None = None
     failures: list[Failure] = field(default_factory=list)
     not_before: float = 0.0
 
@@ -80,11 +109,9 @@ class JobDesk:
         clock: Clock,
         *,
         breaker: RestartBreaker | None = None,
-        remaining_gpu_hours: Callable[[Ticket, RunReport | None], float] | None = None,
     ) -> None:
         self.runner, self._clock = runner, clock
         self._breaker = breaker or RestartBreaker()
-        self._remaining = remaining_gpu_hours or remaining_share
         self._entries: dict[JobId, _Entry] = {}
         self._freed_at: dict[NodeId, float] = {}
         self.left: list[Left] = []
@@ -119,8 +146,8 @@ class JobDesk:
 
     def _state(self, entry: _Entry) -> JobState:
         """Return what a tick may see of a job."""
-        remaining = self._remaining(entry.ticket, entry.report)
-        job = replace(entry.ticket.job, remaining_gpu_hours=remaining, width=entry.width)
+        phase, remaining = entry.ticket.progress(entry.step)
+        job = replace(entry.ticket.job, phase=phase, remaining_gpu_hours=remaining, width=entry.width)
         return JobState(
             job=job, slots=entry.slots, generation=entry.generation, is_stopping=entry.is_stopping
         )
@@ -133,9 +160,17 @@ class JobDesk:
                 continue
             if report.phase != "unknown":
                 self._measure(entry, report)
-                entry.report = report
-            if report.is_over:
-                self._end(entry, report)
+                entry.report = self._with_memory(entry, report)
+                if report.is_over:
+                    self._end(entry, entry.report)
+
+    def _with_memory(self, entry: _Entry, report: RunReport) -> RunReport:
+        """Return a report with the step and the loss of the generation before, until this one has its own."""
+        if report.step is not None:
+            entry.step, entry.loss = report.step, report.loss
+        if report.is_over and report.lost_steps:
+            entry.step = report.manifest.step if report.manifest else 0
+        return report if report.step is not None else replace(report, step=entry.step, loss=entry.loss)
 
     def _end(self, entry: _Entry, report: RunReport) -> None:
         """Take the GPUs back, and let the job wait, rest or leave."""
@@ -290,14 +325,3 @@ class OccupiedCloud:
             if action.node in used
         }
         return refused | dict(self.cloud.terminate([a for a in actions if a.node not in used]))
-
-
-def remaining_share(ticket: Ticket, report: RunReport | None) -> float:
-    """Return the work left: its whole size, less the share of its steps that is done.
-
-    Where its steps are not known it is the whole size: a job that says nothing is never nearly done.
-    """
-    whole = ticket.job.remaining_gpu_hours
-    if report is None or report.step is None or not ticket.steps:
-        return whole
-    return whole * (1.0 - min(1.0, report.step / ticket.steps))

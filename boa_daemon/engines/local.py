@@ -21,10 +21,10 @@ from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import Layout, units_of
 from boa_daemon.job.checkpoint import set_fence
-from boa_daemon.job.keeper import start_apart
+from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
-from boa_daemon.job.processes import is_alive, kill_all_carrying, send
-from boa_daemon.job.unit import Unit, read_json, status_of, write_json
+from boa_daemon.job.processes import is_alive, send
+from boa_daemon.job.unit import read_json, status_of, write_json
 from boa_daemon.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.state import NodeState
 from policies.model import JobId, NodeId
@@ -153,7 +153,7 @@ class LocalEngine:
         units = [_status(folder) for folder in folders]
         for at, (folder, unit) in enumerate(zip(folders, units, strict=True)):
             if unit is not None and _has_lost_its_keeper(folder, unit):
-                units[at] = _settle(folder)
+                units[at] = _settled(folder)
         if is_broken(units):
             self._signal(generation, signal.SIGUSR1)
         elif run.is_kill_ordered or run.is_stop_ordered:
@@ -233,23 +233,10 @@ def _has_lost_its_keeper(folder: Path, unit: Status) -> bool:
     return time.time() - (folder / "unit.json").stat().st_mtime > KEEPER_SECONDS
 
 
-def _settle(folder: Path) -> Status | None:
-    """End what a lost keeper left behind, and write the end down in its place."""
-    unit = Unit.read(folder)
-    lingering = kill_all_carrying(f"BOA_UNIT={unit.name}")
-    end = {
-        "code": None,
-        "stop_asked": False,
-        "killed": False,
-        "agent_lost": True,
-        "out_of_memory": False,
-        "lingering": lingering,
-        "is_done": Path(f"{unit.progress_file}.done").exists(),
-        "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
-        "ended_at": time.time(),
-    }
+def _settled(folder: Path) -> Status | None:
+    """Return the status of a unit without keeper, ended."""
     with suppress(OSError):
-        write_json(folder / "exit.json", end)
+        settle(folder)
     return _status(folder)
 
 

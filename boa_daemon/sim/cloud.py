@@ -7,43 +7,24 @@ lets it happen: nodes become ready, are announced to end, vanish under their job
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import fsum, isinf
+from dataclasses import dataclass, replace
+from math import isinf
 
 from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ledger import bill
 from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.ports import Accepted, Launched, Refused
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.fates import Fate, Fates
 from boa_daemon.sim.market import Pool, Shelves
+from boa_daemon.sim.meter import Meter
 from boa_daemon.state import NodeState
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
 
 RETRY_SECONDS = 300.0
 """After a refusal in an outage, asking again makes sense this much later."""
-THROTTLED_SECONDS = 5.0
-"""The API refills two launches per second; a few seconds are enough."""
 NEXT_TICK_SECONDS = 30.0
 """A daemon ticks as often: what was refused or not answered is looked at again that much later."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """What the nodes took in all: GPU-seconds from launch to end, of which booting, the bill, and mishaps.
-
-    `refusals` counts launches that were not served, or only in part, by reason; unanswered ones too.
-    """
-
-    rented_gpu_seconds: float = 0.0
-    booting_gpu_seconds: float = 0.0
-    micro_dollars: int = 0
-    launches: int = 0
-    most_nodes: int = 0
-    interruptions: int = 0
-    node_failures: int = 0
-    refusals: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -59,7 +40,7 @@ class SimulatedCloud:
     """Implements `Cloud`; also says which GPUs are held, because nodes do not know jobs.
 
     `wants_tick` is called when something happened that a tick should see, `loses` with a job whose node went
-    away under it. `patience_seconds` is how long a controller waits for nodes that nobody has seen.
+    away under it.
     """
 
     def __init__(
@@ -73,7 +54,6 @@ class SimulatedCloud:
         outages: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.meter = Meter()
-        self.patience_seconds = 300.0
         self.loses: Callable[[JobId], None] = lambda _job: None
         self.kinds: dict[NodeId, InstanceType] = {}
         self._clock, self._events, self._shelves, self._fates = clock, events, shelves, fates
@@ -81,9 +61,8 @@ class SimulatedCloud:
         self._live: dict[NodeId, NodeState] = {}
         self._rented: dict[NodeId, _Rented] = {}
         self._on_spot: dict[NodeId, None] = {}
-        self._unheard: dict[str, tuple[NodeId, ...]] = {}
         self._ended: list[NodeState] = []
-        self._next_look = -1.0
+        self._last_look = -1.0
 
     def __len__(self) -> int:
         return len(self._live)
@@ -104,30 +83,13 @@ class SimulatedCloud:
         """Return the speed of the slowest node of a job: all wait for it."""
         return min(self._rented[slot.node].fate.speed for slot in slots)
 
-    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+    def launch(self, action: LaunchNodes) -> Launched | Refused:
         """Rent nodes, as far as there are any: billed from now, ready after their boots."""
-        if action.id in self._unheard:
-            return Launched(nodes=self._unheard[action.id])
-        answer = self._fates.of_request()
-        if answer == "throttled":
-            return self._refuse(
-                Refused(reason="too many requests", kind="throttled", retry_after_seconds=THROTTLED_SECONDS)
-            )
-        if answer == "lost":
-            return self._unknown()
-        outcome = self._serve(action)
-        if answer == "lost-but-done":
-            self._unheard[action.id] = outcome.nodes if isinstance(outcome, Launched) else ()
-            return self._unknown()
-        return outcome
-
-    def _serve(self, action: LaunchNodes) -> Launched | Refused:
-        """Rent what there is of an order."""
         now, pool = self._clock.now(), self._shelves.pool_of(action)
         if pool is None:
-            return self._refuse(Refused(reason=f"{action.offer_key} is not offered", kind="bad-request"))
+            return self.refuse(Refused(reason=f"{action.offer_key} is not offered", kind="bad-request"))
         if any(begin <= now < end for begin, end in self._outages):
-            return self._refuse(
+            return self.refuse(
                 Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
             )
         count, short = self._shelves.grant(pool, action, now)
@@ -135,34 +97,23 @@ class SimulatedCloud:
         if part < count:
             count, short = part, Refused(reason=f"only {part} of {count} now", kind="no-capacity")
         if short is not None:
-            self._refuse(short)
+            self.refuse(short)
         if count == 0 and short is not None:
             return short
         return Launched(nodes=tuple(self._rent(action, pool) for _ in range(count)), short=short)
 
-    def _refuse(self, refused: Refused) -> Refused:
+    def refuse(self, refused: Refused) -> Refused:
         """Count a refusal, and have it looked at again."""
-        self.meter.refusals[refused.kind] = self.meter.refusals.get(refused.kind, 0) + 1
-        self._look_again(NEXT_TICK_SECONDS)
+        self.meter.refused(refused.kind)
+        self.look_again()
         return refused
 
-    def _unknown(self) -> Unknown:
-        """Count a lost answer; whoever waits for its nodes gives up some time."""
-        self.meter.refusals["no-answer"] = self.meter.refusals.get("no-answer", 0) + 1
-        self._look_again(NEXT_TICK_SECONDS)
-        self._events.schedule(self._clock.now() + self.patience_seconds + 1.0, self._looked_at, None)
-        return Unknown(reason="the answer was lost")
-
-    def _look_again(self, seconds: float) -> None:
-        """Have a tick that much later, unless one is due before."""
-        now = self._clock.now()
-        if not now < self._next_look <= now + seconds:
-            self._next_look = now + seconds
-            self._events.schedule(self._next_look, self._looked_at, None)
-
-    def _looked_at(self, _nothing: None) -> None:
-        """The time to look again has come."""
-        self._wants_tick()
+    def look_again(self, seconds: float = NEXT_TICK_SECONDS) -> None:
+        """Have a tick that much later."""
+        at = self._clock.now() + seconds
+        if at != self._last_look:
+            self._last_look = at
+            self._events.schedule(at, lambda _: self._wants_tick(), None)
 
     def _rent(self, action: LaunchNodes, pool: Pool) -> NodeId:
         """Rent one node."""
@@ -200,19 +151,13 @@ class SimulatedCloud:
         if not isinf(fate.taken_back_seconds):
             self._events.schedule(now + fate.taken_back_seconds, self._take_back, node)
 
-    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
         """Give nodes back at once; jobs on one would be lost, so that is refused."""
-        answer = self._fates.of_request()
-        if answer == "throttled":
-            refused = self._refuse(Refused(reason="too many requests", kind="throttled"))
-            return dict.fromkeys((action.node for action in actions), refused)
-        if answer == "lost":
-            return dict.fromkeys((action.node for action in actions), self._unknown())
         outcomes = {action.node: self._terminate(action.node) for action in actions}
         if self._shelves.is_limited:
             # What was given back may be what somebody waits for.
-            self._look_again(NEXT_TICK_SECONDS)
-        return dict.fromkeys(outcomes, self._unknown()) if answer == "lost-but-done" else outcomes
+            self.look_again()
+        return outcomes
 
     def _terminate(self, name: NodeId) -> Accepted | Refused:
         """Give one node back."""
@@ -329,7 +274,4 @@ class SimulatedCloud:
         self._on_spot.pop(name, None)
         del self._live[name], self.kinds[name]
         self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
-        seconds, gpus = now - node.launched_at, node.instance_type.gpus
-        self.meter.rented_gpu_seconds = fsum((self.meter.rented_gpu_seconds, seconds * gpus))
-        self.meter.booting_gpu_seconds += min(seconds, rented.fate.boot_seconds) * gpus
-        self.meter.micro_dollars += bill(node, until=now)
+        self.meter.ended(node, at=now, boot_seconds=rented.fate.boot_seconds)

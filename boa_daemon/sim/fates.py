@@ -1,4 +1,4 @@
-"""What becomes of each node and each request, drawn from its own seed so that one draw never shifts another."""
+"""What becomes of each node and each request, drawn from seeds of their own: no draw shifts another."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files of values over time: CSV with two columns, or a spot availability trace as SkyPilot publishes them.
 
-    at_seconds,nodes          at_seconds,price_fraction          {"metadata": {"gap_seconds": 195}, "data": [0, 1, ...]}
+    at_seconds,nodes      at_seconds,price_fraction      {"metadata": {"gap_seconds": 195}, "data": [0, 1]}
 
 The JSON form says how many instances could be had at each tick. Seconds count from the first arrival of the
 run; before the first row the first value holds, after the last row the last one.

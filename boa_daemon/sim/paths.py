@@ -20,7 +20,7 @@ _Steps = Iterator[tuple[float, Value]]
 
 
 class Path(Generic[Value]):
-    """A step function of time, from steps (instant, value) in order; the first holds before its instant too."""
+    """A step function of time, from steps (instant, value) in order; the first holds before it, too."""
 
     __slots__ = ("_ends_at", "_instants", "_steps", "_values")
 

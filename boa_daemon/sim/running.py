@@ -23,6 +23,9 @@ from boa_daemon.traces.reader import TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import GpuSlot, Job, Width
 
+ROUNDING = 1e-9
+"""Of a stretch of work: what ends so little after it ends with it."""
+
 
 @dataclass(slots=True)
 class Running:
@@ -120,11 +123,11 @@ class Running:
             return begins + work
         target = min(self.position, self.checkpoints.every_seconds) + work
         # Work that ends with a stretch is not saved any more.
-        saves = max(0, math.ceil(target / self.checkpoints.every_seconds) - 1)
+        saves = max(0, math.ceil(target / self.checkpoints.every_seconds - ROUNDING) - 1)
         return begins + max(0.0, target + saves * self.checkpoints.cost_seconds - self.position)
 
     def measure(self, now: float) -> tuple[float, float]:
-        """Bring the work left up to now; return the GPU-seconds of overhead and of work since the last time."""
+        """Bring the work left up to now; return the GPU-seconds of overhead and of work since last time."""
         gpus, elapsed = len(self.slots), now - self.measured_at
         paused = min(max(self.works_from - self.measured_at, 0.0), elapsed)
         rescaled = min(paused, self.rescale_left)

@@ -104,7 +104,7 @@ class Spot:
     mean_interruption_hours: float = 12.0
     notice_seconds: float = 120.0
     unannounced_fraction: float = 0.0
-    stock: Stock = Stock()
+    stock: Stock = field(default_factory=Stock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +169,9 @@ class WorldSettings:
     quotas: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     spot: Spot | None = None
     on_demand: bool = True
-    faults: Faults = Faults()
+    faults: Faults = field(default_factory=Faults)
     checkpoints: Checkpoints | None = None
-    beliefs: Beliefs = Beliefs()
+    beliefs: Beliefs = field(default_factory=Beliefs)
 
     @property
     def markets(self) -> tuple[Market, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from boa_daemon.clock import VirtualClock
 from boa_daemon.controller import Controller
 from boa_daemon.errors import BoaError
+from boa_daemon.sim.api import CloudApi
 from boa_daemon.sim.beliefs import told
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
@@ -29,7 +30,8 @@ from policies.model import InstanceType
 QUIET_TICKS = 10_000
 """Ticks in a row without an arrival or the end of a phase: the run goes round in circles."""
 
-
+STILL = 0.01
+"""What a tick counts that does nothing: a policy that decides every minute has many while a long job runs."""
 QUIET_EVENTS = 1_000_000
 """The same, where the cloud's comings and goings never end."""
 
@@ -79,11 +81,12 @@ class World:
             fates=fates,
         )
         self.cloud.loses = self.jobs.lose
+        self.api = CloudApi(self.cloud, fates)
         self._draws = np.random.default_rng(seed).random(workload.jobs).tolist()
         self._next_job = 0
         self._tick_wanted = False
         self._wake_at: float | None = None
-        self._quiet_ticks, self._quiet_events = 0, 0
+        self._quiet_ticks, self._quiet_events = 0.0, 0
         self._schedule_arrival()
 
     def run(
@@ -101,14 +104,14 @@ class World:
             StuckSimulation: when jobs are left and nothing will happen any more.
         """
         self.jobs.asks_for_tick = controller.needs_tick
-        self.cloud.patience_seconds = controller.unseen_seconds
+        self.api.patience_seconds = controller.unseen_seconds
         while self.finished < self.workload.jobs or (until_empty and len(self.cloud)):
             self._advance()
             if self._tick_wanted:
                 self._tick_wanted = False
                 decision = controller.run_once()
                 self.ticks += 1
-                self._quiet_ticks += 1
+                self._quiet_ticks += 1.0 if decision.actions else STILL
                 self._wake(decision.wake_at)
                 if on_tick is not None:
                     on_tick(decision)
@@ -146,7 +149,7 @@ class World:
 
     def _progress(self) -> None:
         """A job arrived, entered a phase, or left."""
-        self._quiet_ticks, self._quiet_events = 0, 0
+        self._quiet_ticks, self._quiet_events = 0.0, 0
         self._tick_wanted = True
 
     def _wake(self, at: float | None) -> None:

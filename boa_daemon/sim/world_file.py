@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.schema import Fraction, Name, NotNegative, Positive, Strict, a_kind, checked
+from boa_daemon.schema import LEAST, Fraction, Name, NotNegative, Positive, Strict, a_kind, checked
 from boa_daemon.sim.path_file import read_path
 from boa_daemon.sim.settings import AWS_BOOTS, Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
 from boa_daemon.yaml_file import At, Document, read_document
@@ -20,6 +21,7 @@ from policies.model import InstanceType
 
 DEFAULT = "default"
 """The key that stands for all others."""
+_Share = Annotated[float, Field(ge=LEAST, le=1.0)]
 _SPOT, _FAULTS, _CHECKPOINTS = Spot(), Faults(), Checkpoints()
 
 
@@ -38,9 +40,7 @@ class _Stock(Strict):
 
 
 class _Spot(Strict):
-    price_fraction: Positive = Field(
-        default=_SPOT.price_fraction, le=1.0, description="of the on-demand price"
-    )
+    price_fraction: _Share = Field(default=_SPOT.price_fraction, description="of the on-demand price")
     price_volatility: NotNegative = Field(default=_SPOT.price_volatility, description="of its logarithm")
     price_memory_hours: Positive = Field(default=_SPOT.price_memory_hours, description="hours to return")
     prices: Name | None = Field(default=None, description="a file of at_seconds,price_fraction")
@@ -58,7 +58,7 @@ class _Faults(Strict):
     lost_answer_fraction: float = Field(default=0.0, ge=0.0, lt=1.0, description="of the requests")
     short_grant_fraction: Fraction = Field(default=0.0, description="of the requests for several nodes")
     slow_node_fraction: Fraction = Field(default=0.0, description="of the nodes")
-    slow_speed: Positive = Field(default=_FAULTS.slow_speed, le=1.0, description="of the full speed")
+    slow_speed: _Share = Field(default=_FAULTS.slow_speed, description="of the full speed")
     mean_node_failure_hours: Positive | None = Field(default=None, description="hours; never if left out")
     mean_job_failure_hours: Positive | None = Field(default=None, description="hours; never if left out")
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from boa_daemon.actions import Action, LaunchNodes
+from boa_daemon.limits import DAY_SECONDS
 from boa_daemon.offers import Cooldown, cooled, covers
 from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.state import ClusterState
@@ -29,6 +30,7 @@ class MemoryStore:
         self._cooldowns: dict[str, Cooldown] = {}
         self._charged: set[NodeId] = set()
         self._settled = 0
+        self._settled_by_day: dict[int, int] = {}
         self._books_opened_at: float | None = None
         self._lean: tuple[float, float] | None = None
 
@@ -119,10 +121,17 @@ class MemoryStore:
             self._charged.add(charge.node)
             self.charges.append(charge)
             self._settled += charge.micro_dollars
+            for day, part in charge.days:
+                self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills of the day of an instant and later ones."""
+        first = int(at // DAY_SECONDS)
+        return sum(part for day, part in self._settled_by_day.items() if day >= first)
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from boa_daemon.actions import LaunchNodes, StopJob
 from boa_daemon.offers import Cooldown
 from boa_daemon.ports import Accepted, Charge, Launched, OpenLaunch, Refused
@@ -70,3 +72,15 @@ def test_the_books_open_once_and_may_open_later() -> None:
     store.reopen_books(7.0)
     store.record_lean(0.25, at=9.0)
     assert (store.books_opened_at(9.0), store.lean()) == (7.0, (0.25, 9.0))
+
+
+def test_bills_are_kept_by_the_day_that_they_fall_into() -> None:
+    """A bill over midnight is part of both days, and those of earlier days are left out."""
+    store = MemoryStore()
+    store.record_charge(replace(a_charge("n1"), micro_dollars=7, days=((3, 2), (4, 5))))
+    store.record_charge(replace(a_charge("n2"), micro_dollars=10, days=((4, 10),)))
+    store.record_charge(replace(a_charge("n2"), micro_dollars=10, days=((4, 10),)))
+
+    assert store.settled_since(3 * 86_400.0 + 5.0) == 17
+    assert store.settled_since(4 * 86_400.0) == 15
+    assert store.settled_since(5 * 86_400.0) == 0

@@ -1,0 +1,47 @@
+"""A real PyTorch job under the local engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from engine_bench import DDP, Bench
+
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.job.processes import carrying
+
+
+def _a_worker(bench: Bench) -> int:
+    """Return a worker of the newest generation: torchrun starts them after itself."""
+    folder = bench.engine.layout.unit(bench.job, bench.generation, 0)  # type: ignore[attr-defined]
+    return max(carrying(f"BOA_UNIT={json.loads((folder / 'unit.json').read_text())['name']}"))
+
+
+def test_a_torch_job_is_resized_and_killed_and_ends_with_the_same_loss(tmp_path: Path) -> None:
+    """DDP over gloo, 1 -> 2 -> (a worker is killed) -> 4 -> 1: the global batch stays, so does the loss."""
+    bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)
+    run = f"{DDP} --steps 4000 --every 1"
+    bench.admit(run)
+    for gpus, ahead in ((1, 5), (2, 5), (4, 3)):
+        before = bench.ends[-1].step or 0 if bench.ends else 0
+        bench.start(gpus)
+        bench.wait_step(before + ahead)
+        if gpus == 2:
+            os.kill(_a_worker(bench), signal.SIGKILL)
+            assert bench.wait_end().phase == "failed"
+        else:
+            bench.stop()
+            end = bench.wait_end()
+            assert (end.phase, end.exit_code, end.lost_steps) == ("stopped", 1, 0), end
+    last = (bench.ends[-1].step or 0) + 5
+    bench.admit(f"{DDP} --steps {last} --every 1000")
+    bench.start(1)
+    resized = bench.wait_end()
+    whole = Bench(engine=bench.engine, workdir=bench.workdir, job="whole")
+    uninterrupted = whole.run_to_end(f"{DDP} --steps {last} --every 100000")
+
+    assert resized.phase == uninterrupted.phase == "finished"
+    assert resized.loss == pytest.approx(uninterrupted.loss, rel=1e-9)
