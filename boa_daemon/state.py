@@ -184,5 +184,6 @@ class Plan:
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
+    head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     held: tuple[Held, ...] = ()
     forced: tuple[NodeId, ...] = ()
