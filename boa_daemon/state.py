@@ -18,6 +18,7 @@ from policies.pacing import Pace
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
     "nodes-to-come",
+    "gpus-to-fall-free",
     "node-limit",
     "out-of-stock",
     "fleet-full",
