@@ -1,17 +1,25 @@
-"""Messages about money and trouble, each said once: to the log, a webhook, SNS, or a command of yours."""
+"""Messages about money and trouble, each said once: to the log, a webhook, SNS, or a command of yours.
+
+What is due is a pure question about a state and its caps: a share of the day's or the month's cap is used up,
+or the forecast to the end of the day or month at the present burn rate crosses it. Each has a key with its
+period in it, so it is said once per period, also after a restart. Sending happens in a thread of its own with
+time limits; a channel that fails is logged without its address, which may be a secret, and stops nobody.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.config import AlertSettings
 from boa_daemon.ledger import bill_within
@@ -36,7 +44,6 @@ def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float |
     """Return for the day and the month what was spent, the cap, and the forecast at the present burn rate."""
     found: dict[str, dict[str, float | None]] = {}
     limits = caps or Caps()
-    limits = caps or Caps()
     for name, window, settled, cap in (
         ("day", day_of(state.now), state.settled_today_micro_dollars, limits.usd_per_day),
         ("month", month_of(state.now), state.settled_month_micro_dollars, limits.usd_per_month),
@@ -51,7 +58,7 @@ def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float |
     return found
 
 
-def due(state: ClusterState, caps: Caps | None, fractions: list[float]) -> Iterator[tuple[str, str]]:
+def due(state: ClusterState, caps: Caps | None, fractions: Sequence[float]) -> Iterator[tuple[str, str]]:
     """Yield (key, sentence) for every threshold that is crossed now; the key tells each day's apart."""
     today = datetime.fromtimestamp(state.now, UTC)
     labels = {"day": today.strftime("%Y-%m-%d"), "month": today.strftime("%Y-%m")}
@@ -91,8 +98,12 @@ class Alerts:
             return False
         self._said.add(key)
         if self._database is not None:
-            with self._database.write() as connection:
-                put(connection, ALERTS, key=key, at=at, sentence=sentence)
+            try:
+                with self._database.write() as connection:
+                    put(connection, ALERTS, key=key, at=at, sentence=sentence)
+            except (SQLAlchemyError, OSError) as error:
+                # Said anyway: who is told twice after a restart is told at least once.
+                _LOG.error("an alert could not be written down: %s", type(error).__name__)
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         if settings.webhook or settings.sns_topic or settings.command:
@@ -110,17 +121,19 @@ class Alerts:
     def _send(self, sentence: str) -> None:
         """Send a sentence to everybody who is to be told; a failure is logged and goes no further."""
         settings = self.settings
-        for channel, do in (
-            (settings.webhook, _to_webhook),
-            (settings.sns_topic, _to_topic),
-            (settings.command, _to_command),
-        ):
-            if channel is None:
+        channels: tuple[tuple[str, str | None, Callable[[str, str], None]], ...] = (
+            ("webhook", settings.webhook, _to_webhook),
+            ("SNS topic", settings.sns_topic, _to_topic),
+            ("command", settings.command, _to_command),
+        )
+        for name, address, do in channels:
+            if address is None:
                 continue
             try:
-                do(channel, sentence)
-            except Exception:  # whatever a channel throws, the daemon goes on
-                _LOG.exception("an alert could not be sent")
+                do(address, sentence)
+            except Exception as error:
+                # The address of a webhook is a secret, and errors quote it.
+                _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
 
     def close(self) -> None:
         """Send what is waiting, and stop."""
@@ -133,19 +146,39 @@ def _to_webhook(url: str, sentence: str) -> None:
 
 
 def _to_topic(arn: str, sentence: str) -> None:
-    """Publish a sentence to SNS."""
-    import boto3  # noqa: PLC0415 - an extra, needed by this channel alone
+    """Publish a sentence to SNS, in the region that the topic is in."""
+    import boto3  # noqa: PLC0415 - slow to import, and needed by this channel alone
+    from botocore.config import Config  # noqa: PLC0415
 
-    region = arn.split(":")[3]
-    boto3.client("sns", region_name=region).publish(TopicArn=arn, Subject="BOA", Message=sentence)
+    limits = Config(
+        connect_timeout=SEND_SECONDS, read_timeout=SEND_SECONDS, retries={"total_max_attempts": 3}
+    )
+    client = boto3.client("sns", region_name=arn.split(":")[3], config=limits)
+    try:
+        client.publish(TopicArn=arn, Subject="BOA", Message=sentence)
+    finally:
+        client.close()
 
 
 def _to_command(command: str, sentence: str) -> None:
-    """Run the site's command with the sentence in BOA_ALERT."""
+    """Run the site's command, without a shell, with the sentence in BOA_ALERT."""
     subprocess.run(
-        ["/bin/sh", "-c", command],
+        shlex.split(command),
         env={**os.environ, "BOA_ALERT": sentence},
         timeout=SEND_SECONDS,
         check=True,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong, without any address."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"answer {error.response.status_code}"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit code {error.returncode}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__

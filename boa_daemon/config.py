@@ -147,7 +147,9 @@ class AlertSettings(Strict):
     )
     webhook: str | None = Field(default=None, description="URL that takes Slack-compatible JSON")
     sns_topic: str | None = Field(default=None, description="ARN of an SNS topic")
-    command: str | None = Field(default=None, description="shell command; the sentence is in BOA_ALERT")
+    command: str | None = Field(
+        default=None, description="command, run without a shell; the sentence is in BOA_ALERT"
+    )
 
 
 class ApiSettings(Strict):

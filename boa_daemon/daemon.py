@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon import systemd
 from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
 from boa_daemon.backends.aws import AwsCloud
@@ -28,7 +29,6 @@ from boa_daemon.metrics import Metrics
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.site import DOWN, Planner, PolicyRecord
-from boa_daemon.solo import notify
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
@@ -81,9 +81,9 @@ class Daemon:
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
         self._lock = threading.Lock()
-        self.use(settings)
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.use(settings)
         if books is not None:
             books.store.speed = self._speed
             self.work = Work(
@@ -105,6 +105,7 @@ class Daemon:
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
         self.settings, self.planner = settings, planner
+        self.alerts.settings = settings.alerts
         self._controllers: dict[str, Controller] = {}
 
     def start(self) -> None:
@@ -134,7 +135,7 @@ class Daemon:
             self.standing.tick_seconds = time.perf_counter() - began
             if decision is not None:
                 self._succeed(decision)
-            notify(f"WATCHDOG=1\nSTATUS={self.status_line}")
+            systemd.alive(self.status_line)
             return decision
 
     @property
@@ -172,8 +173,8 @@ class Daemon:
         for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
             self._alert(key, sentence)
         for held in decision.plan.held:
-            if held.code == "loop":
-                self._alert(f"loop:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
+            if held.code in ("loop", "no-effect"):
+                self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
 

@@ -14,6 +14,7 @@ from typing import Any
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from boa_daemon import systemd
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
@@ -22,7 +23,7 @@ from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon
 from boa_daemon.errors import BoaError
 from boa_daemon.service import Service
-from boa_daemon.solo import Lock, notify
+from boa_daemon.solo import Lock
 from boa_daemon.store.engine import backup
 
 _LOG = logging.getLogger("boa")
@@ -154,6 +155,7 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
         InputError: when the settings are wrong.
     """
     settings = load()
+    systemd.check_tick(settings.daemon.tick_seconds)
     there = places(settings)
     there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = Lock(there.state)
@@ -176,7 +178,7 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
         announce(str(there.socket))
         _until_stopped(daemon, clockwork, stop, reload, load)
     finally:
-        notify("STOPPING=1")
+        systemd.stopping()
         clockwork.stop()
         server.stop()
         daemon.close()
@@ -205,15 +207,17 @@ def _until_stopped(
         if not is_announced and (
             daemon.standing.is_ready or (daemon.books is None and clockwork.first_tick.is_set())
         ):
-            notify(f"READY=1\nSTATUS={daemon.status_line}")
+            systemd.ready(daemon.status_line)
             is_announced = True
         if reload.is_set():
             reload.clear()
-            notify("RELOADING=1")
+            systemd.reloading()
             try:
-                daemon.use(load())
+                settings = load()
+                systemd.check_tick(settings.daemon.tick_seconds)
+                daemon.use(settings)
                 clockwork.reschedule()
                 _LOG.info("settings read again")
             except (BoaError, ValueError) as error:
                 _LOG.error("the settings stay as they were: %s", error)
-            notify("READY=1")
+            systemd.ready(daemon.status_line)

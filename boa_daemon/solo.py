@@ -1,11 +1,9 @@
-"""What a service on one machine needs: to be the only one, and to tell systemd how it is."""
+"""What a service on one machine needs: to be the only one."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -50,15 +48,3 @@ class Lock:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def notify(message: str) -> None:
-    """Tell systemd something, as sd_notify does; nothing where no systemd listens."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        channel.connect(address)
-        channel.sendall(message.encode())

@@ -23,6 +23,7 @@ from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate
 from boa_daemon.cli.solve import solve
+from boa_daemon.cli.systemd import systemd
 from boa_daemon.errors import BoaError, exit_code_of
 from policies.errors import PolicyError
 
@@ -55,7 +56,7 @@ app.command("instances")(state.instances)
 app.command("cost")(state.cost)
 app.command("recover")(daemon.recover)
 app.command("schema")(daemon.schema)
-app.command("systemd")(daemon.systemd)
+app.command("systemd")(systemd)
 app.command("doctor")(doctor)
 app.command("gc")(gc)
 app.command("iam")(iam)

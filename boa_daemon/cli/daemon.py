@@ -1,13 +1,10 @@
-"""``boa daemon``, ``schema``, ``recover``, ``systemd``: running it."""
+"""``boa daemon``, ``schema``, ``recover``: running it."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from enum import StrEnum
-from importlib import resources
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,11 +18,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
-from boa_daemon.errors import BoaError, InputError
 from boa_daemon.job_file import job_schema
-
-UNIT = "boa-daemon.service"
-UNIT_FOLDER = Path("/etc/systemd/system")
 
 
 def daemon(
@@ -97,40 +90,3 @@ def recover(
         markup=False,
     )
     say_next("boa daemon", "boa status")
-
-
-def systemd(
-    install: Annotated[bool, typer.Option("--install", help="Write it to --folder.")] = False,
-    print_it: Annotated[bool, typer.Option("--print", help="Print the unit; this is the default.")] = False,
-    folder: Annotated[Path, typer.Option(help="Where to install.")] = UNIT_FOLDER,
-    output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
-) -> None:
-    """Print the hardened systemd unit of the daemon, or install it."""
-    if install and print_it:
-        raise InputError("--print and --install exclude each other")
-    text = unit_text()
-    answer: dict[str, Any] = {"unit": UNIT, "text": text, "installed": None}
-    if install:
-        target = folder / UNIT
-        try:
-            partial = target.with_suffix(".part")
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(target)
-        except OSError as error:
-            raise BoaError(f"cannot write {target}: {error.strerror}. Run it as root") from None
-        answer["installed"] = str(target)
-    if chosen_format(output, as_json) is OutputFormat.json:
-        print_json(answer)
-    elif install:
-        stdout_console().print(f"wrote {answer['installed']}", markup=False)
-        say_next("systemctl daemon-reload", f"systemctl enable --now {UNIT}", f"journalctl -u {UNIT} -f")
-    else:
-        sys.stdout.write(text)
-
-
-def unit_text() -> str:
-    """Return the unit with the path of this program in it."""
-    program = shutil.which("boa") or f"{sys.executable} -m boa_daemon"
-    text = (resources.files("boa_daemon") / "data" / UNIT).read_text(encoding="utf-8")
-    return text.replace("ExecStart=/usr/local/bin/boa", f"ExecStart={program}")
