@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from boa_daemon.errors import InputError
+from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.replay import replay
 from boa_daemon.service import NotAllowed
-from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.testing import ManualClock
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
@@ -219,6 +219,21 @@ def test_constant_load_gives_no_moves(tmp_path: Path) -> None:
                 stage.submit(job_content(f"k{number}", hours=1.0, max_gpus=4))
         started = stage.play.runner.started
         assert len(started) == len({job for job, _ in started}) > 20
+    finally:
+        stage.play.close()
+
+
+def test_a_job_that_moves_lets_go_first(tmp_path: Path) -> None:
+    """A wide job in a quiet hour, then a crowd: it is stopped, checkpoints, and only then starts elsewhere."""
+    stage = Stage(tmp_path, budget={"usd_per_hour": 6.0}, steady={"minimum_hold_seconds": 0.0})
+    try:
+        first = stage.submit(*[job_content(f"a{n}", hours=2.0, max_gpus=8) for n in range(2)])
+        stage.run(1800.0)
+        stage.submit(*[job_content(f"b{n}", hours=1.0, max_gpus=8) for n in range(16)])
+        stage.run(8 * 3600.0)
+        moved = {job for job, generation in stage.play.runner.started if generation > 1}
+        assert moved & set(first)
+        assert set(stage.statuses().values()) == {"finished"}
     finally:
         stage.play.close()
 
