@@ -110,9 +110,9 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
     if reason in _CLOSED:
         until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
         return f"{_CLOSED[reason]}; it is asked again in {until - state.now:.0f} s. {have}."
-    if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances"):
+    if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances", "loop"):
         said = next((held.sentence for held in plan.held if held.code == reason), "a hard cap is reached")
-        return f"It waits because of a hard cap: {said}. {have}."
+        return f"It is held back: {said}. {have}."
     if reason == "node-limit":
         held = len(state.nodes)
         return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."
