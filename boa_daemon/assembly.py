@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import boto3
 import platformdirs
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
+from boa_daemon.catalog import Catalog
 from boa_daemon.clock import ForwardClock
-from boa_daemon.config import Settings
+from boa_daemon.config import EngineSettings, Settings, aws_settings
 from boa_daemon.daemon import Books, Daemon, World
 from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.errors import InputError
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.engine import StoreUnusable, check, migrate, open_engine, sqlite_url
 from boa_daemon.store.queue import JobQueue
+from policies.model import NodeId
 
+_LOG = logging.getLogger("boa.cloud")
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
 LONGEST_SOCKET = 107
 
@@ -70,29 +78,66 @@ def socket_of(settings: Settings) -> Path:
     return SYSTEM_SOCKET if not own.exists() and SYSTEM_SOCKET.exists() else own
 
 
-def open_world(settings: Settings, state: Path, clock: Clock) -> World:
-    """Return the cloud and the engine that the settings name.
+def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = "") -> World:
+    """Return the cloud and the engine that the settings name; `books` names the database to the cloud.
 
     Raises:
         InputError: when the two do not go together, or an extra is missing.
     """
-    return World(clock=clock, cloud=_cloud(settings, state, clock), runner=_runner(settings, state))
+    cloud = _cloud(settings, state, clock, books)
+    return World(clock=clock, cloud=cloud, runner=_runner(settings, state, cloud))
 
 
-def _cloud(settings: Settings, state: Path, clock: Clock) -> Cloud:
+def _cloud(settings: Settings, state: Path, clock: Clock, books: str) -> Cloud:
     """Return the cloud."""
     cloud = settings.cloud
     if cloud.provider == "simulated":
         limits = SimulatedLimits(boot_seconds=cloud.boot_seconds, stock=cloud.stock)
         return FileCloud(state / "cloud.sqlite", clock, limits=limits)
-    raise InputError(f"the provider {cloud.provider!r} is not built in yet", hint="Use 'simulated'")
+    if cloud.provider == "local":
+        most = 4 if cloud.stock is None else cloud.stock
+        return LocalCloud(clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / "local.json")
+    return AwsCloud(
+        aws_settings(cloud),
+        catalog=Catalog.load(),
+        clock=clock,
+        books=books,
+        touches=not settings.daemon.observe,
+        say=_LOG.info,
+    )
 
 
-def _runner(settings: Settings, state: Path) -> Runner:
+def _runner(settings: Settings, state: Path, cloud: Cloud) -> Runner:
     """Return the engine."""
-    if settings.engine.name == "local":
+    engine = settings.engine
+    if engine.name == "local":
+        if settings.cloud.provider == "aws":
+            raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
         return LocalEngine(state / "jobs")
-    raise InputError(f"the engine {settings.engine.name!r} is not built in yet", hint="Use 'local'")
+    if engine.name == "ssm" and isinstance(cloud, AwsCloud):
+        if not (engine.queue_url and engine.uri):
+            raise InputError("the ssm engine needs [engine] queue_url and uri")
+        return _ssm(engine, state, cloud)
+    raise InputError(
+        f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
+        hint='"local" goes with "simulated" and "local", "ssm" with "aws"; "ray" is used from its own docs',
+    )
+
+
+def _ssm(engine: EngineSettings, state: Path, cloud: AwsCloud) -> SsmEngine:
+    """Return the engine that runs jobs over SSM, in the region of the cloud."""
+    region, endpoint = cloud.settings.region, cloud.settings.endpoint or None
+    clients = {
+        name: boto3.client(name, region_name=region, endpoint_url=endpoint)
+        for name in ("ssm", "sqs", "s3", "ec2")
+    }
+
+    def address_of(node: NodeId) -> str:
+        listed = clients["ec2"].describe_instances(InstanceIds=[node])
+        return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
+
+    settings = SsmSettings(queue_url=engine.queue_url, uri=engine.uri, state_file=state / "ssm.json")
+    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], settings, address_of=address_of)
 
 
 def open_books(url: str, *, durable: bool = True) -> Books:
@@ -127,7 +172,6 @@ def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     there = places(settings)
     there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock = clock or ForwardClock()
-    world = open_world(settings, there.state, clock)
     url = settings.daemon.database or sqlite_url(there.database)
     try:
         books: Books | None = open_books(url)
@@ -135,4 +179,5 @@ def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     except StoreUnusable as error:
         books = None
         fault = f"{error}. The daemon only observes; `boa recover` makes a new database"
-    return Daemon(settings, world, books, fault=fault)
+    named = "" if books is None else books.store.name
+    return Daemon(settings, open_world(settings, there.state, clock, books=named), books, fault=fault)

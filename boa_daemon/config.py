@@ -11,11 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import platformdirs
-from pydantic import Field
+from pydantic import Field, ValidationError, create_model
 
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.schema import Fraction, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.yaml_file import Document, read_document
@@ -44,7 +45,7 @@ class BudgetSettings(Strict):
     window_hours: Positive = Field(default=24.0, description="hours over which spend agrees with the budget")
 
 
-class CloudSettings(Strict):
+class _CloudSettings(Strict):
     """Where machines come from."""
 
     provider: Literal["aws", "simulated", "local"] = Field(
@@ -58,13 +59,46 @@ class CloudSettings(Strict):
         default="on-demand", description="on-demand, spot or spot-then-on-demand"
     )
     boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
-    stock: int | None = Field(default=None, ge=0, description="nodes that the simulated cloud has")
+    stock: int | None = Field(
+        default=None, ge=0, description="nodes that the simulated or the local cloud has; local: 4 if unset"
+    )
+
+
+_AWS_ONLY: dict[str, Any] = {
+    name: (Any, Field(default=None, description="see the AWS reference"))
+    for name in AwsSettings.model_fields
+    if name not in _CloudSettings.model_fields
+}
+if TYPE_CHECKING:
+    CloudSettings = _CloudSettings
+else:
+    CloudSettings = create_model("CloudSettings", __base__=_CloudSettings, **_AWS_ONLY)
+"""The settings of all clouds; those of AWS alone are checked by `AwsSettings` where AWS is the provider."""
+
+
+def aws_settings(cloud: _CloudSettings) -> AwsSettings:
+    """Return the settings of the AWS backend.
+
+    Raises:
+        InputError: when one of them is wrong.
+    """
+    given = {
+        name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
+    }
+    try:
+        return AwsSettings.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise InputError(f"[cloud] {where}: {fault['msg']}") from None
 
 
 class EngineSettings(Strict):
     """What runs jobs on machines."""
 
     name: Literal["local", "ssm", "ray"] = Field(default="local", description="local, ssm or ray")
+    queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
+    uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
 
 
 class WorkloadSettings(Strict):
@@ -147,7 +181,6 @@ class Settings(Strict):
     alerts: AlertSettings = Field(default_factory=AlertSettings, description="who is told")
     api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
-    aws: dict[str, Any] = Field(default_factory=dict, description="see the AWS reference")
 
 
 _SECTIONS = {

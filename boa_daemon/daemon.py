@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon import systemd
 from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
+from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
@@ -111,6 +112,9 @@ class Daemon:
         """Find what an earlier process left: nodes of later ticks than ours, jobs that run."""
         if self.books is None:
             return
+        known = [record.node for record in self.books.queue.instances.values()]
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.remember(known)
         nodes = self.world.cloud.nodes()
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)

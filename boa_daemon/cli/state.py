@@ -32,6 +32,7 @@ from boa_daemon.cli.talking import (
     say_next,
     usd,
 )
+from boa_daemon.errors import PARTLY_DONE
 
 WATCH_SECONDS = 2.0
 
@@ -200,26 +201,20 @@ def _options(row: dict[str, Any]) -> str:
     )
 
 
-def down(
-    *,
-    resume: Annotated[bool, typer.Option("--resume", help="Take work up again.")] = False,
-    wait: Annotated[float, typer.Option(min=0.0, help="Wait so many seconds for the last instance.")] = 120.0,
-    config: ConfigOption = None,
-    socket: SocketOption = None,
-    output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
+def let_go(
+    *, resume: bool, wait_seconds: float, config: Path | None, socket: str | None, form: OutputFormat
 ) -> None:
-    """Let everything go: jobs checkpoint and wait, instances are given back, nothing new is started."""
-    with a_client(config, socket) as client:
+    """Have the daemon let everything go, or take work up again; exit code 4 while instances are left."""
+    with a_client(config if config is not None and config.exists() else None, socket) as client:
         document = client.post("/down", {"is_down": not resume})
         left = client.get("/instances")["instances"]
-        until = time.monotonic() + wait
+        until = time.monotonic() + wait_seconds
         while left and not resume and time.monotonic() < until:
             time.sleep(0.5)
             left = client.get("/instances")["instances"]
         spent = client.get("/cost")["usd"]
     document |= {"instances_left": len(left), "spent_usd_this_month": spent}
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if form is OutputFormat.json:
         print_json(document)
     elif resume:
         stdout_console().print("Work goes on.")
@@ -227,7 +222,7 @@ def down(
         stdout_console().print(f"{len(left)} instances left; spent this month: {usd(spent)} USD")
         say_next("boa instances", "boa down --resume")
     if left and not resume:
-        raise typer.Exit(4)
+        raise typer.Exit(PARTLY_DONE)
 
 
 def replay(

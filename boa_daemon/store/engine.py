@@ -88,7 +88,8 @@ def _revision(engine: Engine) -> str | None:
     with engine.connect() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None
-        return connection.scalar(text("SELECT version_num FROM alembic_version"))
+        found = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return None if found is None else str(found)
 
 
 def migrate(engine: Engine) -> None:

@@ -7,6 +7,7 @@ failed write `reload` brings memory back to what is on disk.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -291,6 +292,16 @@ class SqlStore:
         """Write the number of the tick down."""
         del actions, plan
         self._write_meta("tick", state.tick)
+
+    @property
+    def name(self) -> str:
+        """A name that no other database has; it is made up when first asked for."""
+        with self.database.read() as connection:
+            found = connection.scalar(select(META.c.value).where(META.c.key == "name"))
+        if found is not None:
+            return str(json.loads(found))
+        self._write_meta("name", secrets.token_hex(4))
+        return self.name
 
     def flag(self, key: str) -> bool:
         """Return a yes or no that was written down; no where it never was."""

@@ -12,7 +12,7 @@ import pytest
 from boa_daemon.errors import InputError
 from boa_daemon.replay import replay
 from boa_daemon.service import NotAllowed
-from boa_daemon.sim.rehearsal import Rehearsal, job_content
+from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.testing import ManualClock
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from boa_daemon.sim.rehearsal import Rehearsal, job_content
+from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.testing import ManualClock
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
