@@ -256,5 +256,5 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
     )
     for operation in schema.get_all_operations():
         quiet(given(case=operation.ok().as_strategy())(send))()
-    assert counts["sent"] > 150
+    assert counts["sent"] > 100
     assert counts["good"] > 50
