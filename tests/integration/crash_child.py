@@ -1,7 +1,7 @@
-"""The child of the crash suite: waits for orders, forks for each, and the fork runs ticks until it kills itself.
+"""The child of the crash suite: forks for each order, and the fork runs ticks until it kills itself.
 
-An order is a JSON line; the answer is a JSON line with the exit status of the fork. The fork is a process of its
-own with nothing but its journal; `kill_at` counts the points before and after each call and each commit.
+An order is a JSON line; the answer is a JSON line with the exit status of the fork. The fork is a process of
+its own with nothing but its journal; `kill_at` counts the points before and after each call and each commit.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def main() -> None:
             run(order, session)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

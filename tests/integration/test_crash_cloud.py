@@ -1,8 +1,8 @@
-"""SIGKILL at every call and every commit: afterwards what lives is what is wanted, and every second is billed once.
+"""SIGKILL at every call and every commit: then what lives is what is wanted, each second billed once.
 
-The points are enumerated: a first run counts them, then each has a run of its own that dies there and is started
-again with nothing but its journal. The cloud is a moto server with the fake cloud's rules: tokens, boot and shutdown
-times, and listings that lag.
+The points are enumerated: a first run counts them, then each has a run of its own that dies there and is
+started again with nothing but its journal. The cloud is a moto server with the fake cloud's rules: tokens,
+boot and shutdown times, and listings that lag.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aws_rigs import START
+
 from boa_daemon.testing.fake_cloud import FakeCloud, Lifetime, Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
 
 ROOT = Path(__file__).resolve().parents[2]
-UP = [(0, 2), (20, 2), (400, 2)]
+UP = [(0, 2), (20, 2), (400, 2), (480, 2)]
 DOWN = [(700, 1), (720, 1), (800, 0), (830, 0)]
 USD_PER_HOUR = 1.006
 
@@ -109,7 +109,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def one_run(site: Site, kill_at: int | None) -> int:
-    """Do a run that dies at a point, start it again, check everything, and return how many points it passed."""
+    """Do a run that dies at a point, start it again, check everything; return how many points it passed."""
     began = site.begin()
     up = [(began + at, wanted) for at, wanted in UP]
     down = [(began + at, wanted) for at, wanted in DOWN]
