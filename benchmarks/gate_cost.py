@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
+from benchmarks.gate_runs import SECRET
 from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.client import GateClient
 from boa_daemon.gate.nouns import GateSettings
@@ -25,7 +26,6 @@ from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.token import issue_token
 from policies.contention import Link
 
-SECRET = "benchmark"
 LINK = Link.of_gigabits(10.0)
 CROWDS = (4, 16, 64, 256)
 QUESTION_EVERY_SECONDS = 0.1

@@ -1,16 +1,17 @@
 """A job's side of the gate: ask before sending, and never lose more than a hundredth of the time to asking.
 
-Standard library alone. One thread asks; a second one connects, so that no connection attempt ever delays training.
-Whatever goes wrong, the answer is to send:
+Standard library alone. One thread asks; a second one connects, so that no connection attempt ever delays
+training. Whatever goes wrong, the answer is to send:
 
     no gate, or the line is cut        send at once
     no first answer in `answer_seconds`   send; the gate is told that the question is withdrawn
     told to wait, then silence            send after a few missed beats
     waiting longer than `most_wait_seconds`  send
 
-Time lost to the gate (up to its first answer, and in silence) is counted against an allowance that grows with the
-time since the start: one percent, or what the gate grants where ordering promises more. With the allowance used
-up the job does not ask. So a gate that is dead, slow or cut off costs one percent at most, plus one timeout.
+Time lost to the gate (up to its first answer, and in silence) is counted against an allowance that grows
+with the time since the start: one percent, or what the gate grants where ordering promises more. With the
+allowance used up the job does not ask. So a gate that is dead, slow or cut off costs one percent at most,
+plus one timeout.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import Any
 
 from boa_daemon.gate import wire
 from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.token import JOB, PLANNER, prove
+from boa_daemon.gate.greeting import CONNECT_SECONDS, next_frame
+from boa_daemon.gate.token import JOB, prove
 
 OVERHEAD_FRACTION = 0.01
 BURST_SECONDS = 0.02
 """The allowance at the start, and the most that is saved up."""
-CONNECT_SECONDS = 1.0
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.1, 5.0
 MISSED_BEATS = 2.5
 MOST_WAIT_SECONDS = 30.0
@@ -43,7 +44,8 @@ FREE_WITHOUT_GATE_SECONDS = 0.5
 class Go:
     """Send this many bytes now; after that, ask again only when `free_iterations` or `free_seconds` are over.
 
-    `fence` 0 is no lease. `why` is one of: granted, free, no gate, no answer, silence, allowance, waited long enough.
+    `fence` 0 is no lease. `why` is one of: granted, free, no gate, no answer, silence, allowance, waited
+    long enough.
     """
 
     bytes: float
@@ -195,7 +197,7 @@ class GateClient:
         )
 
     def _read(self, connected: socket.socket, deadline: float) -> dict[str, Any] | None:
-        """Return the next frame about the newest question, {"op": "gone"} on a cut line, None when time is up."""
+        """Return the next frame about the newest question, `gone` on a cut line, None when time is up."""
         while True:
             left = deadline - time.monotonic()
             if left <= 0.0:
@@ -270,10 +272,10 @@ class GateClient:
         try:
             connected = self.address.connect(timeout_seconds=CONNECT_SECONDS)
             frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
-            challenge = _next_frame(connected, frames)
+            challenge = next_frame(connected, frames)
             proof = prove(self._token, str(challenge.get("nonce")))
             connected.sendall(wire.encode({**self._hello, "proof": proof}))
-            welcome = _next_frame(connected, frames)
+            welcome = next_frame(connected, frames)
             if welcome.get("op") != "welcome":
                 raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
         except (OSError, wire.MalformedFrame) as fault:
@@ -288,36 +290,3 @@ class GateClient:
                 return False
             self._frames, self._socket, self.refusal = frames, connected, ""
         return True
-
-
-def _next_frame(connected: socket.socket, frames: wire.FrameBuffer) -> dict[str, Any]:
-    """Return the next frame of a conversation in which each side speaks once.
-
-    Raises:
-        ConnectionError: when the line is cut.
-    """
-    while True:
-        data = connected.recv(65536)
-        if not data:
-            raise ConnectionError("the gate hung up")
-        found = frames.feed(data)
-        if found:
-            return found[0]
-
-
-def call_as_planner(address: GateAddress, token: str, frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the gate's answer to a planner's question, on a line of its own.
-
-    Raises:
-        OSError: when no gate answers, or it refuses.
-    """
-    with address.connect(timeout_seconds=CONNECT_SECONDS) as connected:
-        frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
-        nonce = str(_next_frame(connected, frames).get("nonce"))
-        hello = {"op": "hello", "version": wire.VERSION, "role": PLANNER, "proof": prove(token, nonce)}
-        connected.sendall(wire.encode(hello))
-        welcome = _next_frame(connected, frames)
-        if welcome.get("op") != "welcome":
-            raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
-        connected.sendall(wire.encode(frame))
-        return _next_frame(connected, frames)

@@ -1,4 +1,4 @@
-"""The gate's view of each network card: who is on it, how often messages meet, and whether ordering them pays."""
+"""The gate's view of each network card: who is on it, how often messages meet, whether ordering pays."""
 
 from __future__ import annotations
 
