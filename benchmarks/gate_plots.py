@@ -58,7 +58,7 @@ def _means(rows: list[dict[str, Any]], kind: str, policy: str) -> Any:
 
 
 def _draw_ratios(axes: Axes, results: dict[str, Any], there: list[str], cases: dict[str, str]) -> None:
-    """Draw bars with 95 % intervals for real traffic, and a tick for the simulator."""
+    """Draw real traffic with 95 % intervals, and a line for the simulator."""
     policies = [policy for policy in LABELS if policy != "no gate"]
     width = 0.8 / len(policies)
     for number, policy in enumerate(policies):
@@ -70,27 +70,30 @@ def _draw_ratios(axes: Axes, results: dict[str, Any], there: list[str], cases: d
             )
             half = float(stats.t.ppf(0.975, len(ratio) - 1) * ratio.std(ddof=1) / np.sqrt(len(ratio)))
             x = at + (number - 1.5) * width
-            axes.bar(
+            axes.errorbar(
                 x,
                 ratio.mean(),
-                0.9 * width,
                 yerr=half,
-                capsize=3,
+                fmt="o",
+                markersize=8,
+                capsize=4,
                 color=COLOURS[policy],
-                error_kw={"elinewidth": 1, "ecolor": "#222222"},
                 label=LABELS[policy] if at == 0 else None,
             )
             axes.plot(
                 [x - 0.42 * width, x + 0.42 * width],
                 [simulated, simulated],
                 color="#e7298a",
-                linewidth=2.5,
+                linewidth=2.0,
+                zorder=1,
                 label="simulator" if at == 0 and number == 3 else None,
             )
     axes.axhline(1.0, color="#969696", linewidth=1)
     axes.set_xticks(range(len(there)), [cases[name] for name in there])
     axes.grid(visible=False, axis="x")
-    axes.set_ylim(0.6, None)
+    axes.set_xlim(-0.5, len(there) - 0.5)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.25 * (high - low))
     axes.set_ylabel("mean JCT relative to no gate (paired)")
     axes.set_title("What ordering brings on real traffic", loc="left")
     axes.legend(ncols=2, fontsize=8, loc="upper right")

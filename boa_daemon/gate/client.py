@@ -26,12 +26,10 @@ from typing import Any
 
 from boa_daemon.gate import wire
 from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.allowance import Allowance
 from boa_daemon.gate.greeting import CONNECT_SECONDS, next_frame
 from boa_daemon.gate.token import JOB, prove
 
-OVERHEAD_FRACTION = 0.01
-BURST_SECONDS = 0.02
-"""The allowance at the start, and the most that is saved up."""
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.1, 5.0
 MISSED_BEATS = 2.5
 MOST_WAIT_SECONDS = 30.0
@@ -72,7 +70,6 @@ class GateClient:
     ) -> None:
         self.address = address
         self.counts: dict[str, int] = {}
-        self.lost_seconds = 0.0
         self.round_trip_seconds: float | None = None
         self.refusal = ""
         self._hello = {
@@ -81,10 +78,8 @@ class GateClient:
         }  # fmt: skip
         self._token = token
         self._most_wait_seconds = most_wait_seconds
-        self._overhead_fraction = OVERHEAD_FRACTION
         self._beat_seconds = 0.1
-        self._allowance = BURST_SECONDS
-        self._allowance_at = time.monotonic()
+        self._allowance = Allowance()
         self._id = 0
         self._ended: dict[str, Any] = {}
         self._frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
@@ -122,11 +117,14 @@ class GateClient:
             self._send({"op": "done", **self._ended})
             self._ended = {}
 
+    @property
+    def lost_seconds(self) -> float:
+        """Time lost to the gate since the start."""
+        return self._allowance.lost_seconds
+
     def charge(self, seconds: float) -> None:
         """Count time that the job lost to the gate elsewhere, such as passing the answer on."""
-        self._refill()
-        self._allowance -= seconds
-        self.lost_seconds += seconds
+        self._allowance.charge(seconds)
 
     def close(self) -> None:
         """Hang up."""
@@ -141,14 +139,12 @@ class GateClient:
         if connected is None:
             self._ended = {}
             return self._without_gate(message_bytes)
-        self._refill()
-        if self._allowance < 0.0:
+        unearned = self._allowance.seconds_to_earn()
+        if unearned > 0.0:
             if self._ended:
                 self._send({"op": "done", **self._ended})
                 self._ended = {}
-            return Go(
-                bytes=message_bytes, free_seconds=-self._allowance / self._overhead_fraction, why="allowance"
-            )
+            return Go(bytes=message_bytes, free_seconds=unearned, why="allowance")
         self._id += 1
         fields = {key: value for key, value in measured.items() if value is not None}
         asked_at = time.monotonic()
@@ -186,7 +182,7 @@ class GateClient:
 
     def _granted(self, frame: dict[str, Any]) -> Go:
         """Return the grant in a frame."""
-        self._overhead_fraction = max(OVERHEAD_FRACTION, min(0.05, float(frame["overhead_fraction"])))
+        self._allowance.set_fraction(float(frame["overhead_fraction"]))
         fence = int(frame["fence"])
         return Go(
             bytes=float(frame["bytes"]),
@@ -225,12 +221,6 @@ class GateClient:
         self.charge(seconds)
         old = self.round_trip_seconds
         self.round_trip_seconds = seconds if old is None else old + 0.1 * (seconds - old)
-
-    def _refill(self) -> None:
-        """Let the allowance grow with the time that has passed."""
-        now = time.monotonic()
-        grown = self._allowance + (now - self._allowance_at) * self._overhead_fraction
-        self._allowance, self._allowance_at = min(BURST_SECONDS, grown), now
 
     def _send(self, frame: dict[str, Any]) -> bool:
         """Send a frame, and return whether the line took it at once."""

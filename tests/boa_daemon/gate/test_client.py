@@ -16,7 +16,8 @@ import pytest
 from boa_daemon.gate import client as client_module
 from boa_daemon.gate.address import BadAddress, GateAddress
 from boa_daemon.gate.address_file import find_address, write_address
-from boa_daemon.gate.client import BURST_SECONDS, GateClient
+from boa_daemon.gate.allowance import BURST_SECONDS
+from boa_daemon.gate.client import GateClient
 from boa_daemon.gate.token import issue_token, read_or_make_secret, read_token
 
 from .conftest import SECRET, Bench, until
