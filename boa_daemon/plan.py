@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
 
 from boa_daemon.errors import BoaError
+from boa_daemon.follow import about_to_end, with_head_starts, with_idle_nodes
 from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
@@ -32,11 +33,12 @@ def make_plan(
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
-        return _with_idle_nodes(
+        return with_idle_nodes(
             state,
             rules,
             Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean),
             claimed=set(),
+            follower=allocation.follower,
         )
     stops = frozenset(changes.stops).union(changes.leaving)
     room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
@@ -167,8 +169,10 @@ def _rented_fleet(
     wishes = changes.wishes
     slots = room.place(wishes)
     rest = {job: width for job, width in wishes.items() if job not in slots}
-    demand = _nodes_to_come(state, rest, slots, room, rules)
-    reason: WaitReason = "nodes-to-come"
+    ending = about_to_end(state, allocation.follower, rest)
+    demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
+    coming = demand.launches or any(_is_coming(node) for node in state.nodes.values())
+    reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
     allowed = _within_cap(state, demand.launches, rules)
     if allowed != demand.launches:
         reason = "node-limit"
@@ -192,8 +196,18 @@ def _rented_fleet(
         lean=allocation.lean,
         wake_at=wake_at,
     )
-    used = {slot.node for taken in slots.values() for slot in taken}
-    return _with_idle_nodes(state, rules, plan, claimed=used | demand.claimed, hold=reason != "node-limit")
+    at_the_cap = reason == "node-limit"
+    if not at_the_cap:
+        plan = with_head_starts(state, plan, allocation.follower, room)
+    used = {slot.node for taken in plan.slots.values() for slot in taken}
+    return with_idle_nodes(
+        state,
+        rules,
+        plan,
+        claimed=used | demand.claimed,
+        follower=allocation.follower,
+        hold=not at_the_cap,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,27 +308,6 @@ def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, .
         if size > 1:
             gangs[blank[name]] = (*gangs.get(blank[name], ()), size)
     return gangs
-
-
-def _with_idle_nodes(
-    state: ClusterState, rules: Rules, plan: Plan, *, claimed: set[NodeId], hold: bool = True
-) -> Plan:
-    """Return the plan with idle nodes released when their hold is over, and a wake-up for the next."""
-    hold_seconds = rules.idle_hold_seconds if hold else 0.0
-    releases: list[NodeId] = []
-    wake_at = plan.wake_at
-    for node in state.nodes.values():
-        if node.idle_since is None or node.phase != "ready" or node.id in claimed:
-            continue
-        release_at = node.idle_since + (hold_seconds if node.ends_by is None else 0.0)
-        if release_at <= state.now:
-            releases.append(node.id)
-        elif wake_at is None or release_at < wake_at:
-            wake_at = release_at
-    if releases and not hold:
-        # The cap had no room for a node; now it has.
-        wake_at = state.now + 1.0
-    return replace(plan, releases=tuple(releases), wake_at=wake_at)
 
 
 def _within_cap(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:

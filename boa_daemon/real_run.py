@@ -52,6 +52,8 @@ SHARDS = 8
 RESTART_SECONDS = 0.6
 """What a stop and a start take on an idle machine."""
 TRY_SECONDS = 3.0
+PLANNED = 0.7
+"""Of the budget; nodes that boot, idle or are partly used take the rest."""
 CHANGED = 0.1
 """A speed that turns out so much different is worth a new plan."""
 
@@ -180,7 +182,8 @@ class RealRun:
         """
         gpu = GpuType(name=NODE.gpu_type, usd_per_gpu_hour=NODE.usd_per_gpu_hour)
         problem = Problem(classes=tuple(self.classes.values()), gpu_types=(gpu,))
-        return BudgetOptimal.from_problem(problem, self.budget)
+        planned = replace(self.budget, amount=PLANNED * self.budget.amount)
+        return BudgetOptimal.from_problem(problem, planned)
 
     @property
     def is_over(self) -> bool:

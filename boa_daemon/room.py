@@ -113,6 +113,29 @@ class Room:
                 left._holders[slot.node][slot.index] = job
         return left
 
+    def without(self, ending: frozenset[JobId], state: ClusterState) -> Room:
+        """Return the room that there is once some of the running jobs have ended."""
+        if not ending:
+            return self
+        later = self.after({})
+        later._types = dict(self._types)
+        freed = {slot.node for job in ending for slot in state.jobs[job].slots}
+        for name in freed:
+            node = state.nodes[name]
+            if node.phase == "ready" and node.ends_by is None:
+                later._types[name] = node.instance_type
+                holders = self._holders.get(name, list(node.gpus))
+                later._holders[name] = [None if job in ending else job for job in holders]
+        return later
+
+    def free_gpus(self) -> dict[str, int]:
+        """Return by GPU type how many GPUs no job is on."""
+        free: dict[str, int] = {}
+        for node, jobs in self._holders.items():
+            kind = self._types[node].gpu_type
+            free[kind] = free.get(kind, 0) + jobs.count(None)
+        return free
+
     def _in_zones(
         self, placed: dict[JobId, tuple[GpuSlot, ...]], wishes: Mapping[JobId, Width], extra: Sequence[Node]
     ) -> dict[JobId, tuple[GpuSlot, ...]]:

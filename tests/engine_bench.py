@@ -24,6 +24,14 @@ def script(text: str) -> str:
     return f"{sys.executable} -u -c {shlex.quote(text)}"
 
 
+def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def numpy_loss(steps: int) -> float:
     """Return the loss of an uninterrupted run of the numpy trainer on one worker, computed here."""
     import numpy as np

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.ports import Runner
+from boa_daemon.testing.fake_ssm import FakeSsm
 
 World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[[], Runner]]]
 
@@ -19,4 +21,50 @@ def local_world(root: Path) -> Iterator[Callable[[], Runner]]:
     yield lambda: LocalEngine(root)
 
 
-ENGINES: Mapping[str, World] = {"local": local_world}
+@contextmanager
+def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
+    """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        session = boto3.session.Session("test", "test", region_name="us-east-1")
+        sqs, s3 = (
+            session.client(name, endpoint_url=environment["AWS_ENDPOINT_URL"]) for name in ("sqs", "s3")
+        )
+        queue_url = sqs.create_queue(QueueName="boa")["QueueUrl"]
+        s3.create_bucket(Bucket="boa")
+        fake = FakeSsm(root / "nodes", environment=environment)
+        settings = SsmSettings(
+            queue_url=queue_url,
+            uri="s3://boa/jobs",
+            state_file=root / "state" / "ssm.json",
+            root=f"{root}/nodes/{{node}}/boa",
+            heartbeat_seconds=1.0,
+            silent_seconds=20.0,
+            probe_seconds=1.0,
+        )
+
+        def make() -> SsmEngine:
+            engine = SsmEngine(fake, sqs, s3, settings, address_of=lambda _node: "127.0.0.1")
+            engine.fake, engine.s3, engine.sqs = fake, s3, sqs  # type: ignore[attr-defined]
+            return engine
+
+        yield make
+        fake.close()
+        for client in (sqs, s3):
+            client.close()
+    finally:
+        server.stop()
+
+
+ENGINES: Mapping[str, World] = {"local": local_world, "ssm": ssm_world}

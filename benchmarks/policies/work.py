@@ -11,6 +11,7 @@ from scenarios import Scenario, Source
 from boa_daemon.compare.cells import Comparison, Row
 from boa_daemon.compare.run import Kept, run_all
 from boa_daemon.problem_file import load_problem
+from boa_daemon.sim.settings import Spot, WorldSettings
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.writer import write_workload
@@ -30,6 +31,7 @@ class Task:
     rivals: tuple[str, ...]
     gpu_types: tuple[str, ...]
     seeds: int
+    on_spot: bool
     data: Path
     scratch: Path
 
@@ -55,6 +57,7 @@ def tasks_of(scenario: Scenario, data: Path, scratch: Path) -> list[Task]:
             rivals=scenario.rivals,
             gpu_types=scenario.gpu_types,
             seeds=scenario.seeds,
+            on_spot=scenario.on_spot,
             data=data,
             scratch=scratch / f"{_word(scenario.name)}-{number}",
         )
@@ -89,7 +92,8 @@ def settings_of(task: Task) -> tuple[SimulationSettings, float]:
     bare = tuple(replace(c, startup_hours=0.0, rescale_hours=0.0) for c in settings.problem.classes)
     load = MixedFrontier.of(replace(settings.problem, classes=bare)).cheapest_feasible_spend
     budget = Budget(amount=task.factor * load, unit=unit)
-    return replace(settings, budget=budget, boot_seconds=task.boot_seconds), load
+    world = WorldSettings(spot=Spot()) if task.on_spot else WorldSettings()
+    return replace(settings, budget=budget, boot_seconds=task.boot_seconds, world=world), load
 
 
 def run_task(task: Task) -> Outcome:

@@ -1,7 +1,8 @@
 """AWS: instances rented and released through EC2, none forgotten, none paid for twice.
 
-One paginated listing per tick, filtered by our cluster tag, is the truth. Everything else here only corrects for what a
-listing cannot know: launches not visible yet, instances that fell out of it, warnings, and orders to end.
+One paginated listing per tick, filtered by our cluster tag, is the truth. Everything else here only corrects
+for what a listing cannot know: launches not visible yet, instances that fell out of it, warnings, and orders
+to end.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class AwsCloud:
         )
 
     def _look_for(self, missing: Iterable[NodeId], now: float) -> None:
-        """Believe that nodes are gone after two listings without them, a minute apart, and not while young."""
+        """Believe that nodes are gone after two listings without them, a minute apart; not while young."""
         for name in missing:
             since, listings = self._missing.get(name, (now, 0))
             self._missing[name] = (since, listings + 1)

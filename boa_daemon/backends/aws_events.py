@@ -1,7 +1,7 @@
 """What the cloud tells by itself: spot warnings, rebalance advice and state changes, through an SQS queue.
 
-EventBridge delivers at least once, in any order, and best effort. So a notice only ever adds: until when a node
-lives, since when it does not. That a node vanished from the listing is seen without any of this.
+EventBridge delivers at least once, in any order, and best effort. So a notice only ever adds: until when a
+node lives, since when it does not. That a node vanished from the listing is seen without any of this.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class InterruptionQueue:
         )
         messages = answer.get("Messages", [])
         notices = [notice for message in messages if (notice := self._read(message)) is not None]
-        if any([self._notices.add(notice) for notice in notices]):
+        news = [self._notices.add(notice) for notice in notices]
+        if any(news):
             self._wake()
         if messages:
             handles = [

@@ -1,7 +1,7 @@
 """One launch: its image, its subnet, the call with one token, and what the answer means.
 
-A lost answer is asked for again with the same token, which makes no second instance. Once an answer was lost only
-a success settles the launch: whatever else comes back may be about the second question alone.
+A lost answer is asked for again with the same token, which makes no second instance. Once an answer was lost
+only a success settles the launch: whatever else comes back may be about the second question alone.
 """
 
 from __future__ import annotations
@@ -58,17 +58,11 @@ class Launcher:
         if refused is not None:
             return refused
         try:
-            image, root_device = self.image(action.instance_type.name)
+            site = self.site(offer)
         except CallFailed as error:
             return refusal_of(error, offer, self._market)
-        site = Site(
-            image=image,
-            root_device=root_device,
-            efa_interfaces=self._efa_interfaces(action.instance_type.name),
-            reservation=self._reservation(offer),
-        )
         outcome: Launched | Refused | Unknown | None = None
-        for subnet in self._open_subnets(offer.zone):
+        for subnet in self.open_subnets(offer.zone):
             outcome = self._ask(action, offer, replace(site, subnet=subnet))
             if not (isinstance(outcome, Refused) and "InsufficientFreeAddressesInSubnet" in outcome.reason):
                 break
@@ -78,6 +72,21 @@ class Launcher:
             kind="no-capacity",
             scopes=(f"*/{offer.zone or '*'}",),
             retry_after_seconds=SUBNET_SECONDS,
+        )
+
+    def site(self, offer: Offer) -> Site:
+        """Return what the region adds to a launch, but for the subnet.
+
+        Raises:
+            CallFailed: when the type has no image.
+        """
+        image, root_device = self.image(offer.instance_type)
+        entry = self._catalog.entries.get(offer.instance_type)
+        return Site(
+            image=image,
+            root_device=root_device,
+            efa_interfaces=0 if entry is None else entry.efa_interfaces,
+            reservation=self._reservation(offer),
         )
 
     def image(self, instance_type: str) -> tuple[str, str]:
@@ -136,17 +145,12 @@ class Launcher:
             short = Refused(reason=reason, kind="no-capacity", scopes=(offer.key,))
         return Launched(nodes=tuple(ids), short=short)
 
-    def _efa_interfaces(self, name: str) -> int:
-        """Return how many EFA interfaces a type has."""
-        entry = self._catalog.entries.get(name)
-        return 0 if entry is None else entry.efa_interfaces
-
     def _reservation(self, offer: Offer) -> str:
         """Return the capacity reservation that an offer draws on."""
         found = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
         return "" if found is None else found[0]
 
-    def _open_subnets(self, zone: str) -> list[str]:
+    def open_subnets(self, zone: str) -> list[str]:
         """Return the subnets of a zone that are not full; an empty name where the region may choose."""
         now = self._clock.now()
         by_zone = self._subnets.get(self._ask_subnets, now=now)

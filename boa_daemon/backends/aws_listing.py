@@ -1,7 +1,8 @@
 """EC2's description of an instance as a node: what its tags and its state say, and nothing else.
 
-A bill runs from LaunchTime to the instant at which EC2 says that the instance left `running` for good. EC2 bills
-from `running` on, which no listing tells exactly; the difference is the boot, and it is to our disadvantage.
+A bill runs from LaunchTime to the instant at which EC2 says that the instance left `running` for good. EC2
+bills from `running` on, which no listing tells exactly; the difference is the boot, and it is to our
+disadvantage.
 """
 
 from __future__ import annotations

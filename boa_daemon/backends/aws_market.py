@@ -1,4 +1,4 @@
-"""What the region rents where, at which price, and how many more the quotas allow: live, cached, with its age.
+"""What the region rents where, at which price, and how many more the quotas allow: live, cached, dated.
 
 What cannot be found out is unknown, never zero: a price falls back to the dated catalogue, a quota to none.
 """

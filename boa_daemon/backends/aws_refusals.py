@@ -1,8 +1,8 @@
 """How EC2's "no" becomes ours: what is out of reach, and when to ask again.
 
-Throttling closes everything for seconds and says nothing about capacity. No capacity closes one offer, and the
-cool-downs grow. A quota closes all types that count against it, in every zone. Denied calls and credentials stop
-all launching; releasing does not come this way, so it goes on.
+Throttling closes everything for seconds and says nothing about capacity. No capacity closes one offer, and
+the cool-downs grow. A quota closes all types that count against it, in every zone. Denied calls and
+credentials stop all launching; releasing does not come this way, so it goes on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class TokenBucket:
         self._tokens, self._at = size, monotonic()
 
     def take(self) -> float:
-        """Take a token and return 0; with none left, take nothing and return the seconds until there is one."""
+        """Take a token and return 0; with none left, return the seconds until there is one."""
         now = self._monotonic()
         self._tokens = min(self._size, self._tokens + max(now - self._at, 0.0) * self._per_second)
         self._at = now

@@ -95,7 +95,7 @@ def _real_budget(text: str) -> Budget | None:
         return None
     budget = parse_budget(text)
     if budget.unit == "gpus":
-        raise InputError(f"--real counts dollars; got {text}", hint="Try --budget 14/h")
+        raise InputError(f"--real counts dollars; got {text}", hint="Try --budget 20/h")
     return budget
 
 

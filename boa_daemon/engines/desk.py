@@ -160,9 +160,9 @@ class JobDesk:
                 continue
             if report.phase != "unknown":
                 self._measure(entry, report)
-                entry.report = report = self._with_memory(entry, report)
-            if report.is_over:
-                self._end(entry, report)
+                entry.report = self._with_memory(entry, report)
+                if report.is_over:
+                    self._end(entry, entry.report)
 
     def _with_memory(self, entry: _Entry, report: RunReport) -> RunReport:
         """Return a report with the step and the loss of the generation before, until this one has its own."""

@@ -48,11 +48,15 @@ class Errands:
     beat_seconds: float = 15.0
 
 
+def readable(job: JobId) -> str:
+    """Return a job's id with what systemd does not take in a name replaced."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:64]
+
+
 def unit_name(layout: Layout, job: JobId, number: int, rank: int) -> str:
     """Return a unit's name: a valid systemd name, different for every root, job, generation and node."""
-    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:64]
     digest = hashlib.sha256(f"{layout.root}\0{job}".encode()).hexdigest()[:8]
-    return f"boa-{readable}-{digest}-g{number}-n{rank}"
+    return f"boa-{readable(job)}-{digest}-g{number}-n{rank}"
 
 
 def units_of(

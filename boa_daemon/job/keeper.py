@@ -29,8 +29,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.logs import LogWriter
-from boa_daemon.job.processes import descendants, memory_kills, send, started_ticks
+from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.unit import Unit, status_of, write_json
 
 LEAVE_SECONDS = 0.5
@@ -55,6 +56,7 @@ class Keeper:
         self._stop_asked_at: float | None = None
         self._kill_asked = False
         self._hard = False
+        self._seen: tuple[int, Any] = (0, None)
 
     def run(self) -> None:
         """Run the command to its end and write down how it ended."""
@@ -65,6 +67,8 @@ class Keeper:
         )
         kills_before = memory_kills()
         self._do_errand(self.unit.before, wait=True)
+        with suppress(OSError):
+            set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         if self._stop_asked_at is not None or self._kill_asked:
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
@@ -170,7 +174,7 @@ class Keeper:
         if script and (wait or self._errand is None):
             while self._errand is not None:
                 self._listen(0.1)
-            status = json.dumps(status_of(self.unit.folder, verify=wait))
+            status = json.dumps(self._status(verify=wait))
             self._errand_until = time.monotonic() + ERRAND_SECONDS
             # Without our blocked signals, or a SIGTERM could not end it.
             self._errand = subprocess.Popen(
@@ -183,6 +187,16 @@ class Keeper:
             )
             while wait and self._errand is not None:
                 self._listen(0.1)
+
+    def _status(self, *, verify: bool) -> Mapping[str, Any]:
+        """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""
+        file = Path(self.unit.checkpoint_dir) / MANIFEST
+        changed_at = file.stat().st_mtime_ns if file.exists() else 0
+        status = status_of(self.unit.folder, verify=verify or changed_at != self._seen[0])
+        if status["manifest"] is None and changed_at == self._seen[0]:
+            status["manifest"] = self._seen[1]
+        self._seen = (changed_at, status["manifest"])
+        return status
 
     def _write_exit(self, status: int | None, *, out_of_memory: bool, lingering: int) -> None:
         """Write down how it ended; then run the last errand, which tells the others."""
@@ -202,6 +216,35 @@ class Keeper:
             write_json(unit.folder / "ending.json", facts)
             self._do_errand(unit.after, wait=True)
         write_json(unit.folder / "exit.json", facts)
+
+
+def settle(folder: Path) -> None:
+    """End what a lost keeper left behind, and write its end down, unless it did so itself."""
+    if (folder / "exit.json").exists():
+        return
+    unit = Unit.read(folder)
+    lingering = kill_all_carrying(f"BOA_UNIT={unit.name}")
+    facts = {
+        "code": None,
+        "stop_asked": False,
+        "killed": False,
+        "agent_lost": True,
+        "out_of_memory": False,
+        "lingering": lingering,
+        "is_done": Path(f"{unit.progress_file}.done").exists(),
+        "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+        "ended_at": time.time(),
+    }
+    write_json(folder / "exit.json", facts)
+    if unit.after:
+        status = json.dumps(status_of(folder, verify=True))
+        subprocess.run(
+            ["/bin/bash", "-c", unit.after],
+            env={**os.environ, "BOA_STATUS": status},
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=ERRAND_SECONDS,
+        )
 
 
 def _unblock() -> None:
@@ -225,8 +268,11 @@ def _apart() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Keep a unit (`FOLDER`), apart from its starter unless `--foreground`; or print its `--status`."""
+    """Keep a folder's unit, apart from its starter unless `--foreground`; or `--status`; or `--settle`."""
     folder = Path(arguments[-1]).resolve()
+    if "--settle" in arguments:
+        settle(folder)
+        return 0
     if "--status" in arguments:
         print(json.dumps(status_of(folder, verify=True)))  # noqa: T201  its caller reads it
         return 0

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 from xml.sax.saxutils import escape
 
 _NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
+_REQUEST = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def ec2_error(code: str, message: str, status: int = 400) -> Answer:
     body = (
         '<?xml version="1.0" encoding="UTF-8"?>\n<Response><Errors><Error>'
         f"<Code>{code}</Code><Message>{escape(message)}</Message>"
-        "</Error></Errors><RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>"
+        f"</Error></Errors><RequestID>{_REQUEST}</RequestID></Response>"
     )
     return Answer(status, body.encode(), {"content-type": "text/xml"})
 
@@ -94,7 +95,7 @@ def ec2_rows(operation: str, items: str, rows: Iterable[Mapping[str, object]]) -
         for row in rows
     )
     body = (
-        f'<{operation}Response xmlns="{_NAMESPACE}"><requestId>00000000-0000-0000-0000-000000000000</requestId>'
+        f'<{operation}Response xmlns="{_NAMESPACE}"><requestId>{_REQUEST}</requestId>'
         f"<{items}>{listed}</{items}></{operation}Response>"
     )
     return Answer(200, body.encode(), {"content-type": "text/xml"})

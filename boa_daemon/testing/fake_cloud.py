@@ -1,12 +1,14 @@
 """A cloud worse than AWS, on top of moto, for tests: all that moto leaves out, and faults on demand.
 
-moto knows call shapes, tags and filters; it has no capacity, no quotas, no prices, no time, and makes a second
-instance of a repeated token. `FakeCloud` stands between the caller and moto, in process (`boa_daemon.testing.fronts.mocked`) or
-over sockets (`fronts.FakeServer`), with the same rules:
+moto knows call shapes, tags and filters; it has no capacity, no quotas, no prices, no time, and makes a
+second instance of a repeated token. `FakeCloud` stands between the caller and moto, in process
+(`boa_daemon.testing.fronts.mocked`) or over sockets (`fronts.FakeServer`), with the same rules:
 
 - a token is answered once more with the same instances, or refused where the question differs;
-- each (type, zone, market) has a stock, each quota a number of vCPUs; a launch gets what there is, or nothing;
-- instances are invisible, then pending, then running, and take their time to end, on a clock that the test sets;
+- each (type, zone, market) has a stock, each quota a number of vCPUs; a launch gets what there is, or
+  nothing;
+- instances are invisible, then pending, then running, and take their time to end, on a clock that the test
+  sets;
 - spot prices follow a path; above the bid comes a warning, and two minutes later the end;
 - launches without our tag are denied, as the policy of `boa iam` would.
 
@@ -31,7 +33,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.catalog import Catalog
 from boa_daemon.testing import fake_side
-from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, iso, reason_time
+from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 
 LISTED_AFTER_END_SECONDS = 3600.0
@@ -42,7 +44,7 @@ Forward = Callable[[bytes], Answer]
 
 @dataclass(slots=True)
 class Lifetime:
-    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None while it lives."""
+    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None before."""
 
     id: str
     region: str
@@ -326,23 +328,18 @@ class FakeCloud:
         now = self.clock()
         for life in self._lives.values():
             self._interrupt(life, now)
-            found = [each for each in self.backend(life.region).all_instances() if each.id == life.id] if (
-                life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS + 1.0) else []  # fmt: skip
-            for instance in found:
-                instance._state.name, instance._state.code = self._state(life, now)
-                instance._reason = life.reason
         for region in {life.region for life in self._lives.values()}:
             for reservation in self.backend(region).reservations.values():
-                reservation.instances = [
-                    each for each in reservation.instances if not self._is_over(each.id, now)
-                ]
+                reservation.instances = [each for each in reservation.instances if self._show(each, now)]
 
-    def _is_over(self, name: str, now: float) -> bool:
-        """Return whether an instance ended so long ago that EC2 does not list it any more."""
-        life = self._lives.get(name)
-        return (
-            life is not None and life.ended_at is not None and now - life.ended_at > LISTED_AFTER_END_SECONDS
-        )
+    def _show(self, instance: Any, now: float) -> bool:
+        """Bring one of moto's instances up to date; return whether EC2 would list it still."""
+        life = self._lives.get(instance.id)
+        if life is None:
+            return True
+        instance._state.name, instance._state.code = self._state(life, now)
+        instance._reason = life.reason
+        return life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS
 
     def _interrupt(self, life: Lifetime, now: float) -> None:
         """Warn a spot instance that is outbid, and take it back two minutes later."""

@@ -1,7 +1,7 @@
 """The two ways to reach the fake cloud: inside this process, and over sockets from any process.
 
-In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection is
-reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself.
+In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection
+is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class FakeServer:
         return _reset(environ)
 
 
-class _QuietHandler(MotoRequestHandler):
+class _QuietHandler(MotoRequestHandler):  # type: ignore[misc] # moto is not type-checked here
     """Writes no line per request, and minds no caller that went away."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's own name
@@ -190,10 +190,10 @@ class _QuietHandler(MotoRequestHandler):
 
 
 def _reset(environ: dict[str, Any]) -> Iterable[bytes]:
-    """Cut the connection with a TCP reset."""
+    """Cut the connection, with a TCP reset once its last file is closed."""
     connection: socket.socket = environ["werkzeug.socket"]
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
+    connection.shutdown(socket.SHUT_RDWR)
     raise ConnectionResetError("cut by the test")
 
 

@@ -8,12 +8,11 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_bench import NUMPY, Bench, numpy_loss, script
+from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.processes import carrying, started_ticks
@@ -110,15 +109,8 @@ def test_killed_workers_agents_and_daemons_cost_no_finished_step(
     bench.start(1)
     end = bench.wait_end()
 
-    assert (end.phase, end.step, end.loss) == ("finished", 80, numpy_loss(80))
-
-
-def until(condition: object, seconds: float = 20.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert (end.phase, end.step) == ("finished", 80)
+    assert end.loss == pytest.approx(numpy_loss(80), rel=1e-9)
 
 
 def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:

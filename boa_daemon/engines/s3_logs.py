@@ -1,0 +1,44 @@
+"""Logs that were copied to S3, read from any byte on; segments are named as on the node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from boa_daemon.ports import LogChunk
+
+MOST_BYTES = 1 << 20
+
+
+class S3Client(Protocol):
+    """What is used of boto3's S3 client."""
+
+    def list_objects_v2(self, **request: Any) -> Mapping[str, Any]:
+        """List a prefix."""
+        ...
+
+    def get_object(self, **request: Any) -> Mapping[str, Any]:
+        """Read an object."""
+        ...
+
+
+def read_s3_log(s3: S3Client, uri: str, since: int) -> LogChunk:
+    """Return what lies below `uri` (s3://bucket/prefix/) from an offset on, at most a mebibyte."""
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
+    sizes = {int(row["Key"].rpartition("out-")[2][:-4]): row for row in listed if row["Key"].endswith(".log")}
+    if not sizes:
+        return LogChunk(text="", next_offset=since)
+    at = max(since, min(sizes))
+    found = b""
+    for begin, row in sorted(sizes.items()):
+        skip = at + len(found) - begin
+        if 0 <= skip < int(row["Size"]) and len(found) < MOST_BYTES:
+            last = min(int(row["Size"]), skip + MOST_BYTES - len(found)) - 1
+            answer = s3.get_object(Bucket=bucket, Key=row["Key"], Range=f"bytes={skip}-{last}")
+            found += answer["Body"].read()
+    return LogChunk(
+        text=found.decode(errors="replace"),
+        next_offset=at + len(found),
+        dropped_bytes=max(0, min(sizes) - since),
+    )

@@ -1,0 +1,115 @@
+"""SSM on this machine: scripts that are sent to a node really run here, with stand-ins for systemd and `aws`.
+
+What is tested is therefore what runs: the same scripts, the same keeper from the same bundle, the same unit
+names. Only `systemd-run`, `systemctl` and `aws` are stand-ins (`boa_daemon.testing.shims`), found first in
+the scripts' PATH. Each node has folders of its own, so what reaches another node did so through S3.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+COMMANDS = ("systemd-run", "systemctl", "aws")
+
+
+class NoSuchInstance(Exception):
+    """InvalidInstanceId: the instance is not known to SSM."""
+
+
+class FakeSsm:
+    """Implements the client that `SsmEngine` uses. `gone` are nodes that ended: all of theirs is killed."""
+
+    def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
+        self._folder, self._environment = folder, dict(environment)
+        self._shims = folder / "shims"
+        self._running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], Path]] = {}
+        self.gone: set[str] = set()
+        self.sent: list[tuple[str, tuple[str, ...]]] = []
+        self._write_shims()
+
+    def _write_shims(self) -> None:
+        """Write the stand-ins."""
+        self._shims.mkdir(parents=True, exist_ok=True)
+        here = Path(__file__).parent.parent.parent
+        for name in COMMANDS:
+            file = self._shims / name
+            program = f"{sys.executable} -m boa_daemon.testing.shims {name}"
+            file.write_text(f'#!/bin/bash\nPYTHONPATH={here} exec {program} "$@"\n')
+            file.chmod(0o755)
+        python = self._shims / "python3"
+        if not python.exists():
+            python.write_text(f'#!/bin/bash\nexec {sys.executable} "$@"\n')
+            python.chmod(0o755)
+
+    def environment_of(self, node: str) -> dict[str, str]:
+        """Return the environment of everything on a node."""
+        home = self._folder / node
+        (home / "units").mkdir(parents=True, exist_ok=True)
+        return {
+            "PATH": f"{self._shims}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "BOA_FAKE_NODE": node,
+            "BOA_FAKE_UNITS": str(home / "units"),
+            **self._environment,
+        }
+
+    def send_command(self, **request: Any) -> Mapping[str, Any]:
+        """Run a script on nodes, in the background as SSM does.
+
+        Raises:
+            NoSuchInstance: when a node is gone.
+        """
+        command = f"command-{len(self.sent)}"
+        for node in request["InstanceIds"]:
+            if node in self.gone:
+                raise NoSuchInstance(f"InvalidInstanceId: {node}")
+        self.sent.append((request["Comment"], tuple(request["InstanceIds"])))
+        for node in request["InstanceIds"]:
+            environment = self.environment_of(node)
+            output = self._folder / node / f"{command}.out"
+            script = self._folder / node / f"{command}.sh"
+            script.write_text("\n".join(request["Parameters"]["commands"]))
+            with output.open("wb") as file:
+                process = subprocess.Popen(
+                    ["/bin/bash", str(script)],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            self._running[command, node] = (process, output)
+        return {"Command": {"CommandId": command}}
+
+    def get_command_invocation(self, **request: Any) -> Mapping[str, Any]:
+        """Return what became of a command on a node, as SSM says it: the first 24,000 characters.
+
+        Raises:
+            NoSuchInstance: when the node is gone.
+        """
+        node = request["InstanceId"]
+        if node in self.gone:
+            raise NoSuchInstance(f"InvalidInstanceId: {node}")
+        process, output = self._running[request["CommandId"], node]
+        code = process.poll()
+        status = "InProgress" if code is None else "Success" if code == 0 else "Failed"
+        return {"Status": status, "StandardOutputContent": output.read_text(errors="replace")[:24_000]}
+
+    def end(self, node: str) -> None:
+        """Take a node away: nothing of it says anything any more."""
+        from boa_daemon.job.processes import kill_all_carrying  # noqa: PLC0415
+
+        self.gone.add(node)
+        kill_all_carrying(f"BOA_FAKE_NODE={node}")
+
+    def close(self) -> None:
+        """End everything and wait for it."""
+        for node in {node for _, node in self._running}:
+            self.end(node)
+        for process, _ in self._running.values():
+            process.wait()

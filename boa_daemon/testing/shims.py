@@ -1,0 +1,175 @@
+"""Stand-ins for `systemd-run`, `systemctl` and `aws`, as far as the scripts of the `ssm` engine use them."""
+
+from __future__ import annotations
+
+import ctypes
+import fnmatch
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+from urllib.request import Request, urlopen
+from xml.etree import ElementTree
+
+from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
+from boa_daemon.job.unit import read_json, write_json
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the named command would."""
+    name, *rest = arguments
+    return {"systemd-run": systemd_run, "systemctl": systemctl, "aws": aws}[name](rest)
+
+
+def systemd_run(arguments: list[str]) -> int:
+    """Start a transient unit: its own session and a supervisor that ends all of it with its main process."""
+    name, properties, environment, command = "", {}, {}, []
+    at = 0
+    while at < len(arguments):
+        word = arguments[at]
+        if word.startswith("--unit="):
+            name = word[7:]
+        elif word == "-p":
+            at += 1
+            key, _, value = arguments[at].partition("=")
+            properties[key] = value
+        elif word.startswith("--setenv="):
+            key, _, value = word[9:].partition("=")
+            environment[key] = value
+        elif not word.startswith("--"):
+            command = arguments[at:]
+            break
+        at += 1
+    file = Path(os.environ["BOA_FAKE_UNITS"], f"{name}.service")
+    if _is_active(file):
+        sys.stderr.write(f"Failed to start transient service unit: {name}.service already exists.\n")
+        return 1
+    child_environment = {**os.environ, **environment}
+    if "PYTHONPATH" not in environment:
+        child_environment.pop("PYTHONPATH", None)
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        os.setsid()
+        _supervise(file, command, child_environment, properties.get("ExecStopPost", ""), writer)
+        os._exit(0)
+    os.close(writer)
+    os.read(reader, 1)
+    return 0
+
+
+def _supervise(
+    file: Path, command: list[str], environment: dict[str, str], stop_post: str, ready: int
+) -> None:
+    """Run the unit's main process, end what outlives it, run what follows."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    quiet: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
+    process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
+    write_json(file, {"pid": process.pid, "ticks": started_ticks(process.pid)})
+    os.write(ready, b".")
+    os.close(ready)
+    for stream in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+    process.wait()
+    while alive := [pid for pid in descendants(os.getpid()) if started_ticks(pid) is not None]:
+        send(alive, signal.SIGKILL)
+        time.sleep(0.02)
+    if stop_post:
+        subprocess.run(["/bin/bash", "-c", stop_post], env=environment, check=False, **quiet)
+    file.unlink(missing_ok=True)
+
+
+def _is_active(file: Path) -> bool:
+    """Return whether a unit's main process runs."""
+    unit = read_json(file)
+    return unit is not None and is_alive(int(unit["pid"]), int(unit["ticks"]))
+
+
+def systemctl(arguments: list[str]) -> int:
+    """Stop (SIGTERM to the main process: KillMode=mixed), kill, or say whether a unit is active."""
+    verb, *rest = arguments
+    pattern = rest[-1] if rest[-1].endswith(".service") else f"{rest[-1]}.service"
+    units = [
+        file
+        for file in Path(os.environ["BOA_FAKE_UNITS"]).iterdir()
+        if fnmatch.fnmatch(file.name, pattern) and _is_active(file)
+    ]
+    if verb == "is-active":
+        return 0 if units else 3
+    number = signal.SIGTERM
+    for word in rest:
+        if word.startswith("--signal="):
+            number = signal.Signals[word[9:]]
+    for file in units:
+        send([int((read_json(file) or {})["pid"])], number)
+    return 0
+
+
+def aws(arguments: list[str]) -> int:
+    """Send a message to SQS, or copy a folder from or to S3, with plain requests to a fake endpoint."""
+    service, verb, *rest = arguments
+    if service == "sqs":
+        url, body = rest[rest.index("--queue-url") + 1], rest[rest.index("--message-body") + 1]
+        form = {"Action": "SendMessage", "MessageBody": body, "Version": "2012-11-05"}
+        _request(url, data=urlencode(form).encode())
+        return 0
+    assert (service, verb) == ("s3", "sync"), arguments
+    source, target, *filters = rest
+    if source.startswith("s3://"):
+        for name, url in _listed(source):
+            if _passes(name, filters):
+                Path(target).mkdir(parents=True, exist_ok=True)
+                Path(target, name).write_bytes(_request(url))
+        return 0
+    for file in Path(source).iterdir():
+        if file.is_file() and _passes(file.name, filters):
+            _request(f"{_endpoint()}/{target[5:]}/{quote(file.name)}", data=file.read_bytes(), method="PUT")
+    return 0
+
+
+def _listed(uri: str) -> list[tuple[str, str]]:
+    """Return (name, address) of each object below a prefix."""
+    bucket, _, prefix = uri[5:].partition("/")
+    page = _request(f"{_endpoint()}/{bucket}?{urlencode({'list-type': 2, 'prefix': prefix + '/'})}")
+    keys = [
+        element.text or "" for element in ElementTree.fromstring(page).iter() if element.tag.endswith("Key")
+    ]
+    return [(key[len(prefix) + 1 :], f"{_endpoint()}/{bucket}/{quote(key)}") for key in keys]
+
+
+def _endpoint() -> str:
+    return os.environ["AWS_ENDPOINT_URL"]
+
+
+def _request(url: str, *, data: bytes | None = None, method: str | None = None) -> bytes:
+    """Return the answer to a request; the signature names the service and is not checked by a fake."""
+    service = "sqs" if data is not None and method is None else "s3"
+    credential = f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request"
+    headers = {"Authorization": f"{credential}, SignedHeaders=host, Signature=none"}
+    if method == "PUT":
+        headers["Content-Type"] = "application/octet-stream"
+    with urlopen(Request(url, data=data, method=method, headers=headers), timeout=20) as answer:
+        return bytes(answer.read())
+
+
+def _passes(name: str, filters: list[str]) -> bool:
+    """Return whether a name passes `--exclude` and `--include` patterns; the last that matches counts."""
+    passes = True
+    for flag, pattern in zip(filters[::2], filters[1::2], strict=True):
+        if fnmatch.fnmatch(name, pattern):
+            passes = flag == "--include"
+    return passes
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
