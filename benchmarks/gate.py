@@ -57,7 +57,7 @@ CASES: dict[str, list[tuple[int, ...]]] = {
 }
 """Hosts of each job, by case; all jobs have one rank per host."""
 PARTS = [*CASES, "shift", "round-trips", "overhead"]
-REPETITIONS = {"two": 6, "four": 20, "six": 6}
+REPETITIONS = {"two": 6, "four": 20, "six": 6, "shift": 6, "overhead": 10, "round-trips": 1}
 
 
 def a_job(model: int, iterations: int) -> dict[str, Any]:
@@ -328,19 +328,15 @@ def main() -> None:
             path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
     for part in flags.part or PARTS:
+        count = flags.repetitions or (2 if flags.quick else REPETITIONS[part])
         if part in CASES:
-            run_case(
-                part,
-                flags.repetitions or (2 if flags.quick else REPETITIONS[part]),
-                quick=flags.quick,
-                store=store,
-            )
+            run_case(part, count, quick=flags.quick, store=store)
         elif part == "shift":
-            store("shift", measure_shift(megabits=MEGABITS, quick=flags.quick))
+            store("shift", measure_shift(count, megabits=MEGABITS))
         elif part == "round-trips":
             store("round_trips", measure_round_trips(quick=flags.quick))
         else:
-            store("overhead", measure_overhead(quick=flags.quick))
+            store("overhead", measure_overhead(count, quick=flags.quick))
     show(results)
 
 

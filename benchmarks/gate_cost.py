@@ -109,9 +109,8 @@ def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def measure_overhead(*, quick: bool) -> dict[str, Any]:
+def measure_overhead(pairs: int, *, quick: bool) -> dict[str, Any]:
     """Return how much longer an unshared job's run takes beside a gate, by state of the gate, in pairs."""
-    pairs = 3 if quick else 10
     job = {
         "job": "j0",
         "message_bytes": 1_000_000,

@@ -16,7 +16,7 @@ SETTLED = 15
 """Iterations at the end of a run that count: by then periods are measured and phases set."""
 
 
-def measure_shift(*, megabits: float, quick: bool) -> dict[str, Any]:
+def measure_shift(repetitions: int, *, megabits: float) -> dict[str, Any]:
     """Return the mean iteration by policy and repetition, beside that of a job alone."""
     job = {"message_bytes": 1_100_000, "forward_seconds": 0.06, "backward_seconds": 0.09, "iterations": 45}
     rows = []
@@ -24,7 +24,7 @@ def measure_shift(*, megabits: float, quick: bool) -> dict[str, Any]:
         crews = start_crews(hosts, [(0, 1)] * 3)
         try:
             alone = _settled(run_jobs(crews[:1], [{**job, "job": "j0", "iterations": 20}]))
-            for seed in range(1, 3 if quick else 7):
+            for seed in range(1, repetitions + 1):
                 starts = np.random.default_rng(seed).uniform(0.0, 0.2, 3)
                 jobs = [
                     {**job, "job": f"j{n}", "arrived_at_seconds": float(at)} for n, at in enumerate(starts)

@@ -127,15 +127,11 @@ class Broker:
         return grants
 
     def next_wake(self, now: float) -> float | None:
-        """Return when something happens by itself: a lease ends, a wait is overdue, a shifted turn comes."""
+        """Return when something happens by itself: a lease ends, a shifted turn comes."""
         instants = [seat.lease.deadline for seat in self.seats.values() if seat.lease is not None]
-        for seat in self.seats.values():
-            if seat.ask is not None:
-                overdue = seat.asked_at + self._policy.max_wait_seconds
-                if overdue > now:
-                    instants.append(overdue + 1e-6)
-                if self._shifter is not None:
-                    instants.append(self._shifter.turn(seat.job, seat.asked_at))
+        if self._shifter is not None:
+            waiting = [seat for seat in self.seats.values() if seat.ask is not None]
+            instants += [self._shifter.turn(seat.job, seat.asked_at) for seat in waiting]
         return min(instants, default=None)
 
     def _ungated(self) -> list[Seat]:

@@ -170,7 +170,12 @@ class GateClient:
             if frame.get("op") == "gone":
                 return self._without_gate(message_bytes)
             if frame.get("op") == "grant":
-                return self._granted(frame)
+                try:
+                    return self._granted(frame)
+                except (KeyError, TypeError, ValueError, OverflowError):
+                    # Not a gate that this job understands: it must not be what stops training.
+                    self._hang_up()
+                    return self._without_gate(message_bytes)
             is_first, heard_at = False, now
             if now - asked_at > self._most_wait_seconds:
                 self._send({"op": "cancel", "id": self._id})
@@ -268,12 +273,13 @@ class GateClient:
             welcome = next_frame(connected, frames)
             if welcome.get("op") != "welcome":
                 raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
+            beat_seconds = wire.number(welcome, "beat_seconds", least=0.001, most=10.0)
         except (OSError, wire.MalformedFrame) as fault:
             self.refusal = str(fault)
             if connected is not None:
                 connected.close()
             return False
-        self._beat_seconds = min(1.0, float(welcome["beat_seconds"]))
+        self._beat_seconds = beat_seconds
         with self._lock:
             if self._closing.is_set():
                 connected.close()

@@ -7,6 +7,7 @@ second, bytes not read. Whoever breaks a rule gets one `refused` frame with the 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
         """Challenge the caller, who has little time to answer."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        _keep_alive(transport.get_extra_info("socket"))
         transport.set_write_buffer_limits(high=MOST_UNREAD_BYTES)
         self._deadline = asyncio.get_running_loop().call_later(HELLO_SECONDS, self.refuse, "no hello in time")
         self.send({"op": "challenge", "nonce": self._nonce, "version": wire.VERSION})
@@ -144,6 +146,15 @@ class Connection(asyncio.Protocol):
             broker.done(self.job, wire.whole(frame, "fence"), wire.maybe_number(frame, "seconds"), now)
         if verb == "ask":
             broker.ask(self.job, _ask(frame), now)
+
+
+def _keep_alive(line: Any) -> None:
+    """Have the kernel find out within a minute that a caller over TCP is gone without a word."""
+    if line is not None and line.family in (socket.AF_INET, socket.AF_INET6):
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _ask(frame: dict[str, Any]) -> Ask:

@@ -172,7 +172,10 @@ class GatedModel:
         if address is None or not token:
             return None
         job = os.environ.get("BOA_JOB_ID", "job")
-        weight = float(os.environ.get("BOA_WEIGHT", "1"))
+        try:
+            weight = float(os.environ.get("BOA_WEIGHT", "1"))
+        except ValueError:
+            weight = 1.0
         return GateClient(address, job=job, nics=nics, token=token, gpus=self._world_size, weight=weight)
 
     def _run(self) -> None:
@@ -237,8 +240,11 @@ class GatedModel:
         self._sequence += 1
         answer = torch.zeros(3, dtype=torch.int64)
         if self._is_leader:
-            go = self._ask(ready_bytes, is_last=is_last)
-            # With free iterations to come, this one is free as well.
+            try:
+                go = self._ask(ready_bytes, is_last=is_last)
+            except Exception as fault:  # the other ranks wait for an answer, whatever it is
+                _say_off(fault)
+                self._client, go = None, Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="fault")
             covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
             answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
             self._lease, self._lease_bytes, self._lease_began = go.fence, 0.0, time.monotonic()

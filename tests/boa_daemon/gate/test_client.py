@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.gate import client as client_module
+from boa_daemon.gate import wire
 from boa_daemon.gate.address import BadAddress, GateAddress
 from boa_daemon.gate.address_file import find_address, write_address
 from boa_daemon.gate.allowance import BURST_SECONDS
@@ -176,6 +177,56 @@ def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: py
         assert client.ask(1e3, 1e3).why == "no gate"
         assert time.perf_counter() - began < 0.1
         client.close()
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"op": "grant", "id": 1},
+        {
+            "op": "grant",
+            "id": 1,
+            "fence": "x",
+            "bytes": 1,
+            "lease_seconds": 1,
+            "free_iterations": 0,
+            "overhead_fraction": 0,
+        },
+        {
+            "op": "grant",
+            "id": 1,
+            "fence": 1,
+            "bytes": None,
+            "lease_seconds": 1,
+            "free_iterations": 0,
+            "overhead_fraction": 0,
+        },
+    ],
+)
+def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, object]) -> None:
+    """Whatever listens there: training goes on."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+
+        def pretend() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.sendall(wire.encode({"op": "challenge", "nonce": "n"}))
+                line.recv(4096)
+                line.sendall(wire.encode({"op": "welcome", "policy": "srsf-1", "beat_seconds": 0.1}))
+                line.recv(4096)
+                line.sendall(wire.encode(grant))
+                line.recv(4096)
+
+        pretender = threading.Thread(target=pretend)
+        pretender.start()
+        address = GateAddress(path=str(tmp_path / "s"), answer_seconds=1.0)
+        client = GateClient(address, job="a", nics=["A", "B"], token="t")
+        until(lambda: client.is_connected)
+        assert client.ask(1e3, 1e3).why == "no gate"
+        client.close()
+        pretender.join(5.0)
 
 
 def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
