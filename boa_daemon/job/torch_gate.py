@@ -9,8 +9,8 @@ answers are numbered, so ranks cannot disagree on which bucket may go: all walk 
 the gate says that nobody else sends, or where there is no gate, the answer covers some iterations at once
 and nothing is asked.
 
-An answer should not queue behind gradients. Where the network has no class of service for small packets,
-name another interface in BOA_CONTROL_INTERFACE.
+An answer should not queue behind gradients: where there is a second interface, name it in
+BOA_CONTROL_INTERFACE.
 
 With gloo, gradients have a process group of their own, used by that thread alone. With NCCL they stay on
 the model's group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters`
