@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import subprocess
@@ -118,6 +119,28 @@ def test_a_mute_gate_costs_one_percent_and_the_allowance(start: Start) -> None:
     slack = 0.1  # One timeout may be stretched by other work on this machine.
     assert client.lost_seconds <= BURST_SECONDS + 0.05 * elapsed + 0.004 + slack
     assert answers.count("allowance") > answers.count("no answer")
+    client.close()
+
+
+def test_a_slow_gate_costs_no_more_than_the_allowance(start: Start) -> None:
+    """Answers that come late, but within the patience, are counted in full."""
+    bench = start()
+    client = bench.client("a", answer_seconds=0.5)
+    server = bench.gate.server
+    settle = server.settle
+    server.settle = lambda: asyncio.get_running_loop().call_later(0.01, settle)  # type: ignore[method-assign]
+    server.say_wait = lambda job: None  # type: ignore[method-assign]
+    began = time.monotonic()
+    answers = []
+    while time.monotonic() - began < 1.0:
+        answers.append(client.ask(1e3, 1e3).why)
+        time.sleep(0.001)
+    elapsed = time.monotonic() - began
+    server.settle = settle  # type: ignore[method-assign]
+
+    longest = 0.1  # One answer may be stretched by other work on this machine.
+    assert client.lost_seconds <= BURST_SECONDS + 0.05 * elapsed + 0.01 + longest
+    assert answers.count("allowance") > answers.count("granted") >= 1
     client.close()
 
 
