@@ -18,6 +18,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -335,6 +336,8 @@ def main() -> None:
         print(f"skipped: {reason}")
         return
 
+    # A run that is ended still takes its hosts down.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
 
     def store(name: str, answer: Any) -> None:

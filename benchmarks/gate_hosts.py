@@ -1,8 +1,8 @@
 """Hosts that are network namespaces, joined by rate-limited links; and training jobs that run on them.
 
 Needs root and iproute2 (Linux). Each host's network card is a veth into a common bridge; what leaves a host passes
-a token bucket of the link's speed. Packets of less than 512 bytes go first, so that control traffic and
-acknowledgements do not queue behind gradients: that is the class of service which a real cluster gives them.
+a token bucket of the link's speed. Acknowledgements go first, and the ranks pass the gate's answers on over a second
+interface, so that neither queues behind gradients: what a real cluster gives them by class of service.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class Hosts:
         self.count, self.megabits = count, megabits
         self._prefix = f"boa{os.getpid()}"
         self._net = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
+        self._control = f"10.{150 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
 
     def name(self, host: int) -> str:
         """Return a host's namespace."""
@@ -99,8 +100,9 @@ class Hosts:
         switch = f"{self._prefix}s"
         try:
             _must("ip", "netns", "add", switch)
-            _must("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-            _must("ip", "-n", switch, "link", "set", "br0", "up")
+            for bridge in ("br0", "br1"):
+                _must("ip", "-n", switch, "link", "add", bridge, "type", "bridge")
+                _must("ip", "-n", switch, "link", "set", bridge, "up")
             for host in range(self.count):
                 self._add(host, switch)
         except BaseException:
@@ -114,8 +116,25 @@ class Hosts:
         _must("ip", "netns", "add", name)
         _must("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch)
         _must("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
+        _must(
+            "ip",
+            "-n",
+            name,
+            "link",
+            "add",
+            "eth1",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            f"c{host}",
+            "netns",
+            switch,
+        )
+        _must("ip", "-n", switch, "link", "set", f"c{host}", "master", "br1", "up")
         _must("ip", "-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
-        for device in ("lo", "eth0"):
+        _must("ip", "-n", name, "addr", "add", f"{self._control}.{host + 1}/24", "dev", "eth1")
+        for device in ("lo", "eth0", "eth1"):
             _must("ip", "-n", name, "link", "set", device, "up")
         for key, value in TCP.items():
             _must("ip", "netns", "exec", name, "sh", "-c", f"echo '{value}' > /proc/sys/net/ipv4/{key}")
@@ -133,7 +152,7 @@ class Hosts:
         _must(*tc, "qdisc", "add", "dev", "eth0", "parent", "1:20", "bfifo", "limit", str(QUEUE_BYTES))
         _must(
             *(*tc, "filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "prio", "1", "u32"),
-            *("match", "u16", "0x0000", "0xfe00", "at", "2", "flowid", "1:10"),
+            *("match", "u16", "0x0000", "0xffc0", "at", "2", "flowid", "1:10"),
         )
 
     def __exit__(
@@ -166,6 +185,7 @@ class Crew:
                 "WORLD_SIZE": str(len(self.seats)),
                 "GLOO_SOCKET_IFNAME": "eth0",
                 "BOA_NODE_ID": f"host-{host}",
+                "BOA_CONTROL_INTERFACE": "eth1",
                 "PYTHONPATH": str(ROOT),
                 "OMP_NUM_THREADS": "1",
             }

@@ -13,7 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from boa_daemon.ledger import MINIMUM_BILLED_SECONDS, bill_within
-from boa_daemon.limits import Caps, HeldCode, Window, day_of, month_of
+from boa_daemon.limits import CapCode, Caps, HeldCode, Window, day_of, month_of
 from boa_daemon.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars
 from policies.model import NodeId
@@ -22,14 +22,14 @@ _ROUNDING = 2.0
 """Micro-dollars per node by which its bill, split at borders, may exceed price times time."""
 
 
-_Row: TypeAlias = tuple[HeldCode, float | None, Callable[[float], Window], int]
+_Row: TypeAlias = tuple[CapCode, float | None, Callable[[float], Window], int]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Purse:
     """One stretch of the calendar with its cap, and what is left of it, in micro-dollars."""
 
-    code: HeldCode
+    code: CapCode
     window: Window
     cap: int
     left: float
@@ -74,7 +74,7 @@ class Books:
                 yield _Purse(code=code, window=window_of(window.ends_at), cap=cap, left=cap - rounding)
 
     @property
-    def broken(self) -> HeldCode | None:
+    def broken(self) -> CapCode | None:
         """Which cap could break, if any."""
         caps = self._caps
         if caps.instances is not None and len(self._staying) > caps.instances:
@@ -105,10 +105,10 @@ class Books:
         for name in self._staying:
             self._go_on(name, max(self._now + self._caps.launch_seconds, self._until[name]))
 
-    def room_for(self, usd_per_hour: float) -> tuple[float, HeldCode]:
+    def room_for(self, usd_per_hour: float) -> tuple[float, CapCode]:
         """Return how many more nodes at a price every cap has room for, and the cap that says so."""
         caps, rate = self._caps, usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
-        rooms: list[tuple[float, HeldCode]] = [(inf, "cap-instances")]
+        rooms: list[tuple[float, CapCode]] = [(inf, "cap-instances")]
         if caps.instances is not None:
             rooms.append((float(max(caps.instances - self._present, 0)), "cap-instances"))
         if caps.usd_per_hour is not None:
@@ -130,7 +130,7 @@ class Books:
         """Return how long a node that is launched now may cost in a window."""
         return window.overlap_seconds(self._now, self._now + self._caps.launch_seconds)
 
-    def numbers(self, code: HeldCode) -> dict[str, float]:
+    def numbers(self, code: CapCode) -> dict[str, float]:
         """Return the numbers behind a refusal."""
         caps = self._caps
         if code == "cap-instances":

@@ -26,7 +26,7 @@ from heapq import heapify, heappop, heappush
 from math import floor, inf
 
 from boa_daemon.books import Books
-from boa_daemon.limits import Held, HeldCode
+from boa_daemon.limits import CapCode, Held
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import JobId, NodeId
 
@@ -77,7 +77,7 @@ def hold_back(
     return replace(plan, slots=slots)
 
 
-def _wound_down(state: ClusterState, plan: Plan, books: Books, code: HeldCode) -> Plan:
+def _wound_down(state: ClusterState, plan: Plan, books: Books, code: CapCode) -> Plan:
     """Return the plan with nodes given back until keeping the others breaks no cap; nothing is launched."""
     ended, emptied, stopped = _give_back(state, plan, books)
     forced = _forced(emptied, books)
@@ -174,7 +174,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
     launches: dict[str, int] = {}
     gangs: dict[str, tuple[int, ...]] = {}
     held: list[Held] = []
-    codes: dict[str, HeldCode] = {}
+    codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
         price = _price(state, plan, name)
         fits, code = books.room_for(price)
@@ -213,7 +213,7 @@ def _whole(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def _waiting(plan: Plan, codes: Mapping[str, HeldCode]) -> Mapping[JobId, WaitReason]:
+def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
     """Return what jobs wait for, now that fewer nodes of some GPU types are launched."""
     waiting = dict(plan.waiting)
     for job in plan.waiting:

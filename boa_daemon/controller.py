@@ -66,11 +66,14 @@ class Controller:
         """Do one tick and return what was decided."""
         state = self.observe()
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
-        self.ports.store.record_decision(state, decision.actions)
+        self.ports.store.record_decision(state, decision.actions, decision.plan)
         if decision.plan.lean is not None:
             self.ports.store.record_lean(decision.plan.lean, at=state.now)
-        for together in _requests(decision.actions):
-            self._carry_out(together, at=state.now)
+        orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
+        self._carry_out(orders, at=state.now)
+        # A launch is written down only when it is sent: an intent counts as nodes that may exist.
+        for action in decision.actions[len(orders) :]:
+            self._carry_out([action], at=state.now)
         if self.rules.orders_links:
             self.ports.engine.order_links(decision.plan.link_order)
         return decision
@@ -100,10 +103,12 @@ class Controller:
         return self._with_books_in_time(self._with_history(state))
 
     def _with_history(self, state: ClusterState) -> ClusterState:
-        """Return the state with what the limits look at: the day's and the month's bills."""
+        """Return the state with what the limits look at: the day's and the month's bills, recent acts."""
+        store, steady = self.ports.store, self.rules.steady
+        if steady is not None:
+            state = replace(state, acts=tuple(store.acts_since(state.now - steady.memory_seconds)))
         if self.rules.caps is None:
             return state
-        store = self.ports.store
         return replace(
             state,
             settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
@@ -151,11 +156,15 @@ class Controller:
 
     def _carry_out(self, actions: Sequence[Action], *, at: float) -> None:
         """Write the intents down, act, write the outcomes down."""
-        for action in actions:
-            self.ports.store.record_intent(action, at=at)
-        for action, outcome in zip(actions, self._act(actions), strict=True):
-            self.ports.store.record_outcome(action, outcome, at=at)
-            if self.ports.telemetry is not None:
+        if not actions:
+            return
+        self.ports.store.record_intents(actions, at=at)
+        outcomes: list[tuple[Action, Outcome]] = []
+        for together in _requests(actions):
+            outcomes += zip(together, self._act(together), strict=True)
+        self.ports.store.record_outcomes(outcomes, at=at)
+        if self.ports.telemetry is not None:
+            for action, outcome in outcomes:
                 self.ports.telemetry.say(f"{action.id}: {_said(action, outcome)}", action=action.id)
 
     def _act(self, actions: Sequence[Action]) -> Sequence[Outcome]:

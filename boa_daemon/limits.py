@@ -1,4 +1,4 @@
-"""What holds a plan back: hard caps on money and machines, and the closed list of codes that say so.
+"""What holds a plan back: hard caps, the rules against flapping, and the closed list of codes.
 
 A cap is never exceeded, whatever happens. A day and a month are those of the calendar in UTC, as bills are.
 """
@@ -13,12 +13,9 @@ from typing import Literal, TypeAlias
 
 from policies.model import check_positive
 
-HeldCode: TypeAlias = Literal[
-    "cap-day",
-    "cap-month",
-    "cap-hour",
-    "cap-instances",
-]
+CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
+"""Which hard cap."""
+HeldCode: TypeAlias = CapCode | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
 """Why something that the policy wanted is not done; a closed list."""
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -46,6 +43,11 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "cap-month": "the cap on dollars per month leaves no room for it",
         "cap-hour": "the ceiling on dollars per hour leaves no room for it",
         "cap-instances": "the cap on instances is reached",
+        "minimum-hold": "it started too recently to be moved",
+        "moves-of-job": "it was moved as often as an hour allows",
+        "moves-of-all": "jobs were moved as often as an hour allows",
+        "loop": "the same was done over and over and led nowhere; it rests",
+        "no-effect": "the same was ordered over and over without effect; it is still tried",
     }
 )
 
@@ -96,6 +98,52 @@ class Caps:
     def launch_seconds(self) -> float:
         """How long a node that is launched now may cost, if its answer is lost, and should be able to run."""
         return max(self.least_run_seconds, self.unseen_seconds + self.keep_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """Rules against flapping.
+
+    A running job is left alone for `minimum_hold_seconds` after its start, and moved or stopped at most
+    `moves_per_hour_of_a_job` times within an hour, all jobs together `moves_per_hour` times. What was done
+    to the same target `loop_times` within `loop_seconds` is a loop; for launches it is `loop_times` in a row,
+    over at least `launch_seconds`, without a single job started since.
+    """
+
+    minimum_hold_seconds: float = 300.0
+    moves_per_hour_of_a_job: int = 4
+    moves_per_hour: int = 200
+    loop_times: int = 8
+    loop_seconds: float = 3600.0
+    launch_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        check_positive("minimum_hold_seconds", self.minimum_hold_seconds, zero=True)
+        for name in (
+            "moves_per_hour_of_a_job",
+            "moves_per_hour",
+            "loop_times",
+            "loop_seconds",
+            "launch_seconds",
+        ):
+            check_positive(name, getattr(self, name))
+
+    @property
+    def memory_seconds(self) -> float:
+        """How far back acts matter."""
+        return max(self.loop_seconds, 3600.0, self.minimum_hold_seconds)
+
+
+ActKind: TypeAlias = Literal["stop", "start", "terminate", "launch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Something that was ordered: what, to which job, node or instance type, and when."""
+
+    kind: ActKind
+    target: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

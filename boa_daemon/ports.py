@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.limits import Act
 from boa_daemon.offers import Cooldown, Offer, RefusalKind
-from boa_daemon.state import ClusterState, JobState, NodeState
+from boa_daemon.state import ClusterState, JobState, NodeState, Plan
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
 
@@ -292,6 +293,14 @@ class Store(Protocol):
         """Write down what became of an action."""
         ...
 
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write down several actions at once before they are tried; a start takes its GPUs with it."""
+        ...
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Write down at once what became of several actions."""
+        ...
+
     def unsettled(self) -> Sequence[OpenLaunch]:
         """Return launches that have no outcome, or whose nodes were not all seen yet."""
         ...
@@ -320,6 +329,10 @@ class Store(Protocol):
         """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
         ...
 
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
+        ...
+
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it to `now`."""
         ...
@@ -336,7 +349,7 @@ class Store(Protocol):
         """Return what was learnt last, and when; None before the first time."""
         ...
 
-    def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Write down what a tick saw and what it decided."""
         ...
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from boa_daemon.limits import Caps, Held
+from boa_daemon.limits import Act, Caps, Held, Steady
 from boa_daemon.offers import Cooldown, Market, Offer
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.pacing import Pace
@@ -18,6 +18,7 @@ from policies.pacing import Pace
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
     "nodes-to-come",
+    "gpus-to-fall-free",
     "node-limit",
     "out-of-stock",
     "fleet-full",
@@ -29,6 +30,7 @@ WaitReason: TypeAlias = Literal[
     "cap-month",
     "cap-hour",
     "cap-instances",
+    "loop",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
@@ -107,7 +109,8 @@ class ClusterState:
     prices. `cooldowns` are the scopes that were refused, and when to ask again.
     `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
-    are known where there are caps. The budget accrues from `books_opened_at` on; None where no books were
+    are known where there are caps. `acts` are the recent ones in order of time, known where the rules
+    against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
     opened. `lean` is what the policy learnt last about its beliefs, and when.
     """
 
@@ -122,6 +125,7 @@ class ClusterState:
     lean: tuple[float, float] | None = None
     settled_today_micro_dollars: int = 0
     settled_month_micro_dollars: int = 0
+    acts: tuple[Act, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -136,7 +140,8 @@ class Rules:
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
     that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
-    after it last changed its mind, even if nothing happens. `caps` are never exceeded.
+    after it last changed its mind, even if nothing happens. `caps` are never exceeded;
+    `steady` keeps jobs from moving about.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -145,6 +150,7 @@ class Rules:
     orders_links: bool = False
     pace: Pace | None = None
     caps: Caps | None = None
+    steady: Steady | None = None
     round_seconds: float | None = None
 
     @property
@@ -179,5 +185,6 @@ class Plan:
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
+    head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     held: tuple[Held, ...] = ()
     forced: tuple[NodeId, ...] = ()

@@ -49,7 +49,7 @@ def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
             uri="s3://boa/jobs",
             state_file=root / "state" / "ssm.json",
             root=f"{root}/nodes/{{node}}/boa",
-            heartbeat_seconds=0.5,
+            heartbeat_seconds=1.0,
             silent_seconds=20.0,
             probe_seconds=1.0,
         )

@@ -59,7 +59,10 @@ _ONE_TRY = frozenset({"ec2:RunInstances"})
 
 
 class AwsCalls:
-    """Clients of one account, made when first needed, with explicit retries and time-outs."""
+    """Clients of one account, made when first needed, with explicit retries and time-outs.
+
+    Calls other than launches are tried up to `tries` times by botocore.
+    """
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class AwsCalls:
         session: Any = None,
         connect_timeout_seconds: float = 5.0,
         read_timeout_seconds: float = 30.0,
+        tries: int = 3,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -76,7 +80,7 @@ class AwsCalls:
         self.clock_skew_seconds = 0.0
         self._session = session
         self._timeouts = {"connect_timeout": connect_timeout_seconds, "read_timeout": read_timeout_seconds}
-        self._sleep = sleep
+        self._tries, self._sleep = tries, sleep
         self._clients: dict[tuple[str, str, bool], Any] = {}
         self._buckets = {name: TokenBucket(*rate, monotonic) for name, rate in OWN_RATES.items()}
         self._lock = Lock()
@@ -142,7 +146,7 @@ class AwsCalls:
         with self._lock:
             if key not in self._clients:
                 self._session = self._session or boto3.session.Session()
-                attempts = 1 if key[2] else 3
+                attempts = 1 if key[2] else self._tries
                 config = Config(
                     retries={"total_max_attempts": attempts, "mode": "standard"},
                     user_agent_extra="boa-daemon",

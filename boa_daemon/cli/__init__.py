@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from boa_daemon import __version__
-from boa_daemon.cli import gate, network, trace
+from boa_daemon.cli import daemon, gate, jobs, network, state, trace
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
@@ -23,6 +23,7 @@ from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate
 from boa_daemon.cli.solve import solve
+from boa_daemon.cli.systemd import systemd
 from boa_daemon.errors import BoaError, exit_code_of
 from policies.errors import PolicyError
 
@@ -42,6 +43,20 @@ app.add_typer(network.app, name="network")
 app.add_typer(gate.app, name="gate")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
+app.command("daemon")(daemon.daemon)
+app.command("submit")(jobs.submit)
+app.command("jobs")(jobs.jobs)
+app.command("status")(state.status)
+app.command("explain")(jobs.explain)
+app.command("decisions")(state.decisions)
+app.command("replay")(state.replay)
+app.command("logs")(jobs.logs)
+app.command("cancel")(jobs.cancel)
+app.command("instances")(state.instances)
+app.command("cost")(state.cost)
+app.command("recover")(daemon.recover)
+app.command("schema")(daemon.schema)
+app.command("systemd")(systemd)
 app.command("doctor")(doctor)
 app.command("gc")(gc)
 app.command("iam")(iam)

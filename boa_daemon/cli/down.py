@@ -1,4 +1,4 @@
-"""``boa down --all``: end everything of the cluster, and print the receipt."""
+"""``boa down``: the daemon lets everything go; ``--all`` ends everything of the cluster, with a receipt."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from boa_daemon.cli.output import (
     print_csv,
     print_json,
 )
+from boa_daemon.cli.state import let_go
+from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import PARTLY_DONE, InputError
 
 
 def down(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Yes, everything of this cluster.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Everything of this cluster, without the daemon.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="The daemon takes work up again.")] = False,
+    socket: SocketOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionsOption = None,
     cluster: ClusterOption = None,
@@ -33,12 +39,17 @@ def down(
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
-    """End all instances, disks, interfaces and spot requests of this cluster, in each region named.
+    """Let everything go: jobs checkpoint and wait, instances are given back, nothing new is started.
 
-    Stop the daemon first, or it will rent anew. Exit code 4 when something is left.
+    With --all end all instances, disks, interfaces and spot requests of this cluster, in each region named,
+    whoever started them; stop the daemon first, or it will rent anew. Exit code 4 when something is left.
     """
     if not everything:
-        raise InputError("boa down ends everything of a cluster", hint="Say so: boa down --all")
+        form = chosen_format(output, as_json)
+        let_go(resume=resume, wait_seconds=wait_seconds, config=config, socket=socket, form=form)
+        return
+    if resume:
+        raise InputError("--all and --resume exclude each other")
     settings = settings_of(config, cluster=cluster)
     clock = SystemClock()
     sweeper = Sweeper(settings, AwsCalls(settings), clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -71,7 +72,8 @@ def _opening(jobs: int, budget: Budget) -> str:
         f"the money (a budget of {budget}, of which the plan aims at {PLANNED:.0%}, because booting, idle "
         f"and partly used nodes take the rest; a node of {NODE.gpus} workers is {NODE.usd_per_hour:.0f} "
         f"USD/hour, at most {PLACES} nodes), the clock of the plan (a second counts as "
-        f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any machine. It takes about a minute."
+        f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any "
+        "machine. It takes about a minute."
     )
 
 
@@ -162,7 +164,7 @@ def _row(run: RealRun, left: Left) -> dict[str, Any]:
         "widths": " > ".join(map(str, run.widths_of(job))),
         "steps": left.report.step,
         "loss": left.report.loss,
-        "same_loss": left.report.loss == expected,
+        "same_loss": left.report.loss is not None and math.isclose(left.report.loss, expected, rel_tol=1e-9),
         "why": left.why or left.report.evidence,
     }
 
@@ -183,7 +185,7 @@ def _print(document: dict[str, Any]) -> None:
         f"{len(document['jobs'])} of {document['jobs_in_all']} jobs left in "
         f"{document['wall_seconds']:.0f} s, {document['resizes']} resizes, {document['lost_steps']} steps "
         f"lost; final losses are {same} those of uninterrupted "
-        "runs, to the last bit. "
+        "runs. "
         f"Spent: {document['spent_usd']:.2f} pretended USD, "
         f"{document['mean_usd_per_hour']:.2f} per pretended hour, on a budget of "
         f"{document['budget_usd_per_hour']:.2f}.",

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
-from boa_daemon.job.unit import read_json, status_of, write_json
+from boa_daemon.job.unit import Unit, read_json, status_of, write_json
 from boa_daemon.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.state import NodeState
 from policies.model import JobId, NodeId
@@ -85,12 +85,21 @@ class LocalEngine:
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         nodes = dict.fromkeys(slot.node for slot in action.slots)
         set_fence(self.layout.checkpoints(action.job), action.generation)
-        units = units_of(spec, action, self.layout, addresses=dict.fromkeys(nodes, HERE), port=_free_port())
+        units = units_of(spec, action, self.layout, addresses=self._addresses(nodes), port=_free_port())
         for unit in units:
             unit.write()
         folder = self.layout.generation(action.job, action.generation)
         write_json(folder / "generation.json", asdict(run))
         self._runs[action.job] = run
+        self._launch(units, tuple(nodes))
+
+    def _addresses(self, nodes: Iterable[NodeId]) -> dict[NodeId, str]:
+        """Return where nodes reach each other."""
+        return dict.fromkeys(nodes, HERE)
+
+    def _launch(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
+        """Start the keepers of units that are written down, each on its node."""
+        del nodes
         for unit in units:
             start_apart(unit.folder, os.environ)
 
@@ -124,9 +133,7 @@ class LocalEngine:
     def _signal(self, generation: Path, number: signal.Signals) -> None:
         """Send a signal to the keepers of a generation."""
         for folder in _unit_folders(generation):
-            kept = read_json(folder / "keeper.json")
-            if kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"])):
-                send([int(kept["pid"])], number)
+            send_to_keeper(folder, number)
 
     def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
         """Write the order of each shared link to the gate files of the jobs on it."""
@@ -150,10 +157,7 @@ class LocalEngine:
             return known
         generation = self.layout.generation(run.job, run.number)
         folders = _unit_folders(generation)
-        units = [_status(folder) for folder in folders]
-        for at, (folder, unit) in enumerate(zip(folders, units, strict=True)):
-            if unit is not None and _has_lost_its_keeper(folder, unit):
-                units[at] = _settled(folder)
+        units = self._statuses(folders)
         if is_broken(units):
             self._signal(generation, signal.SIGUSR1)
         elif run.is_kill_ordered or run.is_stop_ordered:
@@ -163,6 +167,10 @@ class LocalEngine:
         if report.is_over:
             self._over[run.job, run.number] = report
         return report
+
+    def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
+        """Return what units say, None of one that cannot be read; those without keeper are ended."""
+        return [look_at(folder) for folder in folders]
 
     def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
         """Return what the first unit of a generation printed from a byte on."""
@@ -214,6 +222,19 @@ class LocalEngine:
 def _unit_folders(generation: Path) -> list[Path]:
     """Return the folders of a generation's units, in the order of their ranks."""
     return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
+
+
+def look_at(folder: Path) -> Status | None:
+    """Return what a unit on this machine says; one that has lost its keeper is ended first."""
+    unit = _status(folder)
+    return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit
+
+
+def send_to_keeper(folder: Path, number: signal.Signals) -> None:
+    """Send a signal to the keeper of a unit on this machine, if it lives."""
+    kept = read_json(folder / "keeper.json")
+    if kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"])):
+        send([int(kept["pid"])], number)
 
 
 def _status(folder: Path) -> Status | None:

@@ -12,7 +12,7 @@ from boa_daemon.gate.address import BadAddress, GateAddress
 
 
 def find_address(text: str) -> GateAddress | None:
-    """Return the address that `BOA_GATE` holds or leads to; None where it is empty or its file is missing.
+    """Return the address that `BOA_GATE` holds or leads to; None where there is none.
 
     Raises:
         BadAddress: when there is something that cannot be understood.
@@ -27,7 +27,9 @@ def find_address(text: str) -> GateAddress | None:
         return None
     except (OSError, ValueError) as fault:
         raise BadAddress(f"{text} holds no gate address: {fault}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
+    if isinstance(content, dict) and "address" not in content:
+        return None
+    if not isinstance(content, dict) or not isinstance(content["address"], str):
         raise BadAddress(f'{text} should hold {{"address": "unix:PATH?token_file=FILE"}}')
     return GateAddress.parse(content["address"])
 

@@ -8,6 +8,9 @@ passes the answer on to all ranks over a small control group; only then is the a
 numbered, so ranks cannot disagree on which bucket may go: all walk through the same list. Where the gate says that
 nobody else sends, or where there is no gate, the answer covers some iterations at once and nothing is asked.
 
+An answer should not queue behind gradients. Where the network has no class of service for small packets, name another
+interface in BOA_CONTROL_INTERFACE.
+
 With gloo, gradients have a process group of their own, used by that thread alone. With NCCL they stay on the model's
 group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters` then cannot be had.
 """
@@ -103,7 +106,7 @@ class GatedModel:
         self._leader = ranks[0]
         self._is_leader = dist.get_rank() == ranks[0]
         self._world_size = len(ranks)
-        self._control = dist.new_group(ranks, backend="gloo")
+        self._control = _control_group(ranks)
         is_nccl = dist.get_backend(model.process_group) == "nccl"
         if is_nccl and model.find_unused_parameters:
             raise ValueError(
@@ -313,6 +316,22 @@ class Measured:
             self.iteration_seconds = now - self._ended_at
             self.exposed_seconds = now - self.ready_at
         self.iteration_bytes, self._ended_at = sent_bytes, now
+
+
+def _control_group(ranks: list[int]) -> Any:
+    """Return the group over which rank 0 passes answers on, on an interface of its own where one is named."""
+    interface, usual = os.environ.get("BOA_CONTROL_INTERFACE"), os.environ.get("GLOO_SOCKET_IFNAME")
+    if not interface:
+        return dist.new_group(ranks, backend="gloo")
+    # Gloo reads the interface of a group when it makes the group.
+    os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        return dist.new_group(ranks, backend="gloo")
+    finally:
+        if usual is None:
+            del os.environ["GLOO_SOCKET_IFNAME"]
+        else:
+            os.environ["GLOO_SOCKET_IFNAME"] = usual
 
 
 def _find(text: str) -> GateAddress | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import fnmatch
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,9 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
+from urllib.request import Request, urlopen
+from xml.etree import ElementTree
 
 from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
 from boa_daemon.job.unit import read_json, write_json
@@ -114,31 +116,50 @@ def systemctl(arguments: list[str]) -> int:
 
 
 def aws(arguments: list[str]) -> int:
-    """Send a message to SQS, or copy a folder from or to S3."""
-    import boto3  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
-
+    """Send a message to SQS, or copy a folder from or to S3, with plain requests to a fake endpoint."""
     service, verb, *rest = arguments
     if service == "sqs":
         url, body = rest[rest.index("--queue-url") + 1], rest[rest.index("--message-body") + 1]
-        json.loads(body)
-        boto3.client("sqs").send_message(QueueUrl=url, MessageBody=body)
+        form = {"Action": "SendMessage", "MessageBody": body, "Version": "2012-11-05"}
+        _request(url, data=urlencode(form).encode())
         return 0
     assert (service, verb) == ("s3", "sync"), arguments
     source, target, *filters = rest
-    s3 = boto3.client("s3")
     if source.startswith("s3://"):
-        bucket, _, prefix = source[5:].partition("/")
-        for row in s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/").get("Contents", []):
-            name = row["Key"][len(prefix) + 1 :]
+        for name, url in _listed(source):
             if _passes(name, filters):
                 Path(target).mkdir(parents=True, exist_ok=True)
-                s3.download_file(bucket, row["Key"], str(Path(target, name)))
+                Path(target, name).write_bytes(_request(url))
         return 0
-    bucket, _, prefix = target[5:].partition("/")
     for file in Path(source).iterdir():
         if file.is_file() and _passes(file.name, filters):
-            s3.upload_file(str(file), bucket, f"{prefix}/{file.name}")
+            _request(f"{_endpoint()}/{target[5:]}/{quote(file.name)}", data=file.read_bytes(), method="PUT")
     return 0
+
+
+def _listed(uri: str) -> list[tuple[str, str]]:
+    """Return (name, address) of each object below a prefix."""
+    bucket, _, prefix = uri[5:].partition("/")
+    page = _request(f"{_endpoint()}/{bucket}?{urlencode({'list-type': 2, 'prefix': prefix + '/'})}")
+    keys = [
+        element.text or "" for element in ElementTree.fromstring(page).iter() if element.tag.endswith("Key")
+    ]
+    return [(key[len(prefix) + 1 :], f"{_endpoint()}/{bucket}/{quote(key)}") for key in keys]
+
+
+def _endpoint() -> str:
+    return os.environ["AWS_ENDPOINT_URL"]
+
+
+def _request(url: str, *, data: bytes | None = None, method: str | None = None) -> bytes:
+    """Return the answer to a request; the signature names the service and is not checked by a fake."""
+    service = "sqs" if data is not None and method is None else "s3"
+    credential = f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request"
+    headers = {"Authorization": f"{credential}, SignedHeaders=host, Signature=none"}
+    if method == "PUT":
+        headers["Content-Type"] = "application/octet-stream"
+    with urlopen(Request(url, data=data, method=method, headers=headers), timeout=20) as answer:
+        return bytes(answer.read())
 
 
 def _passes(name: str, filters: list[str]) -> bool:

@@ -43,7 +43,7 @@ from policies.speedup import Table
 NOON = 12 * 3600.0
 UNSEEN_SECONDS = 300.0
 AT_EVENTS = sorted(POLICIES.keys() - {"pollux", "tiresias", "pollux-autoscale"})
-"""Policies in rounds look every minute, also through weeks without money: that takes long and shows no more."""
+"""Policies in rounds look every minute, also through weeks without money, which takes long."""
 
 
 def decided(state: ClusterState, caps: Caps, **widths: int) -> Decision:

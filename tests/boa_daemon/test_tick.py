@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from boa_daemon import books, caps, diff, explain, plan, room, tick
+from boa_daemon import books, caps, diff, explain, plan, room, steady, tick
 from boa_daemon.state import ClusterState
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick import decide
@@ -25,7 +25,7 @@ def test_the_same_state_gives_the_same_decision(case: tuple[ClusterState, Wishes
     assert decide(state, allocator=wishes, placer=FirstFit(), rules=rules()) == first
 
 
-@pytest.mark.parametrize("module", [books, caps, diff, explain, plan, room, tick])
+@pytest.mark.parametrize("module", [books, caps, diff, explain, plan, room, steady, tick])
 def test_the_heart_asks_for_no_time_and_no_dice(module: object) -> None:
     """No clock, no randomness, no files, no network is imported."""
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ def test_an_end_is_ordered_again_and_cried_about(make_rig: RigMaker) -> None:
     rig = make_rig(Terms())
     names = launched(rig)
     rig.cloud.nodes()
-    rig.fake.faults.plan("TerminateInstances", "drop", times=3 * 20)
+    rig.fake.faults.plan("TerminateInstances", "drop", times=20)
     assert isinstance(rig.cloud.terminate(ends(*names))[names[0]], Unknown)
     for _ in range(19):
         rig.pass_time(60.0)
@@ -231,6 +231,7 @@ def test_stopping_is_never_asked_for(rig: AwsRig) -> None:
 
 def test_moto_without_an_operation_fails_loudly(rig: AwsRig) -> None:
     """`NotImplementedError` reaches the test: no broad handler hides what moto cannot do."""
+    launched(rig)
     client = rig.cloud.calls._client("ec2:DescribeInstances", "")
 
     with pytest.raises(NotImplementedError):

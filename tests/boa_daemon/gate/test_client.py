@@ -234,7 +234,9 @@ def test_a_file_may_hold_the_address(tmp_path: Path) -> None:
     assert find_address(str(path)) is None
     write_address(path, address)
     assert find_address(str(path)) == find_address(str(address)) == address
-    for content in ("{}", "not json", '{"address": 3}'):
+    path.write_text('{"node-1": ["j1", "j2"]}', encoding="utf-8")
+    assert find_address(str(path)) is None
+    for content in ("[]", "not json", '{"address": 3}'):
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BadAddress, match="hold"):
             find_address(str(path))

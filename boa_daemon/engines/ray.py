@@ -1,0 +1,207 @@
+"""The `ray` engine: jobs on a Ray cluster whose nodes BOA owns.  Needs the extra `boa-daemon[ray]`.
+
+For sites that already run Ray, and for jobs that call `ray.init(address="auto")` themselves, Ray Train for
+instance. Ray's autoscaler stays off: BOA rents a node and starts Ray on it with a resource that names it
+(`join_command`); a unit is then kept by the same keeper as elsewhere, started by a task pinned to that
+resource, and a detached placement group reserves its GPUs, so that Ray gives them to nobody else.
+
+The root folder is on a file system that all nodes share. A look at a unit is a small task on its node, too: a
+node that does not answer in time leaves its units unknown, a node that Ray has declared dead has lost them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from boa_daemon.engines.local import LocalEngine, look_at, send_to_keeper
+from boa_daemon.engines.reading import Status
+from boa_daemon.errors import MissingExtra
+from boa_daemon.job.keeper import start_apart
+from boa_daemon.job.unit import Unit, read_json, write_json
+from boa_daemon.ports import Accepted, Refused, Unknown
+from boa_daemon.state import NodeState
+from policies.model import NodeId
+
+ANSWER_SECONDS = 10.0
+"""A node that has not answered by then is unknown for this look."""
+_PIN = 0.001
+"""A task takes so little of its node's own resource: a thousand fit at a time."""
+
+
+def join_command(head_address: str, node: NodeId) -> str:
+    """Return the command that lets a rented node join the cluster under its name."""
+    name = json.dumps({resource_of(node): 1})
+    return f"ray start --address={head_address} --resources={quote(name)} --disable-usage-stats"
+
+
+def resource_of(node: NodeId) -> str:
+    """Return the Ray resource that only this node has."""
+    return f"boa_node_{node}"
+
+
+class RayEngine(LocalEngine):
+    """Implements `Runner` with tasks on the nodes of a Ray cluster; `root` is a folder that they share."""
+
+    name = "ray"
+
+    def __init__(
+        self, root: Path, *, address: str = "auto", environment: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(root)
+        try:
+            import ray  # noqa: PLC0415  an extra
+        except ImportError as error:
+            raise MissingExtra(
+                "the ray engine needs Ray", hint="Install it: pip install 'boa-daemon[ray]'"
+            ) from error
+        self._ray: Any = ray
+        self._environment = dict(environment or {})
+        if not ray.is_initialized():
+            ray.init(address=address, namespace="boa", log_to_driver=False)
+        self._launch_task, self._look_task, self._signal_task = (
+            ray.remote(function).options(num_cpus=0, max_retries=0) for function in (_launch, _look, _signal)
+        )
+
+    def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Accept the nodes that have joined the cluster under their names."""
+        joined = self._joined()
+        return {
+            node.id: Accepted()
+            if node.id in joined
+            else Unknown(reason=f"{node.id} has not joined the Ray cluster yet")
+            for node in nodes
+        }
+
+    def _joined(self) -> dict[NodeId, str]:
+        """Return the living nodes that carry a name of ours, and their addresses."""
+        prefix = resource_of("")
+        return {
+            name.removeprefix(prefix): str(node["NodeManagerAddress"])
+            for node in self._ray.nodes()
+            if node["Alive"]
+            for name in node["Resources"]
+            if name.startswith(prefix)
+        }
+
+    def _addresses(self, nodes: Iterable[NodeId]) -> dict[NodeId, str]:
+        """Return where nodes reach each other; a node that is not in the cluster cannot be started on."""
+        joined = self._joined()
+        missing = [node for node in nodes if node not in joined]
+        if missing:
+            raise OSError(f"{', '.join(missing)} is not in the Ray cluster")
+        return joined
+
+    def _launch(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
+        """Reserve the units' GPUs and start their keepers, each on its node."""
+        self._reserve(units, nodes)
+        for unit, node in zip(units, nodes, strict=True):
+            write_json(unit.folder / "node.json", {"node": node})
+        started = [
+            self._on(self._launch_task, node).remote(str(unit.folder), self._environment)
+            for unit, node in zip(units, nodes, strict=True)
+        ]
+        for task in started:
+            self._answer(task)
+
+    def _reserve(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
+        """Take the units' GPUs in Ray's books, where its nodes have any; it outlives this process."""
+        if self._ray.cluster_resources().get("GPU", 0.0) > 0.0:
+            bundles = [
+                {"GPU": float(unit.environment["BOA_GPUS_PER_NODE"]), resource_of(node): _PIN}
+                for unit, node in zip(units, nodes, strict=True)
+            ]
+            self._ray.util.placement_group(bundles, name=_group_of(units[0].folder), lifetime="detached")
+
+    def _signal(self, generation: Path, number: signal.Signals) -> None:
+        """Send a signal to the keepers of a generation, on their nodes."""
+        for folder in generation.glob("n*"):
+            node = _node_of(folder)
+            if node in self._joined():
+                self._on(self._signal_task, node).remote(str(folder), int(number))
+
+    def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
+        """Ask each unit on its node; None where there was no answer."""
+        joined = self._joined()
+        asked = []
+        for folder in folders:
+            node = _node_of(folder)
+            asked.append(self._on(self._look_task, node).remote(str(folder)) if node in joined else None)
+        units = [
+            _gone(folder) if task is None else self._answer(task)
+            for folder, task in zip(folders, asked, strict=True)
+        ]
+        if units and all(unit is not None and unit["exit"] is not None for unit in units):
+            self._release(folders[0])
+        return units
+
+    def _release(self, folder: Path) -> None:
+        """Give the GPUs of a generation that is over back in Ray's books."""
+        with suppress(ValueError):
+            group = self._ray.util.get_placement_group(_group_of(folder))
+            self._ray.util.remove_placement_group(group)
+
+    def _on(self, task: Any, node: NodeId) -> Any:
+        """Return a task pinned to a node."""
+        return task.options(resources={resource_of(node): _PIN})
+
+    def _answer(self, task: Any) -> Any:
+        """Return a task's answer; None where there is none in time."""
+        try:
+            return self._ray.get(task, timeout=ANSWER_SECONDS)
+        except (self._ray.exceptions.RayError, TimeoutError):
+            return None
+
+
+def _node_of(folder: Path) -> NodeId:
+    """Return the node of a unit; empty where it was not written down."""
+    return str((read_json(folder / "node.json") or {}).get("node", ""))
+
+
+def _group_of(folder: Path) -> str:
+    """Return the name of a generation's placement group."""
+    return f"boa:{folder.parent}"
+
+
+def _gone(folder: Path) -> Status | None:
+    """Return the status of a unit whose node has left the cluster: how it ended, or that it is lost."""
+    unit = look_at(folder) if (folder / "exit.json").exists() else None
+    if unit is not None:
+        return unit
+    with suppress(OSError):
+        write_json(
+            folder / "exit.json",
+            {
+                "code": None,
+                "stop_asked": False,
+                "killed": False,
+                "agent_lost": True,
+                "out_of_memory": False,
+                "lingering": 0,
+                "is_done": False,
+                "lacks_result": False,
+            },
+        )
+    return look_at(folder)
+
+
+def _launch(folder: str, environment: Mapping[str, str]) -> None:
+    """Start a keeper on this node, in an environment without what Ray adds for its own tasks."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_"))}
+    start_apart(Path(folder), {**clean, **environment})
+
+
+def _look(folder: str) -> Status | None:
+    """Look at a unit on this node."""
+    return look_at(Path(folder))
+
+
+def _signal(folder: str, number: int) -> None:
+    """Send a signal to a keeper on this node."""
+    send_to_keeper(Path(folder), signal.Signals(number))

@@ -1,0 +1,184 @@
+"""The helper library: what a training script may rely on, in and out of BOA."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.job.checkpoint import (
+    CheckpointFailed,
+    StaleGeneration,
+    newest_checkpoint,
+    read_fence,
+    set_fence,
+    write_checkpoint,
+)
+from boa_daemon.job.logs import LogWriter, last_lines, read_log
+from boa_daemon.job.run import Run
+
+
+def a_run(folder: Path, **environment: str) -> Run:
+    """Return the first rank of generation 3."""
+    values: Mapping[str, str] = {
+        "BOA_CHECKPOINT_DIR": str(folder),
+        "BOA_GENERATION": "3",
+        "BOA_PROGRESS_FILE": str(folder / "progress.json"),
+    }
+    return Run({**values, **environment})
+
+
+def test_it_imports_nothing_heavy() -> None:
+    """Neither torch nor numpy nor anything outside the standard library."""
+    program = (
+        "import sys; before = set(sys.modules); import boa_daemon.job, boa_daemon.job.keeper\n"
+        "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(names - set(sys.stdlib_module_names)))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert result.stdout.strip() == "['boa_daemon']"
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A save that dies half way leaves the one before, and no rubbish."""
+    first = write_checkpoint(tmp_path, generation=1, step=5, write=lambda file: file.write(b"five"))
+
+    def dies(file: BinaryIO) -> None:
+        file.write(b"six, but")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(CheckpointFailed, match="step 6: No space left"):
+        write_checkpoint(tmp_path, generation=1, step=6, write=dies)
+    assert newest_checkpoint(tmp_path) == (first, "")
+    assert first.path.read_bytes() == b"five"
+    assert sorted(f.name for f in tmp_path.iterdir()) == [".lock", "g1-step5.ckpt", "manifest.json"]
+
+
+@given(damage=st.binary(max_size=200))
+def test_no_damage_makes_a_manifest_out_of_rubbish(
+    tmp_path_factory: pytest.TempPathFactory, damage: bytes
+) -> None:
+    """Whatever stands in the manifest, the checkpoint before it is found, and the trouble is named."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    before = write_checkpoint(folder, generation=1, step=1, write=lambda file: file.write(b"1"))
+    write_checkpoint(folder, generation=1, step=2, write=lambda file: file.write(b"2"))
+    (folder / "manifest.json").write_bytes(damage)
+    found, wrong = newest_checkpoint(folder)
+
+    assert found == before
+    assert wrong
+
+
+def test_an_older_generation_may_not_write(tmp_path: Path) -> None:
+    """The fence rises and never falls."""
+    set_fence(tmp_path, 4)
+    set_fence(tmp_path, 2)
+
+    assert read_fence(tmp_path) == 4
+    with pytest.raises(StaleGeneration, match="generation 4 was started"):
+        a_run(tmp_path).save(1, lambda file: file.write(b"late"))
+    assert newest_checkpoint(tmp_path) == (None, "")
+
+
+def test_a_report_takes_the_same_place_each_time(tmp_path: Path) -> None:
+    """The record does not grow; the first step is not counted into the speed, which it would spoil."""
+    run = a_run(tmp_path)
+    for step in range(1, 101):
+        run.report(step, 64.0, 0.5, None)
+    text = (tmp_path / "progress.json").read_text()
+    record = json.loads(text)
+
+    assert len(text) == 512
+    assert (record["generation"], record["step"], record["samples"]) == (3, 100, 99 * 64.0)
+    assert record["seconds"] > 0.0
+
+
+@pytest.mark.parametrize("environment", [{"RANK": "1"}, {"BOA_NODE_RANK": "1"}])
+def test_only_the_first_rank_writes(tmp_path: Path, environment: dict[str, str]) -> None:
+    """The others report and save into nothing, so the same script runs on all."""
+    run = a_run(tmp_path, **environment)
+    run.report(1, 1.0, None, None)
+
+    assert run.save(1, lambda file: file.write(b"x")) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stop_is_agreed_and_then_stays(tmp_path: Path) -> None:
+    """One rank was asked, all stop: each tells its wish, and gets everyone's."""
+    run = a_run(tmp_path)
+    wishes = []
+
+    def agree(wish: bool) -> bool:
+        wishes.append(wish)
+        return len(wishes) == 2
+
+    assert [run.should_checkpoint(None, agree) for _ in range(4)] == [False, True, True, True]
+    assert wishes == [False, False]
+    assert run.stop_agreed
+
+
+def test_periodic_checkpoints_are_no_stop(tmp_path: Path) -> None:
+    """Every third step, counted from the last one that was saved."""
+    run = a_run(tmp_path)
+    due = []
+    for step in range(1, 10):
+        run.report(step, 1.0, None, None)
+        if run.should_checkpoint(3, None):
+            due.append(step)
+            run.save(step, lambda file: file.write(b"x"))
+
+    assert due == [3, 6, 9]
+    assert not run.stop_agreed
+
+
+def test_outside_boa_a_script_stops_at_a_signal_all_the_same(tmp_path: Path) -> None:
+    """No environment: checkpoints go to ./checkpoints, SIGTERM asks for the last one."""
+    program = (
+        "from boa_daemon import job\nimport os, signal\n"
+        "found = job.resume()\nstep = found.step if found else 0\n"
+        "while not job.should_checkpoint():\n  step += 1; job.report(step)\n"
+        "  if step % 7 == 0: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "job.save(step, lambda f: f.write(b'x')); print(step); job.finish()"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BOA_")}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]  # fmt: skip
+
+    assert said == ["7", "14"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "this process was not touched"
+
+
+@given(blocks=st.lists(st.binary(min_size=1, max_size=3000), max_size=30), since=st.integers(0, 40_000))
+def test_a_log_is_read_back_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes], since: int
+) -> None:
+    """From any byte on: what was kept, without a gap, and how much before it is gone."""
+    folder = tmp_path_factory.mktemp("log")
+    log = LogWriter(folder, 8192)
+    for block in blocks:
+        log.write(block)
+    log.close()
+    whole = b"".join(blocks)
+    found, after, gone = read_log(folder, since)
+
+    begins = max(since, since + gone)
+    assert found == whole[begins:]
+    assert after == max(begins, min(len(whole), begins + len(found)))
+    assert len(whole) - sum(f.stat().st_size for f in folder.iterdir()) <= max(0, len(whole) - 8192)
+    assert len(last_lines(folder, 3)) <= 3
