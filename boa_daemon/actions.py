@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from boa_daemon.limits import Act
 from boa_daemon.offers import Offer
 from policies.errors import InvalidProblem
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
@@ -72,3 +73,14 @@ class LaunchNodes:
 
 
 Action: TypeAlias = StopJob | TerminateNode | StartJob | LaunchNodes
+
+
+def act_of(action: Action, *, at: float) -> Act:
+    """Return an action as history remembers it: a launch by its instance type."""
+    if isinstance(action, StopJob):
+        return Act(kind="stop", target=action.job, at=at)
+    if isinstance(action, StartJob):
+        return Act(kind="start", target=action.job, at=at)
+    if isinstance(action, TerminateNode):
+        return Act(kind="terminate", target=action.node, at=at)
+    return Act(kind="launch", target=action.instance_type.name, at=at)

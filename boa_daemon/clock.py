@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from boa_daemon.errors import BoaError
@@ -13,6 +14,26 @@ class SystemClock:
     def now(self) -> float:
         """Return seconds since the Unix epoch."""
         return time.time()
+
+
+class ForwardClock:
+    """The machine's clock, but never backwards: while it was set back, time goes on as it passes.
+
+    Bills, holds and caps must not run twice through the same minutes. `not_before` is the last instant that
+    an earlier process saw.
+    """
+
+    def __init__(self, not_before: float = 0.0) -> None:
+        self._last, self._passed = max(not_before, 0.0), time.monotonic()
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Return seconds since the Unix epoch, never less than before."""
+        with self._lock:
+            passed = time.monotonic()
+            self._last = max(time.time(), self._last + passed - self._passed)
+            self._passed = passed
+            return self._last
 
 
 class VirtualClock:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.ledger import charge_for, opening_of
+from boa_daemon.limits import day_of, month_of
 from boa_daemon.ports import (
     Clock,
     Cloud,
@@ -65,11 +66,14 @@ class Controller:
         """Do one tick and return what was decided."""
         state = self.observe()
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
-        self.ports.store.record_decision(state, decision.actions)
+        self.ports.store.record_decision(state, decision.actions, decision.plan)
         if decision.plan.lean is not None:
             self.ports.store.record_lean(decision.plan.lean, at=state.now)
-        for together in _requests(decision.actions):
-            self._carry_out(together, at=state.now)
+        orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
+        self._carry_out(orders, at=state.now)
+        # A launch is written down only when it is sent: an intent counts as nodes that may exist.
+        for action in decision.actions[len(orders) :]:
+            self._carry_out([action], at=state.now)
         if self.rules.orders_links:
             self.ports.engine.order_links(decision.plan.link_order)
         return decision
@@ -96,7 +100,20 @@ class Controller:
             books_opened_at=ports.store.books_opened_at(now),
             lean=ports.store.lean(),
         )
-        return self._with_books_in_time(state)
+        return self._with_books_in_time(self._with_history(state))
+
+    def _with_history(self, state: ClusterState) -> ClusterState:
+        """Return the state with what the limits look at: the day's and the month's bills, recent acts."""
+        store, steady = self.ports.store, self.rules.steady
+        if steady is not None:
+            state = replace(state, acts=tuple(store.acts_since(state.now - steady.memory_seconds)))
+        if self.rules.caps is None:
+            return state
+        return replace(
+            state,
+            settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
+            settled_month_micro_dollars=store.settled_since(month_of(state.now).begins_at),
+        )
 
     def _with_books_in_time(self, state: ClusterState) -> ClusterState:
         """Return the state with the books opened later where money was not spent for longer than a window."""
@@ -139,11 +156,15 @@ class Controller:
 
     def _carry_out(self, actions: Sequence[Action], *, at: float) -> None:
         """Write the intents down, act, write the outcomes down."""
-        for action in actions:
-            self.ports.store.record_intent(action, at=at)
-        for action, outcome in zip(actions, self._act(actions), strict=True):
-            self.ports.store.record_outcome(action, outcome, at=at)
-            if self.ports.telemetry is not None:
+        if not actions:
+            return
+        self.ports.store.record_intents(actions, at=at)
+        outcomes: list[tuple[Action, Outcome]] = []
+        for together in _requests(actions):
+            outcomes += zip(together, self._act(together), strict=True)
+        self.ports.store.record_outcomes(outcomes, at=at)
+        if self.ports.telemetry is not None:
+            for action, outcome in outcomes:
                 self.ports.telemetry.say(f"{action.id}: {_said(action, outcome)}", action=action.id)
 
     def _act(self, actions: Sequence[Action]) -> Sequence[Outcome]:
@@ -182,6 +203,7 @@ def _requested(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
         launched_by=launch.id,
         zone="" if offer is None else offer.zone,
         market="on-demand" if offer is None else offer.market,
+        is_listed=False,
         prices=() if price is None else ((at, price),),
     )
 

@@ -17,14 +17,15 @@ from policies.model import GpuSlot, InstanceType, JobId, Width
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
+    held = {held.what: held.sentence for held in plan.held}
     return (
-        *(_stop(state, job, "the plan gives it no GPUs now") for job in plan.stops),
+        *(_stop(state, job, held.get(f"job {job}", "the plan gives it no GPUs now")) for job in plan.stops),
         *(
             _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")
             for job in plan.slots
             if state.jobs[job].slots
         ),
-        *(_terminate(state, node) for node in plan.releases),
+        *(_terminate(state, node, held.get(f"node {node}", "")) for node in (*plan.releases, *plan.forced)),
         *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
@@ -36,8 +37,10 @@ def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:
     return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=generation, reason=reason)
 
 
-def _terminate(state: ClusterState, node: str) -> TerminateNode:
-    """Return the order to give a node back."""
+def _terminate(state: ClusterState, node: str, held: str) -> TerminateNode:
+    """Return the order to give a node back; `held` says what else than idleness is the reason."""
+    if held:
+        return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=held)
     idle_since = state.nodes[node].idle_since
     idle = state.now - (state.now if idle_since is None else idle_since)
     reason = f"idle for {format_hours(idle / 3600.0)}, and no job needs it"

@@ -5,6 +5,8 @@ Exception
 │   ├── InputError          exit 2    a file or flag is wrong: mend the named line
 │   │   ├── MissingPrice              a type has no price: name one, never assume zero
 │   │   └── MissingExtra              an optional library is needed: install the named extra
+│   ├── CloudFailed         exit 1    the cloud did not do it: the hint names the fix
+│   ├── GateUnreachable     exit 5    no gate answers there: start one, or mend the address
 │   └── InfeasibleRequest   exit 3    no plan does it: raise the budget or relax the deadline
 └── policies.PolicyError              the mathematics refuses; `exit_code_of` maps its leaves
 
@@ -48,6 +50,20 @@ class MissingPrice(InputError):
 
 class MissingExtra(InputError):
     """The command needs an optional library."""
+
+
+class CloudFailed(BoaError):
+    """The cloud refused a call or did not answer; `code` is its own word for that."""
+
+    def __init__(self, problem: str, *, code: str = "", hint: str = "") -> None:
+        self.problem, self.code, self.hint = problem, code, hint
+        super().__init__(f"{problem}{'. ' + hint if hint else ''}")
+
+
+class GateUnreachable(BoaError):
+    """No gate answers at the address, or it does not know the secret."""
+
+    exit_code = DAEMON_UNREACHABLE
 
 
 class InfeasibleRequest(BoaError):

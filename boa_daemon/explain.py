@@ -35,6 +35,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
         sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
     if len({slot.node for slot in slots}) > 1:
         sentences += [_span(state, slots), *_links(state, plan, job_id)]
@@ -104,6 +105,9 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
     if reason in _CLOSED:
         until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
         return f"{_CLOSED[reason]}; it is asked again in {until - state.now:.0f} s. {have}."
+    if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances", "loop"):
+        said = next((held.sentence for held in plan.held if held.code == reason), "a hard cap is reached")
+        return f"It is held back: {said}. {have}."
     if reason == "node-limit":
         held = len(state.nodes)
         return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."

@@ -8,8 +8,10 @@ become a node, so until it is settled it counts as a requested node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import fsum
 
+from boa_daemon.limits import DAY_SECONDS, Window
 from boa_daemon.ports import Charge
 from boa_daemon.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
@@ -40,10 +42,33 @@ def bill(node: NodeState, *, until: float) -> int:
     return round(fsum(spent) * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
 
 
+def bill_within(node: NodeState, window: Window, *, until: float) -> int:
+    """Return the part of a node's bill up to an instant that falls into a window, in micro-dollars.
+
+    Differences of whole bills, so that the parts of adjacent windows add up to the bill. The minimum counts
+    where the node is launched.
+    """
+    return _bill_to(node, min(until, window.ends_at)) - _bill_to(node, min(until, window.begins_at))
+
+
+def _bill_to(node: NodeState, instant: float) -> int:
+    """Return what a node costs up to an instant; nothing before its launch."""
+    return bill(node, until=instant) if instant > node.launched_at else 0
+
+
+def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
+    """Return (day since the epoch, micro-dollars) for each day that a final bill falls into."""
+    first, last = int(node.launched_at // DAY_SECONDS), int(ended_at // DAY_SECONDS)
+    borders = [_bill_to(node, day * DAY_SECONDS) for day in range(first + 1, last + 1)]
+    sums = [0, *borders, bill(node, until=ended_at)]
+    return tuple((first + n, after - before) for n, (before, after) in enumerate(pairwise(sums)))
+
+
 def charge_for(node: NodeState) -> Charge:
     """Return the final bill of a node that has ended."""
     ended_at = node.launched_at if node.ended_at is None else node.ended_at
     return Charge(
+        days=_by_day(node, ended_at),
         node=node.id,
         instance_type=node.instance_type.name,
         started_at=node.launched_at,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
 
 from boa_daemon.errors import BoaError
+from boa_daemon.follow import about_to_end, with_head_starts, with_idle_nodes
 from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
@@ -32,18 +33,29 @@ def make_plan(
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
-        return _with_idle_nodes(
+        return with_idle_nodes(
             state,
             rules,
             Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean),
             claimed=set(),
+            follower=allocation.follower,
         )
-    stops = frozenset(changes.stops)
+    stops = frozenset(changes.stops).union(changes.leaving)
     room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
     if allocation.nodes is not None:
-        return _fixed_fleet(state, allocation, changes, room, rules)
-    return _rented_fleet(state, allocation, changes, room, rules)
+        return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
+    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))
 
+
+def _alarmed(state: ClusterState, plan: Plan) -> Plan:
+    """Return the plan with a wake-up for when jobs have to leave nodes whose end is announced."""
+    alarms = [node.ends_by - LEAVE_SECONDS for node in state.nodes.values() if node.ends_by is not None]
+    later = [at for at in (*alarms, plan.wake_at) if at is not None and at > state.now]
+    return replace(plan, wake_at=min(later)) if alarms and later else plan
+
+
+LEAVE_SECONDS = 120.0
+"""A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
 
 _WAITS: Mapping[RefusalKind, WaitReason] = {
     "no-capacity": "out-of-stock",
@@ -58,10 +70,18 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
-    """The widths of jobs that do not hold them, and the jobs that should hold nothing."""
+    """The widths of jobs that do not hold them, and the jobs that should hold nothing.
+
+    Those of `leaving` must let go now, whether or not there is room for them elsewhere.
+    """
 
     wishes: dict[JobId, Width]
     stops: tuple[JobId, ...]
+    leaving: tuple[JobId, ...] = ()
+
+    def stops_beside(self, slots: Slots) -> tuple[JobId, ...]:
+        """Return the jobs that should hold nothing where those of `slots` move."""
+        return (*self.stops, *(job for job in self.leaving if job not in slots))
 
 
 def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
@@ -73,9 +93,15 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
     dying = {
         job
         for node in state.nodes.values()
-        if node.phase == "terminating"
+        if node.phase == "terminating" or node.ends_by is not None
         for job in node.gpus
         if job is not None
+    }
+    urgent = {
+        job
+        for node in state.nodes.values()
+        if node.ends_by is not None and node.ends_by - state.now <= LEAVE_SECONDS
+        for job in node.gpus
     }
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
@@ -93,7 +119,8 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
             shrinking[job_id] = width
         else:
             wishes[job_id] = width
-    return _Changes(wishes=shrinking | wishes, stops=tuple(stops))
+    leaving = tuple(job for job in wishes if job in urgent)
+    return _Changes(wishes=shrinking | wishes, stops=tuple(stops), leaving=leaving)
 
 
 def _shrinks(holds: Width | None, width: Width) -> bool:
@@ -106,25 +133,25 @@ def _fixed_fleet(
 ) -> Plan:
     """Return the plan for a policy that says how many nodes to hold."""
     wanted = allocation.nodes or {}
-    present = _count_by_type(state.nodes.values())
+    present = _count_by_type(node for node in state.nodes.values() if node.ends_by is None)
     launches = {
         name: count - present.get(name, 0) for name, count in wanted.items() if count > present.get(name, 0)
     }
-    surplus = {name: count - wanted.get(name, 0) for name, count in present.items()}
+    surplus = Counter({name: count - wanted.get(name, 0) for name, count in present.items()})
     slots = room.place(changes.wishes)
     used = {slot.node for taken in slots.values() for slot in taken}
     releases: list[NodeId] = []
     for node in reversed(list(state.nodes.values())):
         name = node.instance_type.name
-        if node.is_idle and node.id not in used and surplus[name] > 0:
-            surplus[name] -= 1
+        if node.is_idle and node.id not in used and (node.ends_by is not None or surplus[name] > 0):
+            surplus[name] -= node.ends_by is None
             releases.append(node.id)
     waiting: dict[JobId, WaitReason] = {job: "fleet-full" for job in changes.wishes if job not in slots}
     launches, wake_at = _within_stock(state, _within_cap(state, launches, rules))
     return Plan(
         widths=allocation.widths,
         slots=slots,
-        stops=changes.stops,
+        stops=changes.stops_beside(slots),
         launches=launches,
         instance_types=rules.by_name,
         releases=tuple(releases),
@@ -142,7 +169,8 @@ def _rented_fleet(
     wishes = changes.wishes
     slots = room.place(wishes)
     rest = {job: width for job, width in wishes.items() if job not in slots}
-    demand = _nodes_to_come(state, rest, slots, room, rules)
+    ending = about_to_end(state, allocation.follower, rest)
+    demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
     reason: WaitReason = "nodes-to-come"
     allowed = _within_cap(state, demand.launches, rules)
     if allowed != demand.launches:
@@ -158,7 +186,7 @@ def _rented_fleet(
     plan = Plan(
         widths=allocation.widths,
         slots=slots,
-        stops=changes.stops,
+        stops=changes.stops_beside(slots),
         launches=launches,
         gangs={name: sizes for name, sizes in demand.gangs.items() if name in launches},
         instance_types=rules.by_name,
@@ -167,8 +195,18 @@ def _rented_fleet(
         lean=allocation.lean,
         wake_at=wake_at,
     )
-    used = {slot.node for taken in slots.values() for slot in taken}
-    return _with_idle_nodes(state, rules, plan, claimed=used | demand.claimed, hold=reason != "node-limit")
+    at_the_cap = reason == "node-limit"
+    if not at_the_cap:
+        plan = with_head_starts(state, plan, allocation.follower, room)
+    used = {slot.node for taken in plan.slots.values() for slot in taken}
+    return with_idle_nodes(
+        state,
+        rules,
+        plan,
+        claimed=used | demand.claimed,
+        follower=allocation.follower,
+        hold=not at_the_cap,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +225,7 @@ def _nodes_to_come(
     if not rest:
         return _Demand(launches={}, claimed=set())
     after = room.after(placed)
-    extra = [_as_ready(node) for node in state.nodes.values() if node.phase == "requested"]
+    extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     launches: dict[str, int] = {}
     while True:
         future = after.place(rest, extra=extra, keep_movers=False)
@@ -215,14 +253,15 @@ def _at_the_cap(
     """Return the wishes to try at the cap, and the nodes for those of them that fit under it.
 
     None overtakes the first waiting job that has no room. Nothing is rented for that job before all of it
-    fits, but idle nodes of its type are kept for it. A job that the cap never holds keeps nobody waiting.
+    fits, but idle nodes of its type are kept for it, unless they may be in the wrong zone. A job that the cap
+    never holds keeps nobody waiting.
     """
     blank = {
         node.id: node
         for kind in rules.instance_types.values()
         for node in _blank_nodes(kind, 0, allowed.get(kind.name, 0))
     }
-    extra = [_as_ready(node) for node in state.nodes.values() if node.phase == "requested"]
+    extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     extra += blank.values()
     future = room.place(wishes, extra=extra)
     admitted: dict[JobId, Width] = {}
@@ -239,7 +278,7 @@ def _at_the_cap(
     kept = {
         node.id
         for node in state.nodes.values()
-        if blocked is not None and node.instance_type.gpu_type == blocked.gpu_type
+        if blocked is not None and node.instance_type.gpu_type == blocked.gpu_type and not room.has_zones
     }
     launches: dict[str, int] = {}
     for name in sorted(used & blank.keys()):
@@ -268,27 +307,6 @@ def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, .
         if size > 1:
             gangs[blank[name]] = (*gangs.get(blank[name], ()), size)
     return gangs
-
-
-def _with_idle_nodes(
-    state: ClusterState, rules: Rules, plan: Plan, *, claimed: set[NodeId], hold: bool = True
-) -> Plan:
-    """Return the plan with idle nodes released when their hold is over, and a wake-up for the next."""
-    hold_seconds = rules.idle_hold_seconds if hold else 0.0
-    releases: list[NodeId] = []
-    wake_at = plan.wake_at
-    for node in state.nodes.values():
-        if node.idle_since is None or node.phase != "ready" or node.id in claimed:
-            continue
-        release_at = node.idle_since + hold_seconds
-        if release_at <= state.now:
-            releases.append(node.id)
-        elif wake_at is None or release_at < wake_at:
-            wake_at = release_at
-    if releases and not hold:
-        # The cap had no room for a node; now it has.
-        wake_at = state.now + 1.0
-    return replace(plan, releases=tuple(releases), wake_at=wake_at)
 
 
 def _within_cap(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:
@@ -336,6 +354,11 @@ def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
 def _type_of(width: Width, rules: Rules) -> InstanceType:
     """Return the instance type that a width is rented as."""
     return rules.instance_types[width.gpu_type]
+
+
+def _is_coming(node: NodeState) -> bool:
+    """Return whether a node was asked for and is to stay."""
+    return node.phase == "requested" and node.ends_by is None
 
 
 def _as_ready(node: NodeState) -> Node:

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.limits import Act
 from boa_daemon.offers import Cooldown, Offer, RefusalKind
-from boa_daemon.state import ClusterState, JobState, NodeState
+from boa_daemon.state import ClusterState, JobState, NodeState, Plan
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
 
@@ -78,13 +79,17 @@ class OpenLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The final bill of one node, in whole micro-dollars."""
+    """The final bill of one node, in whole micro-dollars.
+
+    `days` are its parts by the day since the epoch (UTC) that they fall into; they add up to the bill.
+    """
 
     node: NodeId
     instance_type: str
     started_at: float
     ended_at: float
     micro_dollars: int
+    days: tuple[tuple[int, int], ...] = ()
 
 
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
@@ -288,6 +293,14 @@ class Store(Protocol):
         """Write down what became of an action."""
         ...
 
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write down several actions at once before they are tried; a start takes its GPUs with it."""
+        ...
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Write down at once what became of several actions."""
+        ...
+
     def unsettled(self) -> Sequence[OpenLaunch]:
         """Return launches that have no outcome, or whose nodes were not all seen yet."""
         ...
@@ -312,6 +325,14 @@ class Store(Protocol):
         """Return the sum of all final bills."""
         ...
 
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
+        ...
+
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
+        ...
+
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it to `now`."""
         ...
@@ -328,7 +349,7 @@ class Store(Protocol):
         """Return what was learnt last, and when; None before the first time."""
         ...
 
-    def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Write down what a tick saw and what it decided."""
         ...
 

@@ -6,6 +6,7 @@ placement; the placer sees those, and of each staying job the GPUs that it holds
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
@@ -16,6 +17,8 @@ from policies.protocols import Placer
 
 Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
 _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
+_NEW = "(new)"
+"""The zone of nodes that nobody has asked for yet."""
 
 
 class Room:
@@ -30,10 +33,20 @@ class Room:
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._types: dict[NodeId, InstanceType] = {}
         self._holders: _Holders = {}
+        zones = {node.id: node.zone for node in state.nodes.values()}
+        several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
+        self._zones: Mapping[NodeId, str] | None = zones if several else None
         for node in state.nodes.values():
-            if node.phase == "ready" and (node.id in moving or None in node.gpus):
+            if node.phase != "ready" or node.ends_by is not None:
+                continue
+            if node.id in moving or None in node.gpus:
                 self._types[node.id] = node.instance_type
                 self._holders[node.id] = [None if job in stopped else job for job in node.gpus]
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether nodes may be in several zones: a job is then inside one."""
+        return self._zones is not None
 
     def place(
         self, wishes: Mapping[JobId, Width], *, extra: Sequence[Node] = (), keep_movers: bool = True
@@ -45,7 +58,7 @@ class Room:
         """
         wishes = dict(wishes)
         while True:
-            placed = self._ask(wishes, extra)
+            placed = self._in_zones(self._ask(wishes, extra), wishes, extra)
             stuck = (
                 [job for job in wishes if job in self._movers and job not in placed] if keep_movers else []
             )
@@ -66,6 +79,8 @@ class Room:
         for job, width in wishes.items():
             if job not in placed:
                 need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
+        if self._zones is not None:
+            return self._short_of_new(need, placed, extra)
         for node, jobs in self._holders.items():
             if (kind := self._types[node].gpu_type) in need:
                 need[kind] -= sum(job is None or job in wishes for job in jobs)
@@ -77,10 +92,19 @@ class Room:
                 need[kind] += wishes[job].gpus
         return need
 
+    def _short_of_new(self, need: dict[str, int], placed: Slots, extra: Sequence[Node]) -> dict[str, int]:
+        """Return what new nodes lack: free GPUs elsewhere are in other zones than where they are needed."""
+        taken = Counter(slot.node for slots in placed.values() for slot in slots)
+        for node in extra:
+            if (kind := node.instance_type.gpu_type) in need and node.id not in (self._zones or {}):
+                need[kind] -= node.instance_type.gpus - taken[node.id]
+        return need
+
     def after(self, placed: Slots) -> Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
         left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
+        left._zones = self._zones
         left._holders = {
             node: [None if job in placed else job for job in jobs] for node, jobs in self._holders.items()
         }
@@ -88,6 +112,63 @@ class Room:
             for slot in slots:
                 left._holders[slot.node][slot.index] = job
         return left
+
+    def without(self, ending: frozenset[JobId], state: ClusterState) -> Room:
+        """Return the room that there is once some of the running jobs have ended."""
+        if not ending:
+            return self
+        later = self.after({})
+        later._types = dict(self._types)
+        freed = {slot.node for job in ending for slot in state.jobs[job].slots}
+        for name in freed:
+            node = state.nodes[name]
+            if node.phase == "ready" and node.ends_by is None:
+                later._types[name] = node.instance_type
+                holders = self._holders.get(name, list(node.gpus))
+                later._holders[name] = [None if job in ending else job for job in holders]
+        return later
+
+    def free_gpus(self) -> dict[str, int]:
+        """Return by GPU type how many GPUs no job is on."""
+        free: dict[str, int] = {}
+        for node, jobs in self._holders.items():
+            kind = self._types[node].gpu_type
+            free[kind] = free.get(kind, 0) + jobs.count(None)
+        return free
+
+    def _in_zones(
+        self, placed: dict[JobId, tuple[GpuSlot, ...]], wishes: Mapping[JobId, Width], extra: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the placement with every job inside one zone: what crosses zones is asked for again.
+
+        Nodes that nobody has asked for yet are a zone of their own: those of a job are rented as one gang.
+        """
+        zones = self._zones
+        if zones is None:
+            return placed
+        crossing = [job for job, slots in placed.items() if len({zones.get(s.node, _NEW) for s in slots}) > 1]
+        if not crossing:
+            return placed
+        kept = {job: slots for job, slots in placed.items() if job not in crossing}
+        room = self._with(extra)
+        for zone in dict.fromkeys(zones.get(node, _NEW) for node in room._types):
+            rest = {job: wishes[job] for job in crossing if job not in kept}
+            kept |= room.after(kept)._only(zone)._ask(rest, ())
+        return kept
+
+    def _with(self, extra: Sequence[Node]) -> Room:
+        """Return the room with more nodes in it, empty ones."""
+        more = self.after({})
+        more._types = self._types | {node.id: node.instance_type for node in extra}
+        more._holders |= {node.id: [None] * node.instance_type.gpus for node in extra}
+        return more
+
+    def _only(self, zone: str) -> Room:
+        """Return the part of the room that is in one zone."""
+        part, zones = self.after({}), self._zones or {}
+        part._types = {node: kind for node, kind in self._types.items() if zones.get(node, _NEW) == zone}
+        part._holders = {node: self._holders[node] for node in part._types}
+        return part
 
     def _ask(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> dict[JobId, tuple[GpuSlot, ...]]:
         """Return what the placer says to the wishes, with everyone else where they are."""

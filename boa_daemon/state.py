@@ -10,13 +10,26 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from boa_daemon.limits import Act, Caps, Held, Steady
 from boa_daemon.offers import Cooldown, Market, Offer
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.pacing import Pace
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
-    "nodes-to-come", "node-limit", "out-of-stock", "fleet-full", "quota", "denied", "throttled", "bad-request"
+    "nodes-to-come",
+    "node-limit",
+    "out-of-stock",
+    "fleet-full",
+    "quota",
+    "denied",
+    "throttled",
+    "bad-request",
+    "cap-day",
+    "cap-month",
+    "cap-hour",
+    "cap-instances",
+    "loop",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
@@ -34,7 +47,8 @@ class NodeState:
     the action that asked for it, so that an intent and its instance find each other after a crash.
     `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
     that it costs from an instant on, in order; where there are none, its type's price holds. `ends_by` is
-    when the cloud takes it back, once that was announced.
+    when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
+    listing shows it yet: it cannot be given back.
     """
 
     id: NodeId
@@ -49,6 +63,7 @@ class NodeState:
     market: Market = "on-demand"
     prices: tuple[tuple[float, float], ...] = ()
     ends_by: float | None = None
+    is_listed: bool = True
 
     @property
     def usd_per_hour(self) -> float:
@@ -91,9 +106,11 @@ class ClusterState:
 
     `jobs` stand in order of arrival. `offers` is what the cloud rents; empty where it names no zones or
     prices. `cooldowns` are the scopes that were refused, and when to ask again.
-    `settled_micro_dollars` is the sum of final bills.
-    The budget accrues from `books_opened_at` on; None where no books were opened. `lean`
-    is what the policy learnt last about its beliefs, and when.
+    `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
+    `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
+    are known where there are caps. `acts` are the recent ones in order of time, known where the rules
+    against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
+    opened. `lean` is what the policy learnt last about its beliefs, and when.
     """
 
     now: float
@@ -105,6 +122,9 @@ class ClusterState:
     settled_micro_dollars: int = 0
     books_opened_at: float | None = None
     lean: tuple[float, float] | None = None
+    settled_today_micro_dollars: int = 0
+    settled_month_micro_dollars: int = 0
+    acts: tuple[Act, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -119,7 +139,8 @@ class Rules:
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
     that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
-    after it last changed its mind, even if nothing happens.
+    after it last changed its mind, even if nothing happens. `caps` are never exceeded;
+    `steady` keeps jobs from moving about.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -127,6 +148,8 @@ class Rules:
     max_nodes: int | None = None
     orders_links: bool = False
     pace: Pace | None = None
+    caps: Caps | None = None
+    steady: Steady | None = None
     round_seconds: float | None = None
 
     @property
@@ -145,7 +168,8 @@ class Plan:
     are the sizes of those groups among them that are of use only together. `releases` names nodes that
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
-    they may send. `lean` is for the books.
+    they may send. `lean` is for the books. `held` is what the policy wanted and was not allowed, and why;
+    `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise.
     """
 
     widths: Mapping[JobId, Width]
@@ -160,3 +184,5 @@ class Plan:
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
+    held: tuple[Held, ...] = ()
+    forced: tuple[NodeId, ...] = ()

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boa_daemon.actions import Action
+from boa_daemon.caps import within_caps, within_instances
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
 from boa_daemon.ledger import money_of
 from boa_daemon.links import link_order
 from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Plan, Rules
+from boa_daemon.steady import steadied, without_loops
 from policies.model import JobId
 from policies.protocols import Allocator, Placer
 
@@ -40,7 +42,13 @@ class Decision:
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
     money = money_of(state)
-    plan = make_plan(state, allocator=allocator, placer=placer, rules=rules, money=money)
+    steady = steadied(allocator, state, rules)
+    plan = make_plan(
+        state, allocator=steady or allocator, placer=placer, rules=within_instances(rules), money=money
+    )
+    if steady is not None:
+        plan = without_loops(state, plan, steady)
+    plan = within_caps(state, plan, rules)
     if rules.orders_links:
         plan = replace(plan, link_order=link_order(state, plan.slots))
     if rules.round_seconds is not None and state.jobs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from types import MappingProxyType
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy as np
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.problem_file import ProblemFile, with_budget
 from boa_daemon.rates import at_mean_scale, with_rates
+from boa_daemon.sim.beliefs import believed
 from boa_daemon.sim.report import Simulation, report
+from boa_daemon.sim.settings import WorldSettings, of_type
 from boa_daemon.sim.workload import a_workload
 from boa_daemon.sim.world import World
 from boa_daemon.speedup_file import limited
@@ -42,7 +45,8 @@ class SimulationSettings:
     Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
     no plan counts: nodes that are idle or only partly used. In `outages`, pairs of instants, nothing can be
-    launched.
+    launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
+    `boot_seconds`.
     """
 
     trace: Trace
@@ -60,6 +64,7 @@ class SimulationSettings:
     planning_budget: Budget | None = None
     sized_by_trace: frozenset[str] = frozenset()
     outages: tuple[tuple[float, float], ...] = ()
+    world: WorldSettings = field(default_factory=WorldSettings)
 
     @property
     def rules(self) -> Rules:
@@ -67,9 +72,33 @@ class SimulationSettings:
         return Rules(
             instance_types=self.instance_types,
             idle_hold_seconds=self.idle_hold_seconds,
-            max_nodes=self.max_nodes,
+            max_nodes=self.max_nodes_with_quotas,
             orders_links=self.has_networks,
         )
+
+    @property
+    def planned_boot_seconds(self) -> float:
+        """The mean boot, over the types that may be rented."""
+        kinds = self.instance_types.values()
+        means = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
+        return fmean(self.boot_seconds if boot is None else boot.mean_seconds for boot in means)
+
+    @property
+    def max_nodes_with_quotas(self) -> int | None:
+        """The cap on nodes, or the sum of the quotas where every type has one and that is less."""
+        kinds = self.instance_types.values()
+        quotas = [of_type(self.world.quotas, kind.name, kind.gpu_type) for kind in kinds]
+        in_all = None if None in quotas else sum(quota for quota in quotas if quota is not None)
+        return min((limit for limit in (self.max_nodes, in_all) if limit is not None), default=None)
+
+    @property
+    def most_nodes(self) -> dict[str, int | None]:
+        """By GPU type, the most nodes that one job could ever hold: the cap, quotas and stock of a zone."""
+        by_type: dict[str, int | None] = {}
+        for name, kind in self.instance_types.items():
+            limits = (self.max_nodes, self.world.most_nodes(kind.name, kind.gpu_type))
+            by_type[name] = min((limit for limit in limits if limit is not None), default=None)
+        return by_type
 
     @property
     def has_networks(self) -> bool:
@@ -94,9 +123,18 @@ class PreparedRun:
             self.world,
             policy=self.settings.policy,
             budget=self.settings.budget,
-            problem=self.settings.problem,
+            problem=self._at_least_prices(),
             built=self.policy,
             wall_seconds=time.perf_counter() - began,
+        )
+
+    def _at_least_prices(self) -> Problem:
+        """Return the problem at the least prices that there were: the bound holds for whoever paid them."""
+        kinds = self.settings.instance_types
+        least = self.world.shelves.least_prices(self.world.clock.now())
+        return _at_prices(
+            self.settings.problem,
+            {name: least[kind.name] / kind.usd_per_hour for name, kind in kinds.items()},
         )
 
 
@@ -122,14 +160,20 @@ def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationS
 
 def site_of(settings: SimulationSettings) -> Site:
     """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
-    planned = replace(
-        settings.problem,
-        classes=at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace),
-    )
+    classes = at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace)
+    planned = believed(replace(settings.problem, classes=classes), settings.world.beliefs)
+    fraction = settings.world.mean_price_fraction
     return Site(
-        problem=_with_boots(_within_nodes(planned, settings), settings.boot_seconds),
+        problem=_at_prices(
+            _with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds),
+            dict.fromkeys(settings.instance_types, fraction),
+        ),
         budget=settings.planning_budget or settings.budget,
-        instance_types=settings.instance_types,
+        instance_types={
+            name: kind if fraction == 1.0 else replace(kind, usd_per_hour=kind.usd_per_hour * fraction)
+            for name, kind in settings.instance_types.items()
+        },
+        boot_hours=settings.planned_boot_seconds / SECONDS_PER_HOUR,
     )
 
 
@@ -141,12 +185,14 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         PolicyError: when the policy does not exist or the budget is too small for it.
     """
     workload = a_workload(
-        settings.trace, settings.problem.classes, settings.instance_types, max_nodes=settings.max_nodes
+        settings.trace, settings.problem.classes, settings.instance_types, most_nodes=settings.most_nodes
     )
     entry = find_policy(settings.policy)
     policy = build_policy(settings.policy, site_of(settings), settings.options)
     world = World(
         workload,
+        tuple(settings.instance_types.values()),
+        settings.world,
         seed=settings.seed,
         boot_seconds=settings.boot_seconds,
         fresh_progress=entry.reads_progress or settings.has_networks,
@@ -159,7 +205,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
         ports=Ports(
-            clock=world.clock, cloud=world.cloud, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)
@@ -238,27 +284,38 @@ def _with_boots(problem: Problem, boot_seconds: float) -> Problem:
     return replace(problem, classes=classes)
 
 
+def _at_prices(problem: Problem, fractions: Mapping[str, float]) -> Problem:
+    """Return the problem with the price of each GPU type times a factor."""
+    if all(fraction == 1.0 for fraction in fractions.values()):
+        return problem
+    gpu_types = tuple(
+        replace(gpu, usd_per_gpu_hour=gpu.usd_per_gpu_hour * fractions.get(gpu.name, 1.0))
+        for gpu in problem.gpu_types
+    )
+    return replace(problem, gpu_types=gpu_types)
+
+
 def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:
-    """Return the problem without the widths that the cap on nodes can never hold."""
-    if settings.max_nodes is None:
+    """Return the problem without the widths that no cluster that may be rented can ever hold."""
+    most_nodes = settings.most_nodes
+    if all(nodes is None for nodes in most_nodes.values()):
         return problem
     classes = tuple(
         replace(
-            job_class,
-            phases=tuple(_phase_within(phase, settings, settings.max_nodes) for phase in job_class.phases),
+            job_class, phases=tuple(_phase_within(phase, settings, most_nodes) for phase in job_class.phases)
         )
         for job_class in problem.classes
     )
     return replace(problem, classes=classes)
 
 
-def _phase_within(phase: Phase, settings: SimulationSettings, nodes: int) -> Phase:
-    """Return a phase without the widths that are wider than so many nodes."""
-    speedups = {
-        name: curve
-        for name, whole in phase.speedups.items()
-        for curve in limited(
-            {name: whole}, min_gpus=None, max_gpus=nodes * settings.instance_types[name].gpus
-        ).values()
-    }
+def _phase_within(phase: Phase, settings: SimulationSettings, most_nodes: Mapping[str, int | None]) -> Phase:
+    """Return a phase without the widths that are wider than its type's nodes."""
+    speedups = {}
+    for name, whole in phase.speedups.items():
+        nodes = most_nodes.get(name)
+        most_gpus = None if nodes is None else nodes * settings.instance_types[name].gpus
+        # A type of which none may be rented leaves the planner's table, not only its widths.
+        kept = {} if most_gpus == 0 else limited({name: whole}, min_gpus=None, max_gpus=most_gpus)
+        speedups.update(kept)
     return replace(phase, speedups=speedups)

@@ -27,6 +27,8 @@ from policies.model import Allocation, Job, Money
 TUNED = 0.65
 """The middle of Pollux's band of 0.5 to 0.8."""
 HALF_BAND = 0.15
+EDGE = 1e-9
+"""The edges belong to the band, whatever the last digit says."""
 HOLD_SECONDS = 300.0
 """How long a machine is kept for the next job where users keep any: SkyPilot's autostop is 5 minutes."""
 
@@ -48,7 +50,9 @@ class AskedWidths:
         found = self._asked.get(class_name)
         if found is None:
             ladder = self.menu.ladder(class_name)
-            inside = np.flatnonzero(np.abs(ladder.efficiencies - self.efficiency) <= HALF_BAND).tolist()
+            inside = np.flatnonzero(
+                np.abs(ladder.efficiencies - self.efficiency) <= HALF_BAND + EDGE
+            ).tolist()
             found = tuple(inside) or (ladder.fastest_at(self.efficiency),)
             self._asked[class_name] = found
         return found

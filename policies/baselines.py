@@ -53,6 +53,8 @@ class WidthMenu:
         default_factory=dict, repr=False, compare=False
     )
     _ladders: dict[str, Ladder] = field(default_factory=dict, repr=False, compare=False)
+    _thresholds: list[float] = field(default_factory=list, repr=False, compare=False)
+    _limits: list[int] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for job_class in self.classes.values():
@@ -100,15 +102,20 @@ class WidthMenu:
 
     def thresholds(self) -> list[float]:
         """Return every efficiency at which some class changes its width, descending: those worth trying."""
-        found = {1.0}
-        for name in self.classes:
-            found |= {float(e) for e in self.ladder(name).efficiencies if 0.0 < e < 1.0}
-        return sorted(found, reverse=True)
+        if not self._thresholds:
+            found = {1.0}
+            for name in self.classes:
+                found |= {float(e) for e in self.ladder(name).efficiencies if 0.0 < e < 1.0}
+            self._thresholds.extend(sorted(found, reverse=True))
+        return self._thresholds
 
     def limits(self) -> list[int]:
         """Return every width that some class allows in some phase, ascending: the limits worth trying."""
-        phases = (phase for job_class in self.classes.values() for phase in job_class.phases)
-        return sorted({int(w) for phase in phases for w in phase.speedups[self.gpu_type].whole_widths()})
+        if not self._limits:
+            phases = (phase for job_class in self.classes.values() for phase in job_class.phases)
+            found = {int(w) for phase in phases for w in phase.speedups[self.gpu_type].whole_widths()}
+            self._limits.extend(sorted(found))
+        return self._limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +142,24 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualWidth:
-    """Rent on arrival; every job gets the fastest width within ``gpus_per_job``."""
+    """Rent on arrival; every job gets the fastest width within ``gpus_per_job``.
+
+    A `share` of the jobs, by their draws, gets the next higher limit, so that any money can be spent.
+    """
 
     menu: WidthMenu
     gpus_per_job: int
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
 
     def width_of(self, job: Job) -> Width:
         """Return the width of one job; the others do not matter."""
-        return self.menu.fastest_within(job.class_name, job.phase, self.gpus_per_job)
+        limit = self.gpus_per_job
+        if job.draw < self.share:
+            limit = min((wider for wider in self.menu.limits() if wider > limit), default=limit)
+        return self.menu.fastest_within(job.class_name, job.phase, limit)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job, and leave the nodes to the widths."""
@@ -156,25 +173,32 @@ class EfficiencyThreshold:
     A job keeps one width for life. Efficiency is that of the whole job: the GPU-hours of its work at the
     narrowest width over those at the width, T(1) / (k T(k)) where one GPU is allowed. Start-ups do not count,
     so the choice does not depend on a job's scale. The strongest simple rule that we know of: it needs run
-    times by width and one number.
+    times by width and one number. A `share` of the jobs, by their draws, follows the next lower threshold.
     """
 
     menu: WidthMenu
     efficiency: float
+    share: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_share(self.share)
         if not 0.0 <= self.efficiency <= 1.0:
             raise InvalidProblem(f"an efficiency is a number from 0 to 1; got {self.efficiency!r}")
 
-    def widths_of(self, class_name: str) -> Widths:
-        """Return the width of each phase of a class."""
-        ladder = self.menu.ladder(class_name)
-        return ladder.widths[ladder.fastest_at(self.efficiency)]
+    def widths_of(self, class_name: str, *, lower: bool = False) -> Widths:
+        """Return the width of each phase of a class; those of the next lower threshold where asked."""
+        ladder, efficiency = self.menu.ladder(class_name), self.efficiency
+        if lower:
+            efficiency = next((e for e in self.menu.thresholds() if e < efficiency), efficiency)
+        return ladder.widths[ladder.fastest_at(efficiency)]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job, and leave the nodes to the widths."""
-        plans = {name: self.widths_of(name) for name in {job.class_name for job in jobs}}
-        return Allocation(widths={job.id: plans[job.class_name][job.phase] for job in jobs})
+        kinds = {(job.class_name, job.draw < self.share) for job in jobs}
+        plans = {(name, lower): self.widths_of(name, lower=lower) for name, lower in kinds}
+        return Allocation(
+            widths={job.id: plans[job.class_name, job.draw < self.share][job.phase] for job in jobs}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +277,12 @@ class EqualShare:
                 widths[job.id] = width
                 left -= width.gpus
         return Allocation(widths=widths, nodes=self.fleet.count_by_type)
+
+
+def _check_share(share: float) -> None:
+    """Raise unless a share of jobs is one."""
+    if not 0.0 <= share <= 1.0:
+        raise InvalidProblem(f"a share of jobs is a number from 0 to 1; got {share!r}")
 
 
 def oldest_first(jobs: Sequence[Job]) -> list[Job]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from policies.continuous import solve_continuous
 from policies.errors import InvalidProblem
+from policies.following import WholeNodes
 from policies.frontier import MixedFrontier
 from policies.knapsack import solve_pure
 from policies.model import Allocation, Budget, Job, Money, Problem, Reasons, Width
@@ -60,6 +61,7 @@ class BudgetOptimal:
 
     plans: Mapping[str, tuple[PlanShare, ...]]
     multiplier: float = 0.0
+    nodes: WholeNodes | None = None
     _widths: dict[int, tuple[Width, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -75,9 +77,10 @@ class BudgetOptimal:
         return cls.from_solution(solve(problem, budget.amount))
 
     @classmethod
-    def from_solution(cls, solution: Solution) -> BudgetOptimal:
-        """Follow a solution at whole widths."""
-        return cls(plans={c.name: c.plans for c in solution.classes}, multiplier=solution.multiplier)
+    def from_solution(cls, solution: Solution, *, nodes: WholeNodes | None = None) -> BudgetOptimal:
+        """Follow a solution at whole widths; `nodes` says what whole nodes are worth."""
+        plans = {c.name: c.plans for c in solution.classes}
+        return cls(plans=plans, multiplier=solution.multiplier, nodes=nodes)
 
     def plan_of(self, job: Job) -> PlanShare:
         """Return the plan that the job's draw picks."""
@@ -94,6 +97,7 @@ class BudgetOptimal:
         del now, money
         return Allocation(
             widths={job.id: self._widths_of(self.plan_of(job))[job.phase] for job in jobs},
+            follower=self.nodes,
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=self.reason),
         )
 

@@ -23,6 +23,8 @@ from policies.baselines import (
 )
 from policies.boa import BudgetOptimal, solve
 from policies.errors import InfeasibleBudget
+from policies.following import WholeNodes, with_boots_at_changes
+from policies.frontier import MixedFrontier
 from policies.greedy import GreedyMarginal
 from policies.paced import PacedBudgetOptimal
 from policies.pacing import WINDOW_HOURS, Pace
@@ -38,10 +40,11 @@ UTILITY = 0.5
 
 
 def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
-    """Return the optimum under the budget."""
-    solution = solve(site.problem, site.budget.amount)
+    """Return the optimum under the budget, followed with whole nodes."""
+    solution = solve(with_boots_at_changes(site.problem, site.boot_hours), site.budget.amount)
+    nodes = WholeNodes.of(site.problem, solution, site.instance_types, boot_hours=site.boot_hours)
     return BuiltPolicy(
-        allocator=BudgetOptimal.from_solution(solution),
+        allocator=BudgetOptimal.from_solution(solution, nodes=nodes),
         planned_mean_jct_hours=solution.mean_jct_hours,
         planned_spend=solution.mean_spend,
     )
@@ -50,7 +53,12 @@ def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
 def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return the optimum at a multiplier that follows the spend."""
     pace = Pace(budget=site.budget.amount, window_hours=options.window_hours or WINDOW_HOURS)
-    return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(site.problem, pace), pace=pace)
+    problem = with_boots_at_changes(site.problem, site.boot_hours)
+    frontier = MixedFrontier.of(problem)
+    # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
+    plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
+    nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
+    return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(problem, pace, nodes=nodes), pace=pace)
 
 
 def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
@@ -60,7 +68,7 @@ def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
     promises = {limit: equal_width_promise(menu, gpus_per_job=limit) for limit in limits}
     best = _fastest_affordable(promises, site, menu, what="one width for all", given=options.gpus_per_job)
     return BuiltPolicy(
-        allocator=EqualWidth(menu=menu, gpus_per_job=best),
+        allocator=EqualWidth(menu=menu, gpus_per_job=best, share=options.share or 0.0),
         planned_mean_jct_hours=promises[best].mean_jct_hours,
         planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
     )
@@ -75,7 +83,7 @@ def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
     }
     best = _fastest_affordable(promises, site, menu, what="one efficiency for all", given=given)
     return BuiltPolicy(
-        allocator=EfficiencyThreshold(menu=menu, efficiency=best),
+        allocator=EfficiencyThreshold(menu=menu, efficiency=best, share=options.share or 0.0),
         planned_mean_jct_hours=promises[best].mean_jct_hours,
         planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
     )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.model import JobClass, Problem, Width
+from policies.model import Job, JobClass, Problem, Width
 from policies.options import whole_columns
 from policies.speedup import Floats, Ints
 
@@ -35,6 +35,7 @@ class WidthColumns:
     widths: tuple[Width, ...]
     index: dict[Width, int]
     hours: Floats  # (phases, columns), for a job of scale 1
+    hours_after: Floats  # (phases, columns): of all later phases together
     rate: Floats  # (columns,)
     size_after: tuple[float, ...]  # work after each phase, GPU-hours
 
@@ -51,9 +52,24 @@ class WidthColumns:
             widths=widths,
             index={width: number for number, width in enumerate(widths)},
             hours=columns.arrays.phase_time,
+            hours_after=_later(columns.arrays.phase_time),
             rate=columns.arrays.rate,
             size_after=tuple(sum(sizes[number + 1 :]) for number in range(len(sizes))),
         )
+
+
+    def part_left(self, job: Job) -> float:
+        """Return the fraction of its phase that a job has still to do."""
+        phase_size = self.job_class.phases[job.phase].size_gpu_hours * job.scale
+        left = (job.remaining_gpu_hours - self.size_after[job.phase] * job.scale) / phase_size
+        return min(max(left, 0.0), 1.0)
+
+
+def _later(hours: Floats) -> Floats:
+    """Return the sums over all later phases, shape (phases, columns)."""
+    later = np.zeros_like(hours)
+    later[:-1] = np.cumsum(hours[:0:-1], axis=0)[::-1]
+    return later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

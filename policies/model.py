@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from policies.errors import InvalidProblem
 from policies.speedup import SpeedupCurve
@@ -271,17 +271,52 @@ class Reasons(Mapping[JobId, str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """How many idle nodes to keep, and for how many seconds at the most; the others go back at once."""
+
+    nodes: int
+    seconds: float
+
+
+class Follower(Protocol):
+    """What whole nodes are worth to a policy that knows sizes, speeds and the price of money."""
+
+    @property
+    def boot_hours(self) -> float:
+        """Hours from launch to ready."""
+        ...
+
+    def hold(self, gpu_type: str) -> Hold:
+        """Return how many idle nodes of a type are worth holding, and how long."""
+        ...
+
+    def patience_hours(self, gpu_type: str) -> float:
+        """Return how long a job had better wait for GPUs to fall free before a node is rented for it."""
+        ...
+
+    def hours_left(self, job: Job) -> float:
+        """Return how long a job runs on at the width that it holds; infinite where it holds none."""
+        ...
+
+    def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
+        """Return the width to start at now where the planned one is to come later; None for not at all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.
 
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
-    "rent what the widths need". `lean` is what the books should remember for the next tick.
+    "rent what the widths need". `lean` is what the books should remember for the next tick. `follower` says
+    what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
     """
 
     widths: Mapping[JobId, Width]
     nodes: Mapping[str, int] | None = None
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
+    follower: Follower | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from functools import partial
 import numpy as np
 
 from policies.cost_to_go import CostToGo, WidthColumns
+from policies.following import WholeNodes
 from policies.model import Allocation, Job, Money, Problem, Reasons, Width
 from policies.pacing import MultiplierTable, Pace, Position, Step, pace_step
 from policies.speedup import Floats
@@ -39,13 +40,17 @@ class PacedBudgetOptimal:
     table: MultiplierTable
     columns: Mapping[str, WidthColumns]
     margin: float = SWITCH_MARGIN
+    nodes: WholeNodes | None = None
     _tables: dict[tuple[str, int, int], CostToGo] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def from_problem(cls, problem: Problem, pace: Pace) -> PacedBudgetOptimal:
+    def from_problem(
+        cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None
+    ) -> PacedBudgetOptimal:
         """Sweep the hulls once. Arrival rates are a belief that may be wrong."""
         return cls(
             pace=pace,
+            nodes=nodes,
             table=MultiplierTable.of(problem),
             columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
         )
@@ -72,16 +77,17 @@ class PacedBudgetOptimal:
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
             lean=lean,
+            follower=None if self.nodes is None else self.nodes.priced(position.multiplier),
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:
         """Return the best width for the rest of one job."""
         columns = self.columns[job.class_name]
-        phase_size = columns.job_class.phases[job.phase].size_gpu_hours * job.scale
-        left = (job.remaining_gpu_hours - columns.size_after[job.phase] * job.scale) / phase_size
         table = self._table(job.class_name, job.scale, position.level_for(job.draw))
-        return table.width_for(job.phase, left=min(max(left, 0.0), 1.0), holds=job.width, margin=self.margin)
+        return table.width_for(
+            job.phase, left=columns.part_left(job), holds=job.width, margin=self.margin
+        )
 
     def _table(self, name: str, scale: float, level: int) -> CostToGo:
         """Return the costs of a class at a level; scales are rounded to powers of two."""

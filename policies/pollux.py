@@ -133,7 +133,9 @@ class GoodputShares:
         for number, job in enumerate(jobs):
             options = self._options_of(job)
             left = room - options.gpus[:, None]
-            sums = np.where(left >= 0, least[np.maximum(left, 0)], np.inf) + self._costs(job, fair, now)[:, None]
+            sums = (
+                np.where(left >= 0, least[np.maximum(left, 0)], np.inf) + self._costs(job, fair, now)[:, None]
+            )
             taken[number] = sums.argmin(axis=0)
             least = sums[taken[number], room]
         at = gpus.copy()

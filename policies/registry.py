@@ -44,6 +44,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
             summary="the widths with the least mean JCT that the budget can pay for",
             build=builders.boa,
             is_job_by_job=True,
+            reads_progress=True,
         ),
         PolicyEntry(
             name="boa-paced",
@@ -61,7 +62,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
             summary="rent on arrival, the same limit on the width of all jobs",
             build=builders.equal_width,
             is_job_by_job=True,
-            options=frozenset({"gpu_type", "gpus_per_job"}),
+            options=frozenset({"gpu_type", "gpus_per_job", "share"}),
         ),
         PolicyEntry(
             name="efficiency",
@@ -69,7 +70,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
             summary="rent on arrival, the same least efficiency for all jobs",
             build=builders.efficiency,
             is_job_by_job=True,
-            options=frozenset({"gpu_type", "efficiency"}),
+            options=frozenset({"gpu_type", "efficiency", "share"}),
         ),
         PolicyEntry(
             name="greedy-marginal",
@@ -231,6 +232,7 @@ def _hours(key: str, text: str) -> float:
 _READERS: Mapping[str, Callable[[str, str], str | int | float]] = {
     "gpu_type": lambda _key, text: text,
     "efficiency": _fraction,
+    "share": _fraction,
     "utility": _fraction,
     "window_hours": _hours,
 }

@@ -23,11 +23,15 @@ PolicyKind: TypeAlias = Literal["optimum", "heuristic", "rule", "autoscaler", "f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What a policy is built for; `instance_types` names the machine that carries each GPU type."""
+    """What a policy is built for; `instance_types` names the machine that carries each GPU type.
+
+    `boot_hours` is what a node takes from launch to ready; the problem's start-ups have it in them.
+    """
 
     problem: Problem
     budget: Budget
     instance_types: Mapping[str, InstanceType]
+    boot_hours: float = 0.0
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""
@@ -44,6 +48,7 @@ class PolicyOptions:
     window_hours: float | None = None
     efficiency: float | None = None
     utility: float | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Backends rent nodes; each implements `boa_daemon.ports.Cloud`."""
+"""Where nodes come from: one module or family of modules per cloud."""

@@ -10,15 +10,20 @@ from typing import Annotated
 import typer
 
 from boa_daemon import __version__
-from boa_daemon.cli import network, trace
+from boa_daemon.cli import daemon, gate, jobs, network, state, trace
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
+from boa_daemon.cli.doctor import doctor
 from boa_daemon.cli.frontier import frontier
+from boa_daemon.cli.gc import gc
+from boa_daemon.cli.iam import iam
+from boa_daemon.cli.letting_go import down
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate
 from boa_daemon.cli.solve import solve
+from boa_daemon.cli.systemd import systemd
 from boa_daemon.errors import BoaError, exit_code_of
 from policies.errors import PolicyError
 
@@ -35,8 +40,27 @@ app.command("plan")(plan)
 app.command("simulate")(simulate)
 app.command("compare")(compare)
 app.add_typer(network.app, name="network")
+app.add_typer(gate.app, name="gate")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
+app.command("daemon")(daemon.daemon)
+app.command("submit")(jobs.submit)
+app.command("jobs")(jobs.jobs)
+app.command("status")(state.status)
+app.command("explain")(jobs.explain)
+app.command("decisions")(state.decisions)
+app.command("replay")(state.replay)
+app.command("logs")(jobs.logs)
+app.command("cancel")(jobs.cancel)
+app.command("instances")(state.instances)
+app.command("cost")(state.cost)
+app.command("recover")(daemon.recover)
+app.command("schema")(daemon.schema)
+app.command("systemd")(systemd)
+app.command("doctor")(doctor)
+app.command("gc")(gc)
+app.command("iam")(iam)
+app.command("down")(down)
 
 
 def _print_version(wanted: bool) -> None:

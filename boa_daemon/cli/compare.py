@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Annotated
 
@@ -23,11 +24,19 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
+from boa_daemon.cli.simulate import world_of
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.compare.figures import MoneyPlot, save_money
-from boa_daemon.compare.page import HEADINGS, about, table_cells, write_page
+from boa_daemon.compare.page import (
+    HEADINGS,
+    IN_THE_REPORT_ONLY,
+    about,
+    decomposition_text,
+    table_cells,
+    write_page,
+)
 from boa_daemon.compare.run import Kept, run_all
-from boa_daemon.compare.summary import Floor, Line, floor_of, lines_of, with_ratios
+from boa_daemon.compare.summary import Floor, Line, decompose, floor_of, lines_of, with_ratios
 from boa_daemon.plots import check_plot_path
 from boa_daemon.problem_file import load_problem
 from boa_daemon.state import IDLE_HOLD_SECONDS
@@ -50,6 +59,12 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     seeds: Annotated[
         int, typer.Option(min=1, help="Traces to run: the trace itself, then its jobs in other orders.")
     ] = 1,
+    world: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
+    ] = None,
+    spot: Annotated[
+        bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
+    ] = False,
     boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
     idle_hold_seconds: Annotated[
         float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
@@ -74,9 +89,11 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     file = load_problem(classes, require_rates=False)
     check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
     budgets = tuple(parse_budget(text) for text in budget)
+    base = settings_for(file, arrivals, budgets[0])
     comparison = Comparison(
         shared=replace(
-            settings_for(file, arrivals, budgets[0]),
+            base,
+            world=world_of(world, base, spot=spot, boot=None),
             boot_seconds=boot_seconds,
             idle_hold_seconds=idle_hold_seconds,
         ),
@@ -100,7 +117,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     elif chosen is OutputFormat.csv:
         print_csv([row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)])
     else:
-        _print_tables(comparison, lines)
+        _print_tables(comparison, rows, lines)
 
 
 def _rivals(names: Sequence[str]) -> tuple[str, ...]:
@@ -148,6 +165,11 @@ def _document(
         "seeds": comparison.seeds,
         "rows": with_ratios(rows),
         "summary": [line.to_document() for line in lines],
+        "decomposition": [
+            why.to_document()
+            for budget in comparison.budgets
+            if (why := decompose(rows, lines, budget.amount)) is not None
+        ],
         "floor": floor.to_document(),
     }
 
@@ -157,20 +179,26 @@ def _knob(knob: dict[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in knob.items())
 
 
-def _print_tables(comparison: Comparison, lines: Sequence[Line]) -> None:
+def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]) -> None:
     """Print a table per budget for people."""
     unit = comparison.budgets[0].unit
     for budget in comparison.budgets:
-        table = a_table(f"Budget {budget}", *HEADINGS, right=HEADINGS[2:])
+        shown = [name not in IN_THE_REPORT_ONLY for name in HEADINGS]
+        headings = tuple(compress(HEADINGS, shown))
+        table = a_table(f"Budget {budget}", *headings, right=headings[2:])
         table.columns[0].no_wrap = True
         own = [line for line in lines if line.budget == budget.amount]
         for line in own:
-            table.add_row(*table_cells(line, unit))
+            table.add_row(*compress(table_cells(line, unit), shown))
         stdout_console().print(table)
         bound = own[0].lower_bound_mean_jct_hours
         stdout_console().print(
             f"  No policy can beat {format_hours(bound)} for BOA's money: BOA takes "
-            f"{own[0].mean_jct_hours / bound:.2f} times that.\n",
+            f"{own[0].mean_jct_hours / bound:.2f} times that.",
             soft_wrap=True,
         )
+        why = decompose(rows, lines, budget.amount)
+        if why is not None:
+            stdout_console().print(f"  {decomposition_text(why)}", soft_wrap=True)
+        stdout_console().print()
     stdout_console().print(about(comparison))

@@ -26,11 +26,13 @@ from boa_daemon.cli.output import (
 from boa_daemon.errors import InputError
 from boa_daemon.problem_file import load_problem
 from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.world_file import load_world, parse_boot
 from boa_daemon.state import IDLE_HOLD_SECONDS
 from boa_daemon.tick import Decision
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import format_hours, parse_budget
-from boa_daemon.wiring import PreparedRun, prepare, rehearsed, settings_for
+from boa_daemon.wiring import PreparedRun, SimulationSettings, prepare, rehearsed, settings_for
 from policies.registry import PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -48,6 +50,16 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     ] = None,
     placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "lwf",
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
+    world: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
+    ] = None,
+    spot: Annotated[
+        bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
+    ] = False,
+    boot: Annotated[
+        str | None,
+        typer.Option(metavar="DRAW", help="aws, constant:180 or lognormal:180,900 (median, p99)."),
+    ] = None,
     boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
     idle_hold_seconds: Annotated[
         float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
@@ -66,8 +78,10 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     arrivals = read_trace(trace)
     file = load_problem(classes, require_rates=False)
     check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
+    base = settings_for(file, arrivals, parse_budget(budget))
     settings = replace(
-        settings_for(file, arrivals, parse_budget(budget)),
+        base,
+        world=world_of(world, base, spot=spot, boot=boot),
         policy=policy,
         options=parse_options(find_policy(policy), _pairs(setting or ())),
         placer=placer,
@@ -84,9 +98,21 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     if chosen is OutputFormat.json:
         print_json(result.to_document())
     elif chosen is OutputFormat.csv:
-        print_csv([result.to_document()])
+        print_csv([result.to_document() | {"launch_refusals": sum(result.launch_refusals.values())}])
     else:
         _print_table(result)
+
+
+def world_of(
+    path: Path | None, settings: SimulationSettings, *, spot: bool, boot: str | None
+) -> WorldSettings:
+    """Return the world of a file with what the flags add to it."""
+    machines = tuple(settings.instance_types.values())
+    names = [job_class.name for job_class in settings.problem.classes]
+    world = WorldSettings() if path is None else load_world(path, machines, names)
+    if spot and world.spot is None:
+        world = replace(world, spot=Spot())
+    return world if boot is None else replace(world, boots=parse_boot(boot, machines))
 
 
 @contextmanager
@@ -141,11 +167,25 @@ def _print_table(result: Simulation) -> None:
         ("  idle", _share(result.gpu_hours_idle, result)),
         ("nodes launched, at most", f"{result.nodes_launched}, {result.most_nodes} at once"),
         ("rescales, interruptions", f"{result.rescales}, {result.interruptions}"),
+        *_mishaps(result),
         ("simulated", f"{format_hours(result.simulated_hours)} in {result.wall_seconds:.2f} s"),
     )
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)
+
+
+def _mishaps(result: Simulation) -> list[tuple[str, str]]:
+    """Return the rows about what went wrong, where anything did."""
+    rows: list[tuple[str, str]] = []
+    if result.restarts or result.node_failures or result.job_failures:
+        failures = f"{result.node_failures}, {result.job_failures}"
+        rows.append(("failures of nodes, of jobs", f"{failures}; {result.restarts} restarts"))
+        rows.append(("  work lost", _share(result.gpu_hours_lost, result)))
+    if result.launch_refusals:
+        said = ", ".join(f"{count} {kind}" for kind, count in result.launch_refusals.items())
+        rows.append(("launches not served", said))
+    return rows
 
 
 def _percentiles(result: Simulation) -> tuple[float, float, float]:

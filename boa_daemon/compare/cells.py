@@ -22,7 +22,7 @@ from policies.model import Budget
 from policies.registry import PolicyOptions, find_policy
 
 REFERENCE = "boa"
-REVISION = 1
+REVISION = 2
 """Counts changes of what a row means; rows kept under another number are run again."""
 Knob: TypeAlias = Mapping[str, float]
 

@@ -19,7 +19,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#5c940d", "#0b7285", "#e67700")
+COLOURS = (
+    "#d9480f",
+    "#2b8a3e",
+    "#862e9c",
+    "#c2255c",
+    "#5c940d",
+    "#0b7285",
+    "#e67700",
+    "#5f3dc4",
+    "#a61e4d",
+    "#087f5b",
+    "#846358",
+    "#495057",
+    "#d6336c",
+)
 LINE_HEIGHT = 0.042
 """Least distance of two labels, as a share of the picture's height."""
 

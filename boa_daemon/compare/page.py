@@ -8,7 +8,7 @@ from pathlib import Path
 
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.compare.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
-from boa_daemon.compare.summary import Line, Ratio, best_rival
+from boa_daemon.compare.summary import Decomposition, Line, Ratio, best_rival, decompose
 from boa_daemon.compare.timeline import record
 from boa_daemon.errors import InputError
 from boa_daemon.units import format_hours
@@ -21,6 +21,8 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: rig
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
 tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
 """
+IN_THE_REPORT_ONLY = ("p95",)
+"""A terminal is 80 columns wide."""
 HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
 
@@ -92,9 +94,13 @@ def knob_text(line: Line, unit: str) -> str:
     texts = []
     for name, (low, high) in line.knobs.items():
         if name == "planning_budget":
-            texts.append(f"plan {_range(low, high, '.2f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
+            texts.append(f"plan {_range(low, high, '.1f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
         elif name == "efficiency":
             texts.append(f"at least {_range(low, high, '.2f')}")
+        elif name == "utility":
+            texts.append(f"utility {_range(low, high, '.2f')}")
+        elif name == "share":
+            texts += [f"+{_range(low, high, '.0%')}"] if high > 0.0 else []
         else:
             texts.append(f"{_range(low, high, '.0f')} {names.get(name, name)}")
     return ", ".join(texts)
@@ -112,6 +118,16 @@ def equal_text(ratio: Ratio | None) -> str:
     return "-" if ratio is None else ratio_text(ratio)
 
 
+def decomposition_text(why: Decomposition) -> str:
+    """Return how much of the gain over a fixed fleet is elasticity and how much optimisation."""
+    return (
+        f"For the same money the best fixed fleet, {why.fleet}, waits {ratio_text(why.total)} times as long "
+        f"as BOA. Renting as needed by a simple rule, {why.rule}, makes up a factor of "
+        f"{ratio_text(why.elasticity)} of that (elasticity); choosing the widths to the budget makes up "
+        f"{ratio_text(why.optimisation)} (optimisation)."
+    )
+
+
 def _range(low: float, high: float, form: str) -> str:
     """Return a number, or two where they differ."""
     texts = [format(low, form), format(high, form)]
@@ -125,6 +141,9 @@ def _section(
     own = [line for line in lines if line.budget == budget]
     amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
     parts = [f"<h2>Budget {escape(amount)}</h2>", _table(own, unit)]
+    why = decompose(rows, lines, budget)
+    if why is not None:
+        parts.append(f"<p>{escape(decomposition_text(why))}</p>")
     rival = best_rival(lines, budget)
     chosen = [REFERENCE, *([] if rival is None else [rival.policy])]
     shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}

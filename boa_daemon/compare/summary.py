@@ -25,6 +25,7 @@ from scipy.special import stdtrit
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.sim.bound import lower_bound_hours
 from policies.frontier import MixedFrontier
+from policies.registry import PolicyKind, find_policy
 from policies.speedup import Floats
 
 CONFIDENCE = 0.95
@@ -132,6 +133,70 @@ def lines_of(comparison: Comparison, rows: Sequence[Row]) -> list[Line]:
         for budget in comparison.budgets
         for policy in (REFERENCE, *comparison.rivals)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decomposition:
+    """What the best fixed fleet waits longer than BOA for the same money, and why: the factors' product.
+
+    `elasticity` is the best fleet over the best rule that rents as needed, and `optimisation` that rule over
+    BOA.
+    """
+
+    budget: float
+    fleet: str
+    rule: str
+    total: Ratio
+    elasticity: Ratio
+    optimisation: Ratio
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON says it."""
+        return {
+            "budget": self.budget,
+            "fleet": self.fleet,
+            "rule": self.rule,
+            "total": self.total.to_document(),
+            "elasticity": self.elasticity.to_document(),
+            "optimisation": self.optimisation.to_document(),
+        }
+
+
+def decompose(rows: Sequence[Row], lines: Sequence[Line], budget: float) -> Decomposition | None:
+    """Return how much is elasticity and how much optimisation, or None without a fleet and a rule to tell."""
+    fleet, rule = (_best_of_kind(lines, budget, kind) for kind in ("fleet", "rule"))
+    if fleet is None or rule is None:
+        return None
+    hours = {
+        (row.policy, row.seed): row.equal_spend_mean_jct_hours or row.mean_jct_hours
+        for row in rows
+        if row.budget == budget
+    }
+    seeds = sorted({seed for _, seed in hours})
+
+    def over(slower: str, faster: str) -> Ratio:
+        return ratio_of([hours[slower, seed] / hours[faster, seed] for seed in seeds])
+
+    return Decomposition(
+        budget=budget,
+        fleet=fleet.policy,
+        rule=rule.policy,
+        total=over(fleet.policy, REFERENCE),
+        elasticity=over(fleet.policy, rule.policy),
+        optimisation=over(rule.policy, REFERENCE),
+    )
+
+
+def _best_of_kind(lines: Sequence[Line], budget: float, kind: PolicyKind) -> Line | None:
+    """Return the policy of a kind that waits least for the reference's money, on every seed."""
+    paid = {
+        line.ratio_at_equal_spend.mean: line
+        for line in lines
+        if line.budget == budget
+        and line.ratio_at_equal_spend is not None
+        and find_policy(line.policy).kind == kind
+    }
+    return paid[min(paid)] if paid else None
 
 
 def best_rival(lines: Sequence[Line], budget: float) -> Line | None:

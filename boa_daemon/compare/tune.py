@@ -2,8 +2,10 @@
 
     policy understands    knob                          settings tried
     efficiency            the least efficiency          thresholds at which some width changes, by bisection
+    utility               the middle of the band        by bisection
     nodes                 the size of the fleet         by bisection, for limits on widths of 1, 2, 4, ...
     gpus_per_job          the limit on widths           widths that some class allows, by bisection
+    share                 jobs that go a step further   between the two settings found, by bisection
     none of these         the budget it plans for       by bisection
 
 What counts is what was spent in the run, boots and idle nodes included, per hour of arrivals. Cost: 5 to 12
@@ -13,7 +15,7 @@ runs a cell, a few times that for fleets with a limit on widths.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from boa_daemon.compare.cells import Cell, Comparison, Knob, Row, turned
@@ -26,6 +28,10 @@ from policies.registry import find_policy, menu_of
 TOLERANCE = 0.01
 """Spends that differ by less than this share are equal."""
 PLANNING_RUNS = 10
+UTILITY_RUNS = 9
+SHARE_RUNS = 5
+DEEPEST_DISCOUNT = 0.25
+"""Spot nodes are tried down to this share of the price on demand."""
 WIDEST_FLEET_LIMIT = 64
 """Limits on widths tried for fleets double up to this."""
 
@@ -134,23 +140,60 @@ def _search(bench: Bench) -> None:
     options = find_policy(bench.settings.policy).options
     menu = menu_of(site_of(bench.settings), bench.settings.options)
     if "efficiency" in options:
-        thresholds = menu.thresholds()
-        _bracket(lambda n: bench.spend(efficiency=thresholds[n]), bench.target, len(thresholds), margin=1)
+        _search_steps(bench, "efficiency", menu.thresholds(), can_mix="share" in options)
+    elif "utility" in options:
+        _search_utilities(bench)
     elif "nodes" in options:
         _search_fleets(bench, menu, has_limit="gpus_per_job" in options)
     elif "gpus_per_job" in options:
-        limits = menu.limits()
-        _bracket(lambda n: bench.spend(gpus_per_job=limits[n]), bench.target, len(limits), margin=1)
+        _search_steps(bench, "gpus_per_job", menu.limits(), can_mix="share" in options)
     else:
         _search_plans(bench)
+
+
+def _search_steps(bench: Bench, name: str, steps: Sequence[float], *, can_mix: bool) -> None:
+    """Run the settings around the target, and then let a share of the jobs go a step further."""
+
+    def spend(n: int, share: float = 0.0) -> float:
+        return bench.spend(**({name: steps[n], "share": share} if can_mix else {name: steps[n]}))
+
+    last = _bracket(spend, bench.target, len(steps), margin=1)
+    if not can_mix or not 0 <= last < len(steps) - 1:
+        return
+    low, high = 0.0, 1.0
+    below, above = spend(last), spend(last + 1)
+    for _ in range(SHARE_RUNS):
+        if any(trial.is_equal(bench.target) for trial in bench.runs()):
+            return
+        # Where the cheaper setting cannot run at all there is nothing to draw a line through.
+        share = (bench.target - below) / (above - below) if 0.0 < below < above else 0.5
+        share = low + (high - low) * min(max(share, 0.1), 0.9)
+        spent = spend(last, share)
+        if spent < bench.target:
+            low, below = share, spent
+        else:
+            high, above = share, spent
+
+
+def _search_utilities(bench: Bench) -> None:
+    """Bisect the utility that the node count aims at: the lower, the more is rented."""
+    low, high = 0.0, 1.0
+    for _ in range(UTILITY_RUNS):
+        utility = (low + high) / 2.0
+        spent = bench.spend(utility=utility)
+        if abs(spent / bench.target - 1.0) <= TOLERANCE / 4.0:
+            return
+        low, high = (low, utility) if spent < bench.target else (utility, high)
 
 
 def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
     """Run the two fleets around the target, for each limit on widths."""
     kind = bench.settings.instance_types[menu.gpu_type]
     least = math.ceil(_widest_need(menu) / kind.gpus)
-    # A fleet is held for the whole window, so one that costs more than the target is too large.
-    most = max(least, math.ceil(bench.target / kind.usd_per_hour) + 1)
+    # A fleet is held for the whole window, so one that costs more than the target is too large. What a spot
+    # market takes off the price is not known before.
+    usd_per_hour = kind.usd_per_hour * (1.0 if bench.settings.world.spot is None else DEEPEST_DISCOUNT)
+    most = max(least, math.ceil(bench.target / usd_per_hour) + 1)
     widest = min(most * kind.gpus, menu.limits()[-1], WIDEST_FLEET_LIMIT)
     limits = [2**n for n in range(widest.bit_length())] if has_limit else [None]
     for limit in limits:
@@ -185,14 +228,18 @@ def _least_plan(bench: Bench) -> float:
     return bench.target * 1e-6
 
 
-def _bracket(spend: Callable[[int], float], target: float, count: int, *, margin: int = 0) -> None:
-    """Run the settings around the first of `count` ascending ones that spends the target, by bisection."""
+def _bracket(spend: Callable[[int], float], target: float, count: int, *, margin: int = 0) -> int:
+    """Run the settings around the first of `count` ascending ones that spends the target, by bisection.
+
+    Returns the last one before it; -1 where the first one spends the target already.
+    """
     low, high = -1, count
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if spend(middle) < target else (low, middle)
     for n in range(max(0, low - margin), min(count, high + margin + 1)):
         spend(n)
+    return low
 
 
 def _widest_need(menu: WidthMenu) -> int:

@@ -1,77 +1,129 @@
-"""A cloud that boots nodes in a fixed time, bills them by the second, and may be out of stock for a while."""
+"""A cloud that boots nodes, bills them by the second, runs out of stock, and takes nodes back.
+
+What there is stands in `boa_daemon.sim.market`; what becomes of a node in `boa_daemon.sim.fates`. This module
+lets it happen: nodes become ready, are announced to end, vanish under their jobs, and are billed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
+from math import isinf
 
 from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ledger import micro_dollars_for
 from boa_daemon.offers import Offer
 from boa_daemon.ports import Accepted, Launched, Refused
 from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.fates import Fate, Fates
+from boa_daemon.sim.market import Pool, Shelves
+from boa_daemon.sim.meter import Meter
 from boa_daemon.state import NodeState
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
 
 RETRY_SECONDS = 300.0
-"""After a refusal, asking again makes sense this much later."""
+"""After a refusal in an outage, asking again makes sense this much later."""
+NEXT_TICK_SECONDS = 30.0
+"""A daemon ticks as often: what was refused or not answered is looked at again that much later."""
 
 
 @dataclass(slots=True)
-class Meter:
-    """What the nodes took in all: GPU-seconds from launch to end, of which booting, and the bill."""
+class _Rented:
+    """What only the world knows of a node."""
 
-    rented_gpu_seconds: float = 0.0
-    booting_gpu_seconds: float = 0.0
-    micro_dollars: int = 0
-    launches: int = 0
-    most_nodes: int = 0
+    pool: Pool
+    fate: Fate
+    priced_to: int = 0
 
 
 class SimulatedCloud:
-    """Implements `Cloud`; also says which GPUs are held, because nodes do not know jobs."""
+    """Implements `Cloud`; also says which GPUs are held, because nodes do not know jobs.
+
+    `wants_tick` is called when something happened that a tick should see, `loses` with a job whose node went
+    away under it.
+    """
 
     def __init__(
         self,
         clock: VirtualClock,
         events: EventQueue,
         *,
-        boot_seconds: float,
-        on_ready: Callable[[], None],
+        shelves: Shelves,
+        fates: Fates,
+        wants_tick: Callable[[], None],
         outages: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.meter = Meter()
-        self._clock, self._events, self._boot_seconds = clock, events, boot_seconds
-        self._on_ready, self._outages = on_ready, tuple(outages)
-        self._live: dict[NodeId, NodeState] = {}
+        self.loses: Callable[[JobId], None] = lambda _job: None
         self.kinds: dict[NodeId, InstanceType] = {}
+        self._clock, self._events, self._shelves, self._fates = clock, events, shelves, fates
+        self._wants_tick, self._outages = wants_tick, tuple(outages)
+        self._live: dict[NodeId, NodeState] = {}
+        self._rented: dict[NodeId, _Rented] = {}
+        self._on_spot: dict[NodeId, None] = {}
         self._ended: list[NodeState] = []
+        self._last_look = -1.0
+
+    def __len__(self) -> int:
+        return len(self._live)
 
     def nodes(self) -> Sequence[NodeState]:
         """Return the live nodes, and those that ended since the last call."""
+        for name in self._on_spot:
+            self._price(name)
         listed = [*self._live.values(), *self._ended]
         self._ended.clear()
         return listed
 
     def offers(self) -> Sequence[Offer]:
-        """Return nothing: there is one zone, and types have their own prices."""
-        return ()
+        """Return what the world rents where; nothing where it names no zones, markets or quotas."""
+        return self._shelves.offers(self._clock.now())
+
+    def slowest(self, slots: Sequence[GpuSlot]) -> float:
+        """Return the speed of the slowest node of a job: all wait for it."""
+        return min(self._rented[slot.node].fate.speed for slot in slots)
 
     def launch(self, action: LaunchNodes) -> Launched | Refused:
-        """Rent nodes: ready after the boot time, billed from now. In an outage there are none."""
-        now = self._clock.now()
+        """Rent nodes, as far as there are any: billed from now, ready after their boots."""
+        now, pool = self._clock.now(), self._shelves.pool_of(action)
+        if pool is None:
+            return self.refuse(Refused(reason=f"{action.offer_key} is not offered", kind="bad-request"))
         if any(begin <= now < end for begin, end in self._outages):
-            return Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
-        return Launched(nodes=tuple(self._rent(action) for _ in range(action.count)))
+            return self.refuse(
+                Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
+            )
+        count, short = self._shelves.grant(pool, action, now)
+        part = count if action.is_gang else self._fates.granted(count)
+        if part < count:
+            count, short = part, Refused(reason=f"only {part} of {count} now", kind="no-capacity")
+        if short is not None:
+            self.refuse(short)
+        if count == 0 and short is not None:
+            return short
+        return Launched(nodes=tuple(self._rent(action, pool) for _ in range(count)), short=short)
 
-    def _rent(self, action: LaunchNodes) -> NodeId:
+    def refuse(self, refused: Refused) -> Refused:
+        """Count a refusal, and have it looked at again."""
+        self.meter.refused(refused.kind)
+        self.look_again()
+        return refused
+
+    def look_again(self, seconds: float = NEXT_TICK_SECONDS) -> None:
+        """Have a tick that much later."""
+        at = self._clock.now() + seconds
+        if at != self._last_look:
+            self._last_look = at
+            self._events.schedule(at, lambda _: self._wants_tick(), None)
+
+    def _rent(self, action: LaunchNodes, pool: Pool) -> NodeId:
         """Rent one node."""
-        now = self._clock.now()
-        self.meter.launches += 1
-        node = f"n{self.meter.launches}"
+        now, meter = self._clock.now(), self.meter
+        meter.launches += 1
+        node = f"n{meter.launches}"
+        fate = self._fates.of_node(node, action.instance_type, pool.market)
         self.kinds[node] = action.instance_type
+        self._rented[node] = _Rented(pool, fate)
+        self._shelves.take(pool, node)
         self._live[node] = NodeState(
             id=node,
             instance_type=action.instance_type,
@@ -79,14 +131,33 @@ class SimulatedCloud:
             launched_at=now,
             gpus=(None,) * action.instance_type.gpus,
             launched_by=action.id,
+            zone=pool.zone,
+            market=pool.market,
+            prices=() if pool.prices is None else ((now, pool.prices.at(now)),),
         )
-        self.meter.most_nodes = max(self.meter.most_nodes, len(self._live))
-        self._events.schedule(now + self._boot_seconds, self._ready, node)
+        if pool.prices is not None:
+            self._on_spot[node] = None
+            self._rented[node].priced_to = pool.prices.index_at(now)
+            self._watch(pool)
+        meter.most_nodes = max(meter.most_nodes, len(self._live))
+        self._foretell(node, fate, now)
         return node
+
+    def _foretell(self, node: NodeId, fate: Fate, now: float) -> None:
+        """Schedule what becomes of a node."""
+        self._events.schedule(now + fate.boot_seconds, self._ready if fate.boots else self._break, node)
+        if not isinf(fate.breaks_seconds):
+            self._events.schedule(now + fate.breaks_seconds, self._break, node)
+        if not isinf(fate.taken_back_seconds):
+            self._events.schedule(now + fate.taken_back_seconds, self._take_back, node)
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
         """Give nodes back at once; jobs on one would be lost, so that is refused."""
-        return {action.node: self._terminate(action.node) for action in actions}
+        outcomes = {action.node: self._terminate(action.node) for action in actions}
+        if self._shelves.is_limited:
+            # What was given back may be what somebody waits for.
+            self.look_again()
+        return outcomes
 
     def _terminate(self, name: NodeId) -> Accepted | Refused:
         """Give one node back."""
@@ -136,14 +207,71 @@ class SimulatedCloud:
         node = self._live.get(name)
         if node is not None:
             self._live[name] = replace(node, phase="ready", idle_since=self._clock.now())
-            self._on_ready()
+            self._wants_tick()
+
+    def _break(self, name: NodeId) -> None:
+        """A node fails, in its boot or later, without a warning."""
+        if name in self._live:
+            self.meter.node_failures += 1
+            self._vanish(name)
+
+    def _take_back(self, name: NodeId) -> None:
+        """The cloud wants a spot node back: it says so, and takes it when the notice is over."""
+        node = self._live.get(name)
+        if node is None or node.ends_by is not None:
+            return
+        self.meter.interruptions += 1
+        if not self._rented[name].fate.is_announced:
+            self._vanish(name)
+            return
+        ends_by = self._clock.now() + self._shelves.notice_seconds
+        self._live[name] = replace(node, ends_by=ends_by)
+        self._events.schedule(ends_by, self._vanish, name)
+        self._wants_tick()
+
+    def _vanish(self, name: NodeId) -> None:
+        """A node goes away under its jobs."""
+        if name not in self._live:
+            return
+        for job in dict.fromkeys(job for job in self._live[name].gpus if job is not None):
+            self.loses(job)
+        self._end(self._live[name])
+        self._wants_tick()
+
+    def _watch(self, pool: Pool) -> None:
+        """Look at a spot pool again when its stock changes, as long as a node of it is held."""
+        at = pool.stock.next_change(self._clock.now())
+        if not pool.is_watched and not isinf(at):
+            pool.is_watched = True
+            self._events.schedule(at, self._restock, pool)
+
+    def _restock(self, pool: Pool) -> None:
+        """The stock of a spot pool changed: nodes beyond it are taken back, the youngest first."""
+        pool.is_watched = False
+        staying = [name for name in pool.live if self._live[name].ends_by is None]
+        left = pool.stock.at(self._clock.now())
+        for name in reversed(staying[int(min(left, len(staying))) :]):
+            self._take_back(name)
+        if pool.live:
+            self._watch(pool)
+
+    def _price(self, name: NodeId) -> None:
+        """Bring the prices of a spot node up to now."""
+        rented, now = self._rented[name], self._clock.now()
+        prices = rented.pool.prices
+        if prices is not None and prices.index_at(now) != rented.priced_to:
+            node, rented.priced_to = self._live[name], prices.index_at(now)
+            self._live[name] = replace(node, prices=prices.steps_from(node.launched_at, now))
 
     def _end(self, node: NodeState) -> None:
         """Stop the meter of a node."""
-        now = self._clock.now()
-        del self._live[node.id], self.kinds[node.id]
+        now, name = self._clock.now(), node.id
+        if name in self._on_spot:
+            self._price(name)
+            node = self._live[name]
+        rented = self._rented.pop(name)
+        self._shelves.put_back(rented.pool, name)
+        self._on_spot.pop(name, None)
+        del self._live[name], self.kinds[name]
         self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
-        seconds, gpus = now - node.launched_at, node.instance_type.gpus
-        self.meter.rented_gpu_seconds = fsum((self.meter.rented_gpu_seconds, seconds * gpus))
-        self.meter.booting_gpu_seconds += min(seconds, self._boot_seconds) * gpus
-        self.meter.micro_dollars += micro_dollars_for(node.instance_type, seconds)
+        self.meter.ended(node, at=now, boot_seconds=rented.fate.boot_seconds)

@@ -1,81 +1,47 @@
-"""Jobs that arrive, hold GPUs, do work phase by phase, and leave.
+"""Jobs that arrive, hold GPUs, do work phase by phase, fail and start again, and leave.
 
 A job pays its start-up once, from its first start on, and its rescale time at every later start; meanwhile it
 holds its GPUs and does no work. A start-up that a stop cuts short is finished after the next start. Then it
-works at the speed of its width in its phase.
+works at the speed of its width in its phase. What a job does between events is in `boa_daemon.sim.running`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isinf
 
 from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.clock import VirtualClock
 from boa_daemon.ports import Accepted, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.links import SharedLinks
+from boa_daemon.sim.running import Running
+from boa_daemon.sim.settings import Checkpoints
 from boa_daemon.sim.workload import Physics
 from boa_daemon.state import JobState
 from boa_daemon.traces.reader import TraceJob
-from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import GpuSlot, Job, JobId, NodeId, Width
+from policies.model import Job, JobId, NodeId
 
 
 @dataclass(slots=True)
 class Totals:
-    """What the jobs did in all. GPU-seconds; JCTs in seconds, in order of completion."""
+    """What the jobs did in all. GPU-seconds; JCTs in seconds, in order of completion.
+
+    Used is work that counted; lost is work that a failure undid. A restart follows a failure, of the job
+    itself (`job_failures`) or of a node under it; any other change of GPUs is a rescale.
+    """
 
     used_gpu_seconds: float = 0.0
     overhead_gpu_seconds: float = 0.0
+    lost_gpu_seconds: float = 0.0
     rescales: int = 0
-    interruptions: int = 0
+    restarts: int = 0
+    job_failures: int = 0
     jct_seconds: list[float] = field(default_factory=list)
     finished: list[JobId] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Running:
-    """One job in the world. Work in seconds on one reference GPU."""
-
-    trace: TraceJob
-    physics: Physics
-    arrived_at: float
-    draw: float
-    left: float
-    startup_left: float
-    rescale_left: float = 0.0
-    phase: int = 0
-    generation: int = 0
-    width: Width | None = None
-    slots: tuple[GpuSlot, ...] = ()
-    speeds: tuple[float, ...] = ()
-    measured_at: float = 0.0
-    works_from: float = 0.0
-    appointment: int = 0
-    pace: float = 1.0
-
-    def state(self) -> JobState:
-        """Return what a tick may see."""
-        trace, physics = self.trace, self.physics
-        work = self.left + physics.tail_sizes[self.phase] * trace.scale
-        return JobState(
-            job=Job(
-                id=trace.id,
-                class_name=trace.class_name,
-                arrived_at=self.arrived_at,
-                phase=self.phase,
-                remaining_gpu_hours=work / SECONDS_PER_HOUR,
-                scale=trace.scale,
-                weight=physics.weight,
-                draw=self.draw,
-                width=self.width,
-                restarts=max(0, self.generation - 1),
-            ),
-            slots=self.slots,
-            generation=self.generation,
-        )
 
 
 class SimulatedJobs:
@@ -83,7 +49,7 @@ class SimulatedJobs:
 
     `asks_for_tick` is called with a job that entered a new phase and says whether that is worth a tick;
     `wants_tick` is called when something happened that is. With `fresh_progress` the work left is measured at
-    each look, not only when a job changes.
+    each look, not only when a job changes. `fates` say when jobs fail.
     """
 
     def __init__(
@@ -95,13 +61,16 @@ class SimulatedJobs:
         wants_tick: Callable[[], None],
         fresh_progress: bool = False,
         links: SharedLinks | None = None,
+        checkpoints: Checkpoints | None = None,
+        fates: Fates | None = None,
     ) -> None:
         self.totals = Totals()
         self.asks_for_tick: Callable[[Job], bool] = lambda _job: True
         self._clock, self._events, self._cloud = clock, events, cloud
         self._wants_tick, self._fresh_progress = wants_tick, fresh_progress
         self._links = links or SharedLinks()
-        self._present: dict[JobId, _Running] = {}
+        self._checkpoints, self._fates = checkpoints, fates
+        self._present: dict[JobId, Running] = {}
         self._states: dict[JobId, JobState] = {}
 
     def __len__(self) -> int:
@@ -116,15 +85,21 @@ class SimulatedJobs:
                     self._states[job.trace.id] = job.state()
         return self._states.copy()
 
-    def arrive(self, trace: TraceJob, physics: Physics, draw: float) -> None:
-        """Let a job arrive now."""
-        job = _Running(
+    def arrive(
+        self, trace: TraceJob, physics: Physics, draw: float, *, told: tuple[float, float] = (1.0, 1.0)
+    ) -> None:
+        """Let a job arrive now; `told` are the factors on size and scale by which a tick is told wrong."""
+        left = physics.sizes[0] * trace.scale
+        job = Running(
             trace=trace,
             physics=physics,
             arrived_at=self._clock.now(),
             draw=draw,
-            left=physics.sizes[0] * trace.scale,
+            left=left,
             startup_left=physics.startup_seconds,
+            checkpoints=self._checkpoints,
+            told_size=told[0],
+            told_scale=told[1],
         )
         self._present[trace.id] = job
         self._states[trace.id] = job.state()
@@ -137,15 +112,15 @@ class SimulatedJobs:
             return Refused(reason=f"job {action.job} cannot start generation {action.generation}")
         if not self._cloud.hold(action.job, action.slots):
             return Refused(reason="some of the GPUs are not free")
+        self.totals.restarts += job.has_failed
+        self.totals.rescales += job.generation > 0 and not job.has_failed
         now = self._clock.now()
-        job.rescale_left = job.physics.rescale_seconds if job.generation else 0.0
-        self.totals.rescales += job.generation > 0
-        job.generation, job.width, job.slots = action.generation, action.width, action.slots
-        job.speeds = job.physics.speeds(action.width)
-        job.measured_at, job.works_from = now, now + job.rescale_left + job.startup_left
+        job.begin(now, generation=action.generation, width=action.width, slots=action.slots)
+        job.node_speed = self._cloud.slowest(action.slots)
         if self._links.join(job.trace.id, job.physics.network, job.slots, self._cloud.kinds):
             self._share_links()
         self._appoint(job)
+        self._foretell(job, now)
         self._states[action.job] = job.state()
         return Accepted()
 
@@ -155,18 +130,46 @@ class SimulatedJobs:
         if job is None or not job.slots:
             return Accepted()
         self._measure(job)
-        self._cloud.free(job.slots)
-        job.slots, job.width, job.speeds, job.pace = (), None, (), 1.0
-        job.appointment += 1
-        if self._links.leave(job.trace.id):
-            self._share_links()
-        self._states[action.job] = job.state()
+        job.save()
+        self._let_go(job)
         return Accepted()
+
+    def lose(self, job_id: JobId) -> None:
+        """A job fails, or a node under it: it falls back to its last checkpoint and waits."""
+        job = self._present[job_id]
+        self._measure(job)
+        lost = job.fall_back()
+        self.totals.used_gpu_seconds -= lost
+        self.totals.lost_gpu_seconds += lost
+        self._let_go(job)
 
     def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
         """Let the jobs that share links send in this order from now on."""
         if self._links.follow(order):
             self._share_links()
+
+    def _let_go(self, job: Running) -> None:
+        """Take its GPUs from a job that stays."""
+        self._cloud.free(job.slots)
+        job.let_go()
+        if self._links.leave(job.trace.id):
+            self._share_links()
+        self._states[job.trace.id] = job.state()
+
+    def _foretell(self, job: Running, now: float) -> None:
+        """Schedule the failure of a generation, if it is to fail."""
+        if self._fates is not None:
+            seconds = self._fates.job_runs_seconds(job.trace.id, job.generation)
+            if not isinf(seconds):
+                self._events.schedule(now + seconds, self._fail, (job, job.generation))
+
+    def _fail(self, doomed: tuple[Running, int]) -> None:
+        """A job fails, unless that generation of it is over."""
+        job, generation = doomed
+        if job.generation == generation and job.slots:
+            self.totals.job_failures += 1
+            self.lose(job.trace.id)
+            self._wants_tick()
 
     def _share_links(self) -> None:
         """Give every sending job the pace that its links leave it, and a new end of its phase."""
@@ -177,15 +180,14 @@ class SimulatedJobs:
                 job.pace = pace
                 self._appoint(job)
 
-    def _appoint(self, job: _Running) -> None:
+    def _appoint(self, job: Running) -> None:
         """Schedule the end of the phase, if the job can work at all at its width."""
         job.appointment += 1
-        speed = job.speeds[job.phase] * job.pace
-        if speed > 0.0:
-            ends_at = max(job.measured_at, job.works_from) + job.left / speed
+        ends_at = job.phase_ends_at()
+        if ends_at is not None:
             self._events.schedule(ends_at, self._end_phase, (job, job.appointment))
 
-    def _end_phase(self, appointment: tuple[_Running, int]) -> None:
+    def _end_phase(self, appointment: tuple[Running, int]) -> None:
         """A phase is done: enter the next one, or leave. An appointment that was changed is void."""
         job, number = appointment
         if number != job.appointment:
@@ -194,17 +196,17 @@ class SimulatedJobs:
         if job.phase + 1 == len(job.physics.sizes):
             self._leave(job)
             return
-        job.phase += 1
-        job.left = job.physics.sizes[job.phase] * job.trace.scale
+        job.enter_next_phase()
         self._appoint(job)
         state = job.state()
         self._states[job.trace.id] = state
         if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(state.job):
             self._wants_tick()
 
-    def _leave(self, job: _Running) -> None:
+    def _leave(self, job: Running) -> None:
         """A job is done."""
         self._cloud.free(job.slots)
+        job.slots = ()
         del self._present[job.trace.id], self._states[job.trace.id]
         if self._links.leave(job.trace.id):
             self._share_links()
@@ -212,15 +214,8 @@ class SimulatedJobs:
         self.totals.finished.append(job.trace.id)
         self._wants_tick()
 
-    def _measure(self, job: _Running) -> None:
+    def _measure(self, job: Running) -> None:
         """Bring the work left and the GPU-seconds up to now."""
-        now, gpus = self._clock.now(), len(job.slots)
-        paused = min(max(job.works_from - job.measured_at, 0.0), now - job.measured_at)
-        worked = now - job.measured_at - paused
-        rescaled = min(paused, job.rescale_left)
-        job.rescale_left -= rescaled
-        job.startup_left = max(0.0, job.startup_left - (paused - rescaled))
-        self.totals.overhead_gpu_seconds += gpus * paused
-        self.totals.used_gpu_seconds += gpus * worked
-        job.left = max(0.0, job.left - worked * job.speeds[job.phase] * job.pace)
-        job.measured_at = now
+        overhead, used = job.measure(self._clock.now())
+        self.totals.overhead_gpu_seconds += overhead
+        self.totals.used_gpu_seconds += used

@@ -18,7 +18,9 @@ class Simulation:
     """The figures of one run. With a budget in GPUs, money is GPU-hours at price 1.
 
     `mean_usd_per_hour` is all that was spent, the tail included, over the hours from first to last arrival.
-    GPU-hours rented are those used, booting, idle, and in overhead (start-up and rescale) together.
+    GPU-hours rented are those used, lost (work that a failure undid), booting, idle, and in overhead
+    (start-up, rescale and checkpoints) together. `interruptions` are nodes that the cloud took back;
+    `launch_refusals` are launches not served in full, by reason.
     `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
     `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
     """
@@ -43,8 +45,13 @@ class Simulation:
     gpu_hours_booting: float
     gpu_hours_overhead: float
     gpu_hours_idle: float
+    gpu_hours_lost: float
     rescales: int
+    restarts: int
     interruptions: int
+    node_failures: int
+    job_failures: int
+    launch_refusals: dict[str, int]
     nodes_launched: int
     most_nodes: int
     arrival_window_hours: float
@@ -77,7 +84,9 @@ def report(
         "used": totals.used_gpu_seconds / SECONDS_PER_HOUR,
         "booting": meter.booting_gpu_seconds / SECONDS_PER_HOUR,
         "overhead": totals.overhead_gpu_seconds / SECONDS_PER_HOUR,
+        "lost": totals.lost_gpu_seconds / SECONDS_PER_HOUR,
     }
+    busy = hours["used"] + hours["booting"] + hours["overhead"] + hours["lost"]
     # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
     most_spent = dollars(meter.micro_dollars + meter.launches)
     # One arrival has no window: then the run itself is the only measure of time.
@@ -102,9 +111,14 @@ def report(
         gpu_hours_used=hours["used"],
         gpu_hours_booting=hours["booting"],
         gpu_hours_overhead=hours["overhead"],
-        gpu_hours_idle=max(0.0, hours["rented"] - hours["used"] - hours["booting"] - hours["overhead"]),
+        gpu_hours_idle=max(0.0, hours["rented"] - busy),
+        gpu_hours_lost=hours["lost"],
         rescales=totals.rescales,
-        interruptions=totals.interruptions,
+        restarts=totals.restarts,
+        interruptions=meter.interruptions,
+        node_failures=meter.node_failures,
+        job_failures=totals.job_failures,
+        launch_refusals=dict(sorted(meter.refusals.items())),
         nodes_launched=meter.launches,
         most_nodes=meter.most_nodes,
         arrival_window_hours=window,

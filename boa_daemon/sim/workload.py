@@ -73,14 +73,15 @@ def a_workload(
     classes: Sequence[JobClass],
     instance_types: Mapping[str, InstanceType],
     *,
-    max_nodes: int | None = None,
+    most_nodes: Mapping[str, int | None] | None = None,
 ) -> Workload:
     """Return the workload, after checking that every job can run on what can be rented.
 
+    `most_nodes` is how many nodes of a GPU type may be held at once; None, or no entry, is no limit.
+
     Raises:
         InputError: when the trace is empty, a class is unknown, or a class has a phase that no rentable
-        number
-            of nodes can run.
+            number of nodes can run.
     """
     if not trace.jobs:
         raise InputError("the trace has no jobs", hint="Add one row per arrival")
@@ -91,25 +92,26 @@ def a_workload(
                 f"the trace has jobs of class {name!r}, which the class file does not have",
                 hint=did_you_mean(name, by_name),
             )
-        _check_rentable(by_name[name], instance_types, max_nodes)
+        _check_rentable(by_name[name], instance_types, most_nodes or {})
     return Workload(trace=trace, physics={name: Physics(found) for name, found in by_name.items()})
 
 
 def _check_rentable(
-    job_class: JobClass, instance_types: Mapping[str, InstanceType], max_nodes: int | None
+    job_class: JobClass, instance_types: Mapping[str, InstanceType], most_nodes: Mapping[str, int | None]
 ) -> None:
     """Refuse a class with a phase that fits no cluster that may be rented: it would wait for ever."""
     for number, phase in enumerate(job_class.phases):
         most = {
-            kind: math.inf if max_nodes is None else max_nodes * instance_types[kind].gpus
+            kind: math.inf if nodes is None else nodes * instance_types[kind].gpus
             for kind in phase.speedups
             if kind in instance_types
+            for nodes in (most_nodes.get(kind),)
         }
         if not any(phase.speedups[kind].min_gpus <= gpus for kind, gpus in most.items()):
             needs = ", ".join(f"{curve.min_gpus} x {kind}" for kind, curve in phase.speedups.items())
-            limit = "" if max_nodes is None else f" within {max_nodes} nodes"
+            limits = ", ".join(f"{gpus:g} x {kind}" for kind, gpus in most.items())
             raise InputError(
-                f"class {job_class.name}, phase {number}, needs at least {needs}; no such node can be "
-                f"rented{limit}",
+                f"class {job_class.name}, phase {number}, needs at least {needs}; "
+                + (f"at most {limits} can be rented" if limits else "no such node can be rented"),
                 hint=f"Rentable GPU types: {', '.join(sorted(instance_types)) or 'none'}",
             )

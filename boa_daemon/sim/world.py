@@ -14,15 +14,26 @@ import numpy as np
 from boa_daemon.clock import VirtualClock
 from boa_daemon.controller import Controller
 from boa_daemon.errors import BoaError
+from boa_daemon.sim.api import CloudApi
+from boa_daemon.sim.beliefs import told
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.links import SharedLinks
+from boa_daemon.sim.market import Shelves
+from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.workload import Workload
 from boa_daemon.tick import Decision
+from policies.model import InstanceType
 
 QUIET_TICKS = 10_000
 """Ticks in a row without an arrival or the end of a phase: the run goes round in circles."""
+
+STILL = 0.01
+"""What a tick counts that does nothing: a policy that decides every minute has many while a long job runs."""
+QUIET_EVENTS = 1_000_000
+"""The same, where the cloud's comings and goings never end."""
 
 
 class StuckSimulation(BoaError):
@@ -35,6 +46,8 @@ class World:
     def __init__(
         self,
         workload: Workload,
+        instance_types: Sequence[InstanceType],
+        settings: WorldSettings,
         *,
         seed: int = 0,
         boot_seconds: float = 180.0,
@@ -46,12 +59,15 @@ class World:
         self.started_at = workload.trace.jobs[0].arrived_at_seconds
         self.clock = VirtualClock(self.started_at)
         self.ticks = 0
-        self._events = EventQueue()
+        self._events, self._beliefs, self._seed = EventQueue(), settings.beliefs, seed
+        fates = Fates(settings, boot_seconds=boot_seconds, seed=seed)
+        self.shelves = Shelves(settings, instance_types, seed=seed, start=self.started_at)
         self.cloud = SimulatedCloud(
             self.clock,
             self._events,
-            boot_seconds=boot_seconds,
-            on_ready=self._want_tick,
+            shelves=self.shelves,
+            fates=fates,
+            wants_tick=self._want_tick,
             outages=outages,
         )
         self.jobs = SimulatedJobs(
@@ -61,28 +77,41 @@ class World:
             wants_tick=self._progress,
             fresh_progress=fresh_progress,
             links=SharedLinks(in_order=links_in_order),
+            checkpoints=settings.checkpoints,
+            fates=fates,
         )
+        self.cloud.loses = self.jobs.lose
+        self.api = CloudApi(self.cloud, fates)
         self._draws = np.random.default_rng(seed).random(workload.jobs).tolist()
         self._next_job = 0
         self._tick_wanted = False
         self._wake_at: float | None = None
-        self._quiet_ticks = 0
+        self._quiet_ticks, self._quiet_events = 0.0, 0
         self._schedule_arrival()
 
-    def run(self, controller: Controller, on_tick: Callable[[Decision], None] | None = None) -> None:
+    def run(
+        self,
+        controller: Controller,
+        on_tick: Callable[[Decision], None] | None = None,
+        *,
+        until_empty: bool = False,
+    ) -> None:
         """Let the trace happen under a controller, until the last job has left; then end every node.
+
+        With `until_empty` nobody ends the nodes but the controller, and the run goes on until it has.
 
         Raises:
             StuckSimulation: when jobs are left and nothing will happen any more.
         """
         self.jobs.asks_for_tick = controller.needs_tick
-        while self.finished < self.workload.jobs:
+        self.api.patience_seconds = controller.unseen_seconds
+        while self.finished < self.workload.jobs or (until_empty and len(self.cloud)):
             self._advance()
             if self._tick_wanted:
                 self._tick_wanted = False
                 decision = controller.run_once()
                 self.ticks += 1
-                self._quiet_ticks += 1
+                self._quiet_ticks += 1.0 if decision.actions else STILL
                 self._wake(decision.wake_at)
                 if on_tick is not None:
                     on_tick(decision)
@@ -97,7 +126,8 @@ class World:
     def _advance(self) -> None:
         """Move to the next event and let everything due take place."""
         at = self._events.next_at
-        if at is None or self._quiet_ticks > QUIET_TICKS:
+        self._quiet_events += 1
+        if at is None or self._quiet_ticks > QUIET_TICKS or self._quiet_events > QUIET_EVENTS:
             raise StuckSimulation(self._why_stuck())
         self.clock.advance_to(at)
         self._events.happen(at)
@@ -119,7 +149,7 @@ class World:
 
     def _progress(self) -> None:
         """A job arrived, entered a phase, or left."""
-        self._quiet_ticks = 0
+        self._quiet_ticks, self._quiet_events = 0.0, 0
         self._tick_wanted = True
 
     def _wake(self, at: float | None) -> None:
@@ -144,5 +174,10 @@ class World:
     def _arrive(self, number: int) -> None:
         """Let a job arrive, and schedule the next."""
         trace = self.workload.trace.jobs[number]
-        self.jobs.arrive(trace, self.workload.physics[trace.class_name], self._draws[number])
+        self.jobs.arrive(
+            trace,
+            self.workload.physics[trace.class_name],
+            self._draws[number],
+            told=told(self._beliefs, trace.class_name, trace.id, seed=self._seed),
+        )
         self._schedule_arrival()

@@ -6,14 +6,18 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from boa_daemon.actions import Action, LaunchNodes
+from boa_daemon.actions import Action, LaunchNodes, act_of
+from boa_daemon.limits import DAY_SECONDS, Act
 from boa_daemon.offers import Cooldown, cooled, covers
 from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.state import ClusterState
+from boa_daemon.state import ClusterState, Plan
 from policies.model import NodeId
 
 GIVEN_UP_SECONDS = 60.0
 """After a launch whose nodes never showed up, its offer is left alone this long."""
+
+MOST_ACTS = 20_000
+"""Acts that are remembered; the oldest go first."""
 
 
 class MemoryStore:
@@ -27,8 +31,10 @@ class MemoryStore:
         self._open: dict[str, tuple[Action, float]] = {}
         self._unseen: dict[str, OpenLaunch] = {}
         self._cooldowns: dict[str, Cooldown] = {}
+        self._acts: dict[str, Act] = {}
         self._charged: set[NodeId] = set()
         self._settled = 0
+        self._settled_by_day: dict[int, int] = {}
         self._books_opened_at: float | None = None
         self._lean: tuple[float, float] | None = None
 
@@ -40,6 +46,9 @@ class MemoryStore:
     def record_intent(self, action: Action, *, at: float) -> None:
         """Keep an action as open until its outcome is known."""
         self._open[action.id] = (action, at)
+        self._acts[action.id] = act_of(action, at=at)
+        while len(self._acts) > MOST_ACTS:
+            del self._acts[next(iter(self._acts))]
         if isinstance(action, LaunchNodes):
             self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
@@ -50,7 +59,19 @@ class MemoryStore:
             return
         self._open.pop(action.id, None)
         if isinstance(action, LaunchNodes):
+            if isinstance(outcome, Refused):
+                self._acts.pop(action.id, None)
             self._settle(action, outcome, at)
+
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Keep several actions as open."""
+        for action in actions:
+            self.record_intent(action, at=at)
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Close several actions."""
+        for action, outcome in outcomes:
+            self.record_outcome(action, outcome, at=at)
 
     def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Note which nodes a launch will show, and what not to ask for again too soon."""
@@ -119,10 +140,21 @@ class MemoryStore:
             self._charged.add(charge.node)
             self.charges.append(charge)
             self._settled += charge.micro_dollars
+            for day, part in charge.days:
+                self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills of the day of an instant and later ones."""
+        first = int(at // DAY_SECONDS)
+        return sum(part for day, part in self._settled_by_day.items() if day >= first)
+
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time."""
+        return [act for act in self._acts.values() if act.at >= at]
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""
@@ -142,6 +174,7 @@ class MemoryStore:
         """Return the last lean and its instant."""
         return self._lean
 
-    def record_decision(self, state: ClusterState, actions: Sequence[Action]) -> None:
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Keep what a tick saw and decided."""
+        del plan
         self.decisions.append((state, tuple(actions)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boa_daemon.errors import InputError
+from boa_daemon.traces.gavel import import_gavel
 from boa_daemon.traces.helios import import_helios
 from boa_daemon.traces.itp import import_itp
 from boa_daemon.traces.philly import import_philly
@@ -27,6 +28,7 @@ class SourceName(StrEnum):
     philly = "philly"
     helios = "helios"
     itp = "itp"
+    gavel = "gavel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ SOURCES: Mapping[SourceName, _Source] = {
     SourceName.philly: _Source(import_philly, frozenset({"profiles", "seed"})),
     SourceName.helios: _Source(import_helios, frozenset({"profiles", "seed"})),
     SourceName.itp: _Source(import_itp, frozenset({"profiles"})),
+    SourceName.gavel: _Source(import_gavel, frozenset()),
 }
 _PARTIAL = ("apps", "profiles", "seed")
 

@@ -24,10 +24,14 @@ SHORTEST_WINDOW_HOURS = 1.0 / 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSource:
-    """Where a GPU type's price comes from: an instance type of the catalogue, or dollars per GPU-hour."""
+    """Where a GPU type's price comes from: an instance type of the catalogue, or dollars per GPU-hour.
+
+    `gpus_per_instance` goes with the latter; None is one.
+    """
 
     instance_type: str | None = None
     usd_per_gpu_hour: float | None = None
+    gpus_per_instance: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,10 @@ def classes_text(workload: Workload) -> str:
 def _gpu(gpu: GpuSource) -> _Flow:
     """Return the entry of one GPU type."""
     if gpu.usd_per_gpu_hour is not None:
-        return _Flow(usd_per_gpu_hour=gpu.usd_per_gpu_hour)
+        entry = _Flow(usd_per_gpu_hour=gpu.usd_per_gpu_hour)
+        if gpu.gpus_per_instance is not None:
+            entry["gpus_per_instance"] = gpu.gpus_per_instance
+        return entry
     return _Flow(instance_type=gpu.instance_type)
 
 

@@ -13,9 +13,9 @@ import pytest
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.compare import run as run_module
 from boa_daemon.compare.cells import Comparison, Row, reordered, turned
-from boa_daemon.compare.page import about, knob_text, table_cells
+from boa_daemon.compare.page import about, decomposition_text, knob_text, table_cells
 from boa_daemon.compare.run import FILE_NAME, Kept, run_all
-from boa_daemon.compare.summary import best_rival, floor_of, lines_of, ratio_of, with_ratios
+from boa_daemon.compare.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
 from boa_daemon.compare.timeline import record
 from boa_daemon.compare.tune import TOLERANCE, Trial, equal_spend_hours
 from boa_daemon.errors import InputError
@@ -23,6 +23,7 @@ from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.wiring import SimulationSettings, simulate
 from policies.errors import InfeasibleBudget, UnknownPolicy
 from policies.model import Budget
+from policies.registry import POLICIES
 from policies.speedup import Amdahl
 
 RIVALS = ("equal-width", "efficiency", "greedy-marginal", "static-fifo", "static-srsf", "static-equal")
@@ -310,3 +311,51 @@ def test_a_knob_becomes_settings() -> None:
 
     assert settings.planning_budget == Budget(amount=7.0)
     assert settings.options.nodes == 3
+
+
+def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
+    all_rows: tuple[Comparison, list[Row]],
+) -> None:
+    """Steps are coarse, but a share of the jobs can go one step further: within 1 %, as run."""
+    for row in all_rows[1]:
+        if row.policy in {"equal-width", "efficiency"}:
+            assert row.at_equal_spend
+            assert "share" in row.knob
+
+
+def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
+    all_rows: tuple[Comparison, list[Row]],
+) -> None:
+    """Best fleet over best rule, best rule over boa; the names say which they are."""
+    comparison, rows = all_rows
+    lines = lines_of(comparison, rows)
+
+    why = decompose(rows, lines, 20.0)
+
+    assert why is not None
+    assert why.rule in {"equal-width", "efficiency"}
+    assert why.fleet.startswith("static-")
+    assert why.total.mean == pytest.approx(why.elasticity.mean * why.optimisation.mean)
+    by_policy = {line.policy: line.ratio_at_equal_spend for line in lines}
+    best = by_policy[why.rule]
+    assert best is not None
+    assert why.optimisation.mean == pytest.approx(best.mean)
+    assert f"{why.rule}, makes up a factor of {why.elasticity.mean:.2f} [" in decomposition_text(why)
+
+
+def test_without_a_fleet_there_is_nothing_to_take_apart(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Neither in sentences nor in numbers."""
+    comparison, rows = all_rows
+    lines = [line for line in lines_of(comparison, rows) if not line.policy.startswith("static-")]
+
+    assert decompose(rows, lines, 20.0) is None
+
+
+def test_every_rival_can_be_tuned() -> None:
+    """All policies there are, on twenty jobs: each comes to a row, and none beats the bound."""
+    comparison = a_comparison(rivals=tuple(name for name in POLICIES if name != "boa"))
+    comparison.check()
+
+    for row in run(comparison):
+        assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
+        assert row.equal_spend_mean_jct_hours is not None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
-from boa_daemon import diff, explain, plan, room, tick
+from boa_daemon import books, caps, diff, explain, plan, room, steady, tick
 from boa_daemon.state import ClusterState
-from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, states
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick import decide
 from policies.first_fit import FirstFit
 
@@ -24,7 +25,7 @@ def test_the_same_state_gives_the_same_decision(case: tuple[ClusterState, Wishes
     assert decide(state, allocator=wishes, placer=FirstFit(), rules=rules()) == first
 
 
-@pytest.mark.parametrize("module", [diff, explain, plan, room, tick])
+@pytest.mark.parametrize("module", [books, caps, diff, explain, plan, room, steady, tick])
 def test_the_heart_asks_for_no_time_and_no_dice(module: object) -> None:
     """No clock, no randomness, no files, no network is imported."""
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
@@ -50,3 +51,17 @@ def test_a_decision_explains_itself_and_says_when_to_look_again() -> None:
 
     assert decision.wake_at == 65.0
     assert "It starts now on n1 (1 GPU)" in decision.explain("a")
+
+
+def test_a_policy_that_decides_in_rounds_is_asked_again_in_time() -> None:
+    """A minute after it last changed its mind, or sooner where something else is due; not without jobs."""
+    every = replace(rules(), round_seconds=60.0)
+    running = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)}, now=100.0)
+    wishes = Wishes(widths={"a": 1})
+
+    def wakes_at(state: ClusterState) -> float | None:
+        return decide(state, allocator=wishes, placer=FirstFit(), rules=every).wake_at
+
+    assert wakes_at(running) == 160.0
+    assert wakes_at(replace(running, lean=(3.0, 90.0))) == 150.0
+    assert wakes_at(a_state(nodes=[a_node("n1", idle_since=95.0)], now=100.0)) == 155.0

@@ -48,6 +48,8 @@ def verbs() -> Iterator[tuple[str, Any]]:
     """Yield every command with its full name, as typer has it."""
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
+        if getattr(command, "invoke_without_command", False):
+            yield name, command
         if hasattr(command, "commands"):
             for inner, leaf in command.commands.items():
                 yield f"{name} {inner}", leaf

@@ -109,6 +109,74 @@ def test_an_unknown_class_names_the_line_of_the_trace(case: list[str], tmp_path:
     assert "Did you mean 'vision'" in with_line
 
 
+HEADER = "job_id,arrived_at_seconds,class_name\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("a,600,vision\nb,0,vision\n", "trace.csv:3: arrivals must be in order of time"),
+        ("a,0,vision\na,600,vision\n", "trace.csv:3: job_id 'a' occurs twice"),
+        ("a,-5,vision\n", "trace.csv:2: arrived_at_seconds of job a must be a finite number, zero or more"),
+        ("a,nan,vision\n", "trace.csv:2: arrived_at_seconds of job a must be a finite number"),
+        ("a,0,visoin\n", "trace.csv:2: job a is of class 'visoin'"),
+        ("", "the trace has no jobs"),
+        ("a,0\n", "trace.csv:2: 2 cells where the header has 3"),
+    ],
+)
+def test_a_bad_trace_is_refused_before_the_run(
+    case: list[str], tmp_path: Path, rows: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One clear error, exit code 2, and no world is ever begun."""
+    (tmp_path / "trace.csv").write_text(HEADER + rows)
+    monkeypatch.setattr("boa_daemon.sim.world.World.run", lambda *_, **__: pytest.fail("the run began"))
+    refused = boa(*case, "--budget", "20/h").exception
+
+    assert isinstance(refused, InputError)
+    assert refused.exit_code == 2
+    assert says in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("world", "flags", "says"),
+    [
+        (None, ["--max-nodes", "1"], "needs at least 16 x gpu; at most 8 x gpu can be rented"),
+        ("quotas: {default: 1}", [], "at most 8 x gpu can be rented"),
+        ("zones: [a, b]\nstock: {default: {nodes: 1}}", [], "at most 8 x gpu can be rented"),
+    ],
+)
+def test_a_job_wider_than_anything_rentable_is_refused_before_the_run(
+    case: list[str], tmp_path: Path, world: str | None, flags: list[str], says: str
+) -> None:
+    """By the cap, by a quota, or because no zone ever has so many nodes: it would wait for ever."""
+    machine = "gpu_types: {gpu: {usd_per_gpu_hour: 1.0, gpus_per_instance: 8}}"
+    wide = CLASSES.replace("gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}", machine)
+    (tmp_path / "classes.yaml").write_text(wide.replace("{1: 1.0, 2: 1.8, 4: 3.0}", "{16: 9.0}"))
+    if world is not None:
+        (tmp_path / "world.yaml").write_text(world)
+        flags = [*flags, "--world", str(tmp_path / "world.yaml")]
+    refused = boa(*case, "--budget", "50/h", *flags).exception
+
+    assert isinstance(refused, InputError)
+    assert says in str(refused)
+
+
+def test_a_world_is_a_file_and_flags(case: list[str], tmp_path: Path) -> None:
+    """Spot makes it cheaper, boots take longer, and the answer counts what went wrong."""
+    (tmp_path / "world.yaml").write_text("faults: {throttled_fraction: 0.5, mean_job_failure_hours: 0.5}")
+    base = [*case, "--budget", "20/h", "--json"]
+    plain, spot, slow, faulty = (
+        json.loads(boa(*base, *flags).stdout)
+        for flags in ([], ["--spot"], ["--boot", "constant:1800"], ["--world", str(tmp_path / "world.yaml")])
+    )
+
+    assert spot["spent_usd"] < plain["spent_usd"]
+    assert slow["mean_jct_hours"] > plain["mean_jct_hours"] + 0.2
+    assert faulty["launch_refusals"]["throttled"] > 0
+    assert faulty["job_failures"] == faulty["restarts"] > 0
+    assert "work lost" in boa(*base[:-1], "--world", str(tmp_path / "world.yaml")).stdout
+
+
 def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C is not a crash."""
 

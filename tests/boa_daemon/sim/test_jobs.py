@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from worlds import a_simulated_cloud
 
 from boa_daemon.actions import LaunchNodes, StartJob, StopJob
 from boa_daemon.clock import VirtualClock
 from boa_daemon.ports import Accepted, Refused
-from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.jobs import SimulatedJobs
+from boa_daemon.sim.settings import Checkpoints, Faults, WorldSettings
 from boa_daemon.sim.workload import Physics
 from boa_daemon.testing import a_class, an_instance_type, some_slots
 from boa_daemon.traces.reader import TraceJob
@@ -20,10 +22,19 @@ from policies.speedup import Table
 class Bench:
     """One ready node and one job of a class."""
 
-    def __init__(self, job_class: JobClass, *, scale: float = 1.0, fresh_progress: bool = False) -> None:
+    def __init__(
+        self,
+        job_class: JobClass,
+        *,
+        scale: float = 1.0,
+        fresh_progress: bool = False,
+        checkpoints: Checkpoints | None = None,
+        fates: Fates | None = None,
+        told: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
         self.clock, self.events = VirtualClock(), EventQueue()
         self.ticks: list[float] = []
-        cloud = SimulatedCloud(self.clock, self.events, boot_seconds=0.0, on_ready=lambda: None)
+        cloud = a_simulated_cloud(self.clock, self.events)
         cloud.launch(LaunchNodes(id="l", instance_type=an_instance_type(), reason="test"))
         self.events.happen(0.0)
         self.jobs = SimulatedJobs(
@@ -32,8 +43,10 @@ class Bench:
             cloud,
             wants_tick=lambda: self.ticks.append(self.clock.now()),
             fresh_progress=fresh_progress,
+            checkpoints=checkpoints,
+            fates=fates,
         )
-        self.jobs.arrive(TraceJob("a", 0.0, "c", scale), Physics(job_class), draw=0.25)
+        self.jobs.arrive(TraceJob("a", 0.0, "c", scale), Physics(job_class), draw=0.25, told=told)
 
     def start(self, gpus: int, generation: int = 1) -> object:
         """Start the job on the first GPUs."""
@@ -170,3 +183,74 @@ def test_starting_twice_or_without_free_gpus_is_refused() -> None:
         id="s", job="b", generation=1, width=Width("gpu", 1), slots=some_slots("n1", 0), reason="test"
     )
     assert bench.jobs.start(other) == Refused(reason="some of the GPUs are not free")
+
+
+def test_a_job_that_loses_its_node_falls_back_to_its_last_checkpoint() -> None:
+    """Saved after 600 and 1200 s, lost at 1500: 300 s of two GPUs are done again after a rescale."""
+    bench = Bench(a_class(rescale_hours=0.05), checkpoints=Checkpoints(every_seconds=600.0))
+    bench.start(2)
+    bench.until(1500.0)
+    bench.jobs.lose("a")
+    assert bench.jobs.jobs()["a"].slots == ()
+    assert bench.jobs.jobs()["a"].job.remaining_gpu_hours == pytest.approx(1.0 - 1200.0 * 1.8 / 3600.0)
+    bench.start(2, generation=2)
+    bench.until(1e5)
+
+    assert bench.jobs.totals.lost_gpu_seconds == pytest.approx(2 * 300.0)
+    assert bench.jobs.totals.used_gpu_seconds == pytest.approx(2 * 3600.0 / 1.8)
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(300.0 + 180.0 + 3600.0 / 1.8)]
+    assert (bench.jobs.totals.restarts, bench.jobs.totals.rescales) == (1, 0)
+
+
+def test_without_checkpoints_everything_since_the_start_is_lost() -> None:
+    """The second phase falls back into the first; what an ordered stop saved stays saved."""
+    bench = Bench(a_class(sizes=[1.0, 1.0]))
+    bench.start(1)
+    bench.until(1800.0)
+    bench.stop()
+    bench.start(1, generation=2)
+    bench.until(1800.0 + 3600.0)
+    assert bench.jobs.jobs()["a"].job.phase == 1
+    bench.jobs.lose("a")
+
+    assert bench.jobs.jobs()["a"].job.phase == 0
+    assert bench.jobs.jobs()["a"].job.remaining_gpu_hours == pytest.approx(1.5)
+
+
+def test_a_checkpoint_takes_time_and_gpus() -> None:
+    """An hour of work, saved five times on the way: the sixth would save a job that is done."""
+    bench = Bench(a_class(), checkpoints=Checkpoints(every_seconds=600.0, cost_seconds=30.0))
+    bench.start(1)
+    bench.until(1e5)
+
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(3600.0 + 5 * 30.0)]
+    assert bench.jobs.totals.overhead_gpu_seconds == pytest.approx(5 * 30.0)
+
+
+def test_a_job_may_fail_and_every_generation_has_its_own_fate() -> None:
+    """With a failure every half hour of two hours' work, it takes some restarts, the same ones each time."""
+    world = WorldSettings(faults=Faults(mean_job_failure_hours=0.5))
+    seen = []
+    for _ in range(2):
+        fates = Fates(world, boot_seconds=0.0, seed=3)
+        bench = Bench(a_class(sizes=[2.0]), checkpoints=Checkpoints(every_seconds=60.0), fates=fates)
+        for generation in range(1, 50):
+            bench.start(1, generation=generation)
+            while bench.jobs.jobs() and bench.jobs.jobs()["a"].slots:
+                bench.until(bench.events.next_at or 0.0)
+        seen.append((bench.jobs.totals.job_failures, bench.jobs.totals.jct_seconds))
+
+    assert seen[0] == seen[1]
+    assert seen[0][0] >= 1
+    assert len(seen[0][1]) == 1
+
+
+def test_a_tick_is_told_the_size_that_is_believed() -> None:
+    """Twice the work and a scale half as large again, while the world keeps the truth."""
+    bench = Bench(a_class(), told=(2.0, 1.5))
+    job = bench.jobs.jobs()["a"].job
+    bench.start(1)
+    bench.until(1e5)
+
+    assert (job.remaining_gpu_hours, job.scale) == (2.0, 1.5)
+    assert bench.jobs.totals.jct_seconds == [pytest.approx(3600.0)]

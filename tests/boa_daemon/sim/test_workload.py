@@ -52,9 +52,9 @@ def test_a_job_wider_than_the_limit_on_nodes_is_refused() -> None:
     """Eight GPUs within one node of four never start."""
     wide = a_class(curve=Table(gpus=(8,), speeds=(5.0,)))
 
-    with pytest.raises(InputError, match=r"needs at least 8 x gpu.*within 1 nodes"):
-        a_workload(a_trace(0.0), [wide], NODES, max_nodes=1)
-    assert a_workload(a_trace(0.0), [wide], NODES, max_nodes=2).jobs == 1
+    with pytest.raises(InputError, match=r"needs at least 8 x gpu.*at most 4 x gpu"):
+        a_workload(a_trace(0.0), [wide], NODES, most_nodes={"gpu": 1})
+    assert a_workload(a_trace(0.0), [wide], NODES, most_nodes={"gpu": 2}).jobs == 1
 
 
 def test_a_formula_may_be_used_at_every_whole_width() -> None:

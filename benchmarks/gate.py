@@ -1,0 +1,365 @@
+"""The gate on real traffic: hosts as network namespaces, rate-limited links, DDP jobs over gloo.
+
+    python benchmarks/gate.py                    all parts, about an hour on two cores; needs root and iproute2
+    python benchmarks/gate.py --part four        one part
+    python benchmarks/gate.py --quick            all parts, few repetitions, about three minutes
+    python benchmarks/gate.py --show             only the tables, from the stored results
+
+Jobs are the four models of arXiv 2002.10105 with bytes and seconds scaled down alike; computing is a sleep, the
+gradients are real. In one repetition every policy runs the same jobs, in an order drawn anew; ratios are paired.
+Beside each stands what the network simulator says of the same case on the link as measured in the same run. Results
+go to docs/explanation/data/gate.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.gate_cost import measure_overhead, measure_round_trips
+from benchmarks.gate_hosts import NICENESS, Crew, Hosts, run_jobs, start_crews, why_not
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.token import issue_token
+from boa_daemon.network.model import Cluster, Experiment, NetworkJob
+from boa_daemon.network.simulate import simulate
+from boa_daemon.network.workload import MODELS
+from policies.ada_srsf import LEAST_BUCKET_BYTES, LinkPolicy, link_policy
+from policies.contention import ETHERNET_10G, Link, LinkFit, Sample, fit_link
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "explanation" / "data" / "gate.json"
+
+MEGABITS = 200.0
+TIME_SCALE = 0.4
+"""A message takes this part of what it takes on the paper's 10 Gbit/s, and so does computing."""
+SECRET = "benchmark"
+ANSWER_MS = 20
+"""Patience with the gate: two cores run everything here, so 5 ms would time the machine's other work."""
+NO_GATE = "no gate"
+POLICIES = (NO_GATE, "srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets")
+CASES: dict[str, list[tuple[int, ...]]] = {
+    "two": [(0, 1)] * 2,
+    "four": [(0, 1)] * 4,
+    "six": [(0, 1), (1, 2), (0, 2), (0, 1), (1, 2), (0, 2)],
+}
+"""Hosts of each job, by case; all jobs have one rank per host."""
+REPETITIONS = {"two": 6, "four": 20, "six": 6}
+
+
+def a_job(model: int, iterations: int) -> dict[str, Any]:
+    """Return a job of one of the four models, its bytes for the slow link."""
+    _, message, forward, backward, _ = MODELS[model]
+    wire_seconds = message * ETHERNET_10G.seconds_per_byte * TIME_SCALE
+    return {
+        "job": "alone",
+        "model": model,
+        "message_bytes": int(wire_seconds * MEGABITS * 1e6 / 8.0) // 4 * 4,
+        "forward_seconds": forward * TIME_SCALE,
+        "backward_seconds": backward * TIME_SCALE,
+        "iterations": iterations,
+    }
+
+
+def draw_jobs(seed: int, count: int, *, quick: bool) -> list[dict[str, Any]]:
+    """Return one draw: models and iterations uniform, arrivals within the first second."""
+    draw = np.random.default_rng(seed)
+    jobs = []
+    for number in range(count):
+        job = a_job(
+            int(draw.integers(len(MODELS))), int(draw.integers(4, 9) if quick else draw.integers(10, 41))
+        )
+        jobs.append({**job, "job": f"j{number}", "arrived_at_seconds": float(draw.uniform(0.0, 1.0))})
+    return jobs
+
+
+def bucket_bytes(link: Link) -> float:
+    """Return the default bucket with its 25 MB scaled like the messages, and at least 30 latencies as ever."""
+    scaled = LEAST_BUCKET_BYTES * ETHERNET_10G.seconds_per_byte * TIME_SCALE / link.seconds_per_byte
+    return max(scaled, 30 * link.latency_seconds / link.seconds_per_byte)
+
+
+def calibrate(crews: list[Crew], *, quick: bool) -> LinkFit:
+    """Return the link's constants from jobs that only send, one, two and three at once."""
+    samples = []
+    for at_once in range(1, min(3, len(crews)) + 1):
+        for size in (400_000, 1_600_000, 4_000_000):
+            order = {"forward_seconds": 0.0, "backward_seconds": 0.0, "iterations": 5 if quick else 12}
+            answers = run_jobs(crews, [{**order, "job": "c", "message_bytes": size}] * at_once)
+            # The middle of each run: at its ends some jobs send while others do not.
+            for answer in answers:
+                middle = answer["iteration_seconds"][2:-2]
+                samples.append(
+                    Sample(messages_at_once=at_once, message_bytes=size, seconds=float(np.mean(middle)))
+                )
+    return fit_link(samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What single jobs show: seconds of computing per iteration of each model, and of asking per question."""
+
+    compute_seconds: tuple[float, ...]
+    ask_seconds: float
+
+
+def calibrate_jobs(crews: list[Crew], link: Link, *, quick: bool) -> Alone:
+    """Return what an iteration takes besides the message, and what a question adds, from jobs that run alone."""
+    compute, asking = [], []
+    for model in range(len(MODELS)):
+        job = a_job(model, 6 if quick else 14)
+        plain = float(np.median(run_real(crews[:1], NO_GATE, link, [job])[0]["iteration_seconds"][2:]))
+        gated = float(np.median(run_real(crews[:1], "srsf-1", link, [job])[0]["iteration_seconds"][2:]))
+        compute.append(plain - link.seconds(job["message_bytes"]))
+        asking.append(gated - plain)
+    return Alone(compute_seconds=tuple(compute), ask_seconds=max(0.0, float(np.mean(asking))))
+
+
+@contextlib.contextmanager
+def a_gate(policy: str, link: Link, jobs: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Run a gate, and yield each job's BOA_GATE."""
+    settings = GateSettings(
+        policy=policy, link=link, bucket_bytes=bucket_bytes(link), is_always_on=True, patience_seconds=60.0
+    )
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        path = f"{folder}/gate.sock"
+        gate = stack.enter_context(GateThread(settings, SECRET, GateAddress(path=path)))
+        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
+        gate.take_plan({job["job"]: _planned_gpu_seconds(job, link) for job in jobs})
+        addresses = []
+        for job in jobs:
+            token = Path(folder, f"{job['job']}.token")
+            token.write_text(issue_token(SECRET, job=job["job"]), encoding="utf-8")
+            addresses.append(f"unix:{path}?token_file={token}&answer_ms={ANSWER_MS}")
+        yield addresses
+
+
+def _planned_gpu_seconds(job: dict[str, Any], link: Link) -> float:
+    """Return what is left of a job of two ranks before it starts."""
+    iteration = job["forward_seconds"] + job["backward_seconds"] + link.seconds(job["message_bytes"])
+    return 2.0 * job["iterations"] * iteration
+
+
+def run_real(crews: list[Crew], policy: str, link: Link, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each job's answer under a policy, on real traffic."""
+    if policy == NO_GATE:
+        return run_jobs(crews, jobs)
+    with a_gate(policy, link, jobs) as addresses:
+        gated = [{**job, "gate": address} for job, address in zip(jobs, addresses, strict=True)]
+        return run_jobs(crews, gated)
+
+
+def run_simulated(
+    seats: list[tuple[int, ...]], policy: str, link: Link, alone: Alone, jobs: list[dict[str, Any]]
+) -> list[float]:
+    """Return each job's JCT as the network simulator sees it, from constants measured on single jobs."""
+    if policy == NO_GATE:
+        rule = LinkPolicy(link=link, max_at_once=64)
+    else:
+        asked = replace(link, latency_seconds=link.latency_seconds + alone.ask_seconds)
+        rule = link_policy(policy, asked, bucket_bytes=bucket_bytes(link))
+    hosts = 1 + max(host for seat in seats for host in seat)
+    experiment = Experiment(
+        cluster=Cluster(servers=hosts, gpus_per_server=len(jobs), gpu_memory_bytes=1.0),
+        jobs=tuple(
+            NetworkJob(
+                id=job["job"],
+                gpus=len(seat),
+                iterations=job["iterations"],
+                forward_seconds=0.4 * alone.compute_seconds[job["model"]],
+                backward_seconds=0.6 * alone.compute_seconds[job["model"]],
+                message_bytes=job["message_bytes"],
+                arrived_at_seconds=job["arrived_at_seconds"],
+            )
+            for job, seat in zip(jobs, seats, strict=True)
+        ),
+        link_policy=rule,
+        pinned={n: tuple(host * len(jobs) + n for host in seat) for n, seat in enumerate(seats)},
+    )
+    return [float(value) for value in simulate(experiment, engine="python").jct]
+
+
+def run_case(name: str, repetitions: int, *, quick: bool, store: Any) -> dict[str, Any]:
+    """Run a case: every policy on the same jobs, repetition by repetition."""
+    seats = CASES[name]
+    began = time.perf_counter()
+    with Hosts(1 + max(host for seat in seats for host in seat), megabits=MEGABITS) as hosts:
+        crews = start_crews(hosts, seats)
+        try:
+            fit = calibrate([crew for crew in crews if crew.seats == seats[0]], quick=quick)
+            alone = calibrate_jobs(crews, fit.link, quick=quick)
+            answer: dict[str, Any] = {
+                "link": _link(fit),
+                "alone": asdict(alone),
+                "bucket_bytes": bucket_bytes(fit.link),
+                "repetitions": [],
+            }
+            for seed in range(1, repetitions + 1):
+                jobs = draw_jobs(seed, len(seats), quick=quick)
+                row: dict[str, Any] = {
+                    "seed": seed,
+                    "real": {},
+                    "simulated": {},
+                    "counts": {},
+                }
+                for index in np.random.default_rng(1000 + seed).permutation(len(POLICIES)):
+                    policy = POLICIES[int(index)]
+                    answers = run_real(crews, policy, fit.link, jobs)
+                    row["real"][policy] = [round(a["jct_seconds"], 4) for a in answers]
+                    row["simulated"][policy] = [
+                        round(value, 4) for value in run_simulated(seats, policy, fit.link, alone, jobs)
+                    ]
+                    row["counts"][policy] = _sum([a.get("counts", {}) for a in answers])
+                answer["repetitions"].append(row)
+                answer["wall_seconds"] = round(time.perf_counter() - began, 1)
+                store(name, answer)
+                print(
+                    f"  {name} {seed}/{repetitions}  "
+                    + "  ".join(
+                        f"{p} {np.mean(row['real'][p]):.2f}|{np.mean(row['simulated'][p]):.2f}"
+                        for p in POLICIES
+                    ),
+                    file=sys.stderr,
+                    flush=True,
+                )
+        finally:
+            for crew in crews:
+                crew.stop()
+    return answer
+
+
+def _link(fit: LinkFit) -> dict[str, float]:
+    """Return the constants as JSON."""
+    return {
+        "latency_seconds": fit.latency_seconds.value,
+        "seconds_per_byte": fit.seconds_per_byte.value,
+        "contention_seconds_per_byte": fit.contention_seconds_per_byte.value,
+        "contention_high": fit.contention_seconds_per_byte.high,
+        "adadual_threshold": fit.adadual_threshold,
+        "median_relative_error": fit.median_relative_error,
+    }
+
+
+def _sum(counts: list[dict[str, int]]) -> dict[str, int]:
+    """Return the counts added up."""
+    return {key: sum(c.get(key, 0) for c in counts) for key in sorted({key for c in counts for key in c})}
+
+
+def interval(values: Any) -> tuple[float, float, float]:
+    """Return a mean and its 95 % interval."""
+    data = np.asarray(values, dtype=float)
+    mean = float(data.mean())
+    if len(data) < 2:
+        return mean, math.nan, math.nan
+    half = float(stats.t.ppf(0.975, len(data) - 1) * data.std(ddof=1) / math.sqrt(len(data)))
+    return mean, mean - half, mean + half
+
+
+def print_case(name: str, answer: dict[str, Any]) -> None:
+    """Print a case as a table."""
+    rows = answer["repetitions"]
+    link = answer["link"]
+    print(
+        f"\n{name} jobs: {len(rows)} paired repetitions. Link: a {link['latency_seconds'] * 1e3:.2f} ms, "
+        f"{8e-6 / link['seconds_per_byte']:.0f} Mbit/s, eta/b "
+        f"{link['contention_seconds_per_byte'] / link['seconds_per_byte']:.3f}; threshold {link['adadual_threshold']:.3f}"
+    )
+    print(
+        f"{'policy':18}{'mean JCT':>9} {'95 %':16}{'vs no gate':>11} {'95 %':16}{'simulated':>10}{'vs no gate':>11}{'real/sim':>9}"
+    )
+    base = {kind: np.array([np.mean(row[kind][NO_GATE]) for row in rows]) for kind in ("real", "simulated")}
+    for policy in POLICIES:
+        mean = {
+            kind: np.array([np.mean(row[kind][policy]) for row in rows]) for kind in ("real", "simulated")
+        }
+        jct, low, high = interval(mean["real"])
+        ratio, least, most = interval(mean["real"] / base["real"])
+        predicted = float((mean["simulated"] / base["simulated"]).mean())
+        agrees = float((mean["real"] / mean["simulated"]).mean())
+        print(
+            f"{policy:18}{jct:8.2f}s [{low:5.2f}, {high:5.2f}]  {ratio:10.3f} [{least:.3f}, {most:.3f}]"
+            f"{mean['simulated'].mean():10.2f}s{predicted:10.3f}{agrees:9.3f}"
+        )
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print everything that is stored."""
+    for name in CASES:
+        if name in results:
+            print_case(name, results[name])
+    for row in results.get("round_trips", []):
+        print(
+            f"{row['jobs']:4} jobs asking: round trip p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms, "
+            f"{row['asks_per_second']:,.0f} questions/s"
+        )
+    for name, row in results.get("overhead", {}).items():
+        print(
+            f"overhead, {name}: {row['mean']:+.2%} [{row['low']:+.2%}, {row['high']:+.2%}], {row['pairs']} pairs"
+        )
+
+
+def main() -> None:
+    """Measure, store, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=[*CASES, "round-trips", "overhead"], action="append")
+    parser.add_argument("--quick", action="store_true", help="two repetitions of few iterations")
+    parser.add_argument("--repetitions", type=int, help="instead of the default of each case")
+    parser.add_argument("--show", action="store_true", help="print the stored results and measure nothing")
+    parser.add_argument("--output", type=Path, default=None, help="where results go; --quick stores nothing")
+    flags = parser.parse_args()
+    path = flags.output or RESULTS
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not flags.quick else {}
+    if flags.show:
+        show(results)
+        return
+    reason = why_not()
+    if reason:
+        print(f"skipped: {reason}")
+        return
+
+    # A run that is ended still takes its hosts down.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+
+    def store(name: str, answer: Any) -> None:
+        results[name] = answer
+        if not flags.quick or flags.output:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+    for part in flags.part or [*CASES, "round-trips", "overhead"]:
+        if part in CASES:
+            run_case(
+                part,
+                flags.repetitions or (2 if flags.quick else REPETITIONS[part]),
+                quick=flags.quick,
+                store=store,
+            )
+        elif part == "round-trips":
+            store("round_trips", measure_round_trips(quick=flags.quick))
+        else:
+            store("overhead", measure_overhead(quick=flags.quick))
+    show(results)
+
+
+if __name__ == "__main__":
+    main()

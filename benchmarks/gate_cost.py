@@ -1,0 +1,212 @@
+"""What the gate costs: the round trip of a question, and training beside an idle, a dead and a slow gate."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.client import GateClient
+from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.token import issue_token
+from policies.contention import Link
+
+SECRET = "benchmark"
+LINK = Link.of_gigabits(10.0)
+CROWDS = (4, 16, 64, 256)
+QUESTION_EVERY_SECONDS = 0.1
+"""A job of 100 ms iterations asks ten times a second."""
+
+
+def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:
+    """Return the time from question to grant, where each job's cards are free, by number of jobs.
+
+    The gate and all clients share this machine, the clients one process; each client asks at its own rate.
+    """
+    rows = []
+    for jobs in CROWDS[:2] if quick else CROWDS:
+        with tempfile.TemporaryDirectory() as folder:
+            script = f"from benchmarks.gate_cost import serve; serve({folder!r})"
+            gate = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+            try:
+                path = Path(folder, "gate.sock")
+                while not path.exists():
+                    time.sleep(0.05)
+                rows.append(
+                    _ask_all(GateAddress(path=str(path), answer_seconds=1.0), jobs, 2.0 if quick else 10.0)
+                )
+            finally:
+                assert gate.stdin is not None
+                gate.stdin.close()
+                gate.wait()
+    return rows
+
+
+def serve(folder: str) -> None:
+    """Be a gate that orders everything, until standard input ends."""
+    settings = GateSettings(link=LINK, is_always_on=True, fits_link=False)
+    with GateThread(settings, SECRET, GateAddress(path=f"{folder}/gate.sock")):
+        sys.stdin.read()
+
+
+def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
+    """Return the round trips of so many jobs; each pair of jobs shares its two cards."""
+    clients = [
+        GateClient(
+            address,
+            job=f"j{n}",
+            nics=[f"n{n // 2 * 2}", f"n{n // 2 * 2 + 1}"],
+            token=issue_token(SECRET, job=f"j{n}"),
+        )
+        for n in range(jobs)
+    ]
+    trips: list[list[float]] = [[] for _ in clients]
+    until = time.monotonic() + 30.0
+    while not all(client.is_connected for client in clients) and time.monotonic() < until:
+        time.sleep(0.02)
+    stop_at = time.monotonic() + seconds
+
+    def ask(number: int) -> None:
+        client = clients[number]
+        draw = np.random.default_rng(number)
+        time.sleep(float(draw.uniform(0.0, QUESTION_EVERY_SECONDS)))
+        while time.monotonic() < stop_at:
+            began = time.perf_counter()
+            go = client.ask(25e6, 25e6)
+            if go.why == "granted":
+                trips[number].append(time.perf_counter() - began)
+            client.done(go.fence, 0.02)
+            time.sleep(float(draw.exponential(QUESTION_EVERY_SECONDS)))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.close()
+    every = np.concatenate([np.array(trip) for trip in trips])
+    return {
+        "jobs": jobs,
+        "questions": len(every),
+        "p50_ms": float(np.percentile(every, 50) * 1e3),
+        "p99_ms": float(np.percentile(every, 99) * 1e3),
+        "asks_per_second": len(every) / seconds,
+    }
+
+
+def measure_overhead(*, quick: bool) -> dict[str, Any]:
+    """Return how much longer an unshared job's run takes beside a gate, by state of the gate, in pairs."""
+    pairs = 3 if quick else 10
+    job = {
+        "job": "j0",
+        "message_bytes": 1_000_000,
+        "forward_seconds": 0.01,
+        "backward_seconds": 0.02,
+        "iterations": 20 if quick else 60,
+    }
+    longer: dict[str, list[float]] = {name: [] for name in STATES}
+    with Hosts(2, megabits=200.0) as hosts:
+        crews = start_crews(hosts, [(0, 1)])
+        try:
+            _steady(crews, job)
+            for pair in range(pairs):
+                # Before and after, so that a slow drift of the machine cancels out.
+                before = _steady(crews, job)
+                found = {}
+                for name in sorted(STATES, key=lambda name: hash((pair, len(name)))):
+                    with STATES[name]() as address:
+                        found[name] = _steady(crews, {**job, "gate": address})
+                after = _steady(crews, job)
+                for name, value in found.items():
+                    longer[name].append(2.0 * value / (before + after) - 1.0)
+        finally:
+            for crew in crews:
+                crew.stop()
+    return {name: _interval(values) for name, values in longer.items()}
+
+
+def _steady(crews: list[Crew], job: dict[str, Any]) -> float:
+    """Return the mean iteration of a run, trimmed of the machine's hiccups at both ends."""
+    times = run_jobs(crews, [job])[0]["iteration_seconds"]
+    return float(stats.trim_mean(times[2:], 0.1))
+
+
+def _interval(values: list[float]) -> dict[str, float]:
+    """Return a mean and its 95 % interval."""
+    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    mean = float(np.mean(values))
+    return {
+        "mean": mean,
+        "low": mean - half,
+        "high": mean + half,
+        "median": float(np.median(values)),
+        "pairs": len(values),
+    }
+
+
+@contextlib.contextmanager
+def _token_and_socket() -> Iterator[tuple[str, str]]:
+    """Yield a path for a socket, and the address of a gate there."""
+    with tempfile.TemporaryDirectory() as folder:
+        token = Path(folder, "j0.token")
+        token.write_text(issue_token(SECRET, job="j0"), encoding="utf-8")
+        yield f"{folder}/gate.sock", f"unix:{folder}/gate.sock?token_file={token}"
+
+
+@contextlib.contextmanager
+def _idle() -> Iterator[str]:
+    """A gate where nobody else sends."""
+    with (
+        _token_and_socket() as (path, address),
+        GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=path)),
+    ):
+        yield address
+
+
+@contextlib.contextmanager
+def _dead() -> Iterator[str]:
+    """An address at which nobody listens."""
+    with _token_and_socket() as (_, address):
+        yield address
+
+
+@contextlib.contextmanager
+def _mute() -> Iterator[str]:
+    """A gate that welcomes everybody and then never answers: a partition, or a process that is stopped."""
+    settings = GateSettings(link=LINK, is_always_on=True)
+    with _token_and_socket() as (path, address), GateThread(settings, SECRET, GateAddress(path=path)) as gate:
+        gate.server.settle = lambda: None  # type: ignore[method-assign]
+        gate.server.say_wait = lambda job: None  # type: ignore[method-assign,misc]
+        yield address
+
+
+@contextlib.contextmanager
+def _black_hole() -> Iterator[str]:
+    """A socket that takes connections and says nothing at all."""
+    with _token_and_socket() as (path, address), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        yield address
+
+
+STATES = {
+    "idle gate, unshared link": _idle,
+    "no gate there": _dead,
+    "gate that never answers": _mute,
+    "gate that never greets": _black_hole,
+}

@@ -1,0 +1,250 @@
+"""The HTTP application: what may be asked of a daemon, and by whom.
+
+Over the socket the kernel says who asks; over TCP a bearer token does. Every refusal is a document with one
+sentence, and a refused request has stored nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from boa_daemon import __version__
+from boa_daemon.api.who import Caller, Gatekeeper
+from boa_daemon.costs import CostBy
+from boa_daemon.errors import BoaError, InputError, exit_code_of
+from boa_daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
+from policies.errors import PolicyError
+
+JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
+MOST = 2**53
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    error: str
+    message: str
+    exit_code: int
+
+
+class Submission(BaseModel):
+    """Jobs to take, all or none; each is the content of a job file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: list[dict[str, Any]] = Field(min_length=1, max_length=MOST_JOBS_AT_ONCE)
+
+
+class Down(BaseModel):
+    """Whether to let everything go."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    is_down: bool
+
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownJob, 404),
+    (InputError, 422),
+    (PolicyError, 422),
+    (NotAllowed, 403),
+    (NotReady, 503),
+)
+
+
+def _refusal(status: int, error: str, message: str, exit_code: int) -> JSONResponse:
+    """Return a refusal as a document."""
+    return JSONResponse(
+        Problem(error=error, message=message, exit_code=exit_code).model_dump(), status_code=status
+    )
+
+
+def _refused(_request: Request, error: Exception) -> JSONResponse:
+    """Return the refusal of a known error."""
+    status = 500
+    for kind, code in _STATUS:
+        if isinstance(error, kind):
+            status = code
+            break
+    return _refusal(status, type(error).__name__, str(error), exit_code_of(error))
+
+
+def _malformed(_request: Request, error: Exception) -> JSONResponse:
+    """Return the refusal of a request that does not have its form."""
+    faults = error.errors() if isinstance(error, RequestValidationError) else []
+    first = faults[0] if faults else {"loc": (), "msg": "malformed"}
+    where = ".".join(str(part) for part in first["loc"])
+    said = f"{where}: {first['msg']}".encode("utf-8", "replace").decode()
+    return _refusal(422, "MalformedRequest", said, 2)
+
+
+def _http(_request: Request, error: Exception) -> JSONResponse:
+    """Return the refusal of a request for something that is not there."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    detail = error.detail if isinstance(error, HTTPException) else "failed"
+    answer = _refusal(status, "HTTPError", str(detail), 1)
+    if isinstance(error, HTTPException) and error.headers:
+        answer.headers.update(error.headers)
+    return answer
+
+
+def an_app(service: Service, gatekeeper: Gatekeeper) -> FastAPI:
+    """Return the application for a service."""
+    app = FastAPI(
+        title="BOA daemon",
+        version=__version__,
+        responses={
+            code: {"model": Problem, "description": words}
+            for code, words in (
+                (400, "The request is not HTTP that can be read."),
+                (401, "No valid token."),
+                (403, "Not yours, or more than you may have."),
+                (404, "There is no such thing."),
+                (413, "Too large."),
+                (422, "Wrong; nothing was stored."),
+                (503, "The daemon cannot do that now."),
+            )
+        },
+    )
+    for kind, handler in (
+        (BoaError, _refused),
+        (PolicyError, _refused),
+        (RequestValidationError, _malformed),
+        (HTTPException, _http),
+    ):
+        app.add_exception_handler(kind, handler)
+    app.include_router(_open_routes(service))
+    app.add_api_route(
+        "/metrics",
+        lambda: PlainTextResponse(service.daemon.metrics.text(), media_type="text/plain; version=0.0.4"),
+        response_class=PlainTextResponse,
+        dependencies=[Depends(gatekeeper.admit)],
+        summary="Return numbers for Prometheus.",
+        operation_id="metrics",
+    )
+    app.include_router(_routes(service, gatekeeper))
+    return app
+
+
+def _open_routes(service: Service) -> APIRouter:
+    """Return what anybody who can connect may ask."""
+    router = APIRouter()
+
+    @router.get("/healthz")
+    def healthz() -> dict[str, str]:
+        """Say that the process answers."""
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    def readyz() -> dict[str, str]:
+        """Say whether the last tick was done; 503 where it was not."""
+        standing = service.daemon.standing
+        if standing.fault or not standing.is_ready:
+            raise NotReady(standing.fault or "the first tick is not done")
+        return {"status": "ready"}
+
+    return router
+
+
+def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
+    """Return what known callers may ask."""
+    router = APIRouter(prefix="/v1")
+    ask = Depends(gatekeeper.admit)
+
+    @router.post("/jobs", status_code=201)
+    def submit(submission: Submission, caller: Caller = ask) -> dict[str, Any]:
+        """Take jobs, all or none."""
+        return service.submit(submission.jobs, user=caller.user)
+
+    @router.get("/jobs")
+    def jobs(
+        count: Annotated[int, Query(alias="limit", ge=1, le=20_000)] = 1000,
+        user: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_.@-]{1,64}$")] = None,
+        ended: bool = True,
+        caller: Caller = ask,
+    ) -> dict[str, Any]:
+        """List jobs, the newest first."""
+        return service.jobs(user=user, ended=ended, limit=count)
+
+    @router.get("/jobs/{name}")
+    def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Return one job."""
+        return service.job(name)
+
+    @router.get("/jobs/{name}/explain")
+    def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Say why a job has what it has."""
+        return service.explain(name)
+
+    @router.get("/jobs/{name}/logs")
+    def logs(
+        name: JobName,
+        caller: Caller = ask,
+        since: Annotated[int, Query(ge=0, le=MOST)] = 0,
+        generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    ) -> dict[str, Any]:
+        """Return what a job printed."""
+        return service.logs(name, since=since, generation=generation)
+
+    @router.post("/jobs/{name}/cancel")
+    def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Cancel a job."""
+        return service.cancel(name, user=caller.user, is_admin=caller.is_admin)
+
+    @router.get("/status")
+    def status(caller: Caller = ask) -> dict[str, Any]:
+        """Say how the daemon is."""
+        return service.status()
+
+    @router.get("/decisions")
+    def decisions(
+        caller: Caller = ask,
+        count: Annotated[int, Query(alias="limit", ge=1, le=1000)] = 20,
+        acting: bool = False,
+    ) -> dict[str, Any]:
+        """List decisions, the newest first."""
+        return service.decisions(limit=count, acting=acting)
+
+    @router.get("/decisions/{tick}")
+    def decision(tick: Annotated[int, Path(ge=0, le=MOST)], caller: Caller = ask) -> dict[str, Any]:
+        """Return the record of a decision."""
+        return service.decision(tick)
+
+    @router.get("/instances")
+    def instances(ended: bool = False, caller: Caller = ask) -> dict[str, Any]:
+        """List nodes."""
+        return service.instances(ended=ended)
+
+    @router.get("/cost")
+    def cost(
+        caller: Caller = ask,
+        by: CostBy = "job",
+        since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
+    ) -> dict[str, Any]:
+        """Say who spent what."""
+        return service.cost(by=by, since=since)
+
+    @router.get("/plan")
+    def plan(caller: Caller = ask) -> dict[str, Any]:
+        """Say what a tick would do now."""
+        return service.plan()
+
+    @router.get("/alerts")
+    def alerts(caller: Caller = ask) -> dict[str, Any]:
+        """List messages."""
+        return service.alerts()
+
+    @router.post("/down")
+    def down(order: Down, caller: Caller = ask) -> dict[str, Any]:
+        """Let everything go, or take work up again."""
+        if not caller.is_admin:
+            raise NotAllowed(f"only administrators may do that; you are {caller.user}")
+        return service.down(is_down=order.is_down)
+
+    return router

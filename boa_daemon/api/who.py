@@ -1,0 +1,102 @@
+"""Who asks: a user of this machine by the kernel's word, or the owner of a token."""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import hmac
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from boa_daemon.config import ApiSettings
+from boa_daemon.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A user, and whether the jobs of others are theirs to cancel."""
+
+    user: str
+    is_admin: bool
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """Return user names by the digest of their token, from lines of ``TOKEN USER``.
+
+    Raises:
+        InputError: when the file can be read by others, or a line is not a token and a user.
+    """
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the tokens cannot be read: {error}", file=path) from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InputError("others can read the tokens", file=path, hint=f"chmod 600 {path}")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or len(words[0]) < 16:
+            raise InputError("a line is a token of at least 16 characters and a user", file=path, line=number)
+        found[_digest(words[0])] = words[1]
+    return found
+
+
+def _digest(token: str) -> str:
+    """Return what is compared in place of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Gatekeeper:
+    """Admits callers. The user that the daemon runs as, root, and `admins` are administrators."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._admins = set(settings.admins)
+        self._tokens: Mapping[str, str] = {}
+        if settings.listen is not None:
+            if settings.tokens is None:
+                raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
+            self._tokens = read_tokens(Path(settings.tokens))
+
+    def admit(self, request: Request) -> Caller:
+        """Return who asks.
+
+        Raises:
+            HTTPException: 401 when nobody vouches for the caller.
+        """
+        host = "" if request.client is None else request.client.host
+        if host.startswith("uid:"):
+            uid = int(host.removeprefix("uid:"))
+            user = user_name(uid)
+            return Caller(user=user, is_admin=uid in (0, os.getuid()) or user in self._admins)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            digest = _digest(token.strip())
+            for known, user in self._tokens.items():
+                if hmac.compare_digest(known, digest):
+                    return Caller(user=user, is_admin=user in self._admins)
+        raise HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user, the number where there is none."""
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
+
+
+def group_id(name: str) -> int | None:
+    """Return the number of a group; None where there is none."""
+    with suppress(KeyError):
+        return grp.getgrnam(name).gr_gid
+    return None

@@ -1,0 +1,177 @@
+"""The one door to AWS: every call is named here, counted, paced, and fails as one kind of error.
+
+`OPERATIONS` is also what `boa iam` makes its policy from, so the policy and the calls cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.buckets import OWN_RATES, TokenBucket, bucket_name
+from boa_daemon.backends.settings import AwsSettings
+
+OPERATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "ec2:RunInstances": "launch",
+        "ec2:TerminateInstances": "release",
+        "ec2:CancelSpotInstanceRequests": "release",
+        "ec2:DeleteVolume": "release",
+        "ec2:DeleteNetworkInterface": "release",
+        "ec2:CreateTags": "tag",
+        "ec2:DescribeInstances": "read",
+        "ec2:DescribeInstanceTypeOfferings": "read",
+        "ec2:DescribeSpotPriceHistory": "read",
+        "ec2:DescribeSpotInstanceRequests": "read",
+        "ec2:DescribeSubnets": "read",
+        "ec2:DescribeImages": "read",
+        "ec2:DescribeVolumes": "read",
+        "ec2:DescribeNetworkInterfaces": "read",
+        "ec2:DescribeCapacityReservations": "read",
+        "ssm:GetParameter": "image",
+        "pricing:GetProducts": "account",
+        "servicequotas:GetServiceQuota": "account",
+        "sts:GetCallerIdentity": "free",
+        "sqs:ReceiveMessage": "queue",
+        "sqs:DeleteMessageBatch": "queue",
+        "sqs:GetQueueAttributes": "queue",
+    }
+)
+"""`service:Operation` to the statement of the policy that allows it."""
+
+_CLIENT_OF = {"servicequotas": "service-quotas"}
+_PRICING_REGION = "us-east-1"
+"""The Pricing API has three endpoints in the world, and this is one."""
+_ONE_TRY = frozenset({"ec2:RunInstances"})
+"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry."""
+
+
+class AwsCalls:
+    """Clients of one account, made when first needed, with explicit retries and time-outs.
+
+    Calls other than launches are tried up to `tries` times by botocore.
+    """
+
+    def __init__(
+        self,
+        settings: AwsSettings,
+        *,
+        session: Any = None,
+        connect_timeout_seconds: float = 5.0,
+        read_timeout_seconds: float = 30.0,
+        tries: int = 3,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self.counts: Counter[str] = Counter()
+        self.clock_skew_seconds = 0.0
+        self._session = session
+        self._timeouts = {"connect_timeout": connect_timeout_seconds, "read_timeout": read_timeout_seconds}
+        self._tries, self._sleep = tries, sleep
+        self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._buckets = {name: TokenBucket(*rate, monotonic) for name, rate in OWN_RATES.items()}
+        self._lock = Lock()
+
+    def call(self, operation: str, *, region: str = "", **arguments: Any) -> dict[str, Any]:
+        """Make one call, `service:Operation`, and return its answer.
+
+        Launches wait for nobody: with the own bucket empty they fail as throttled. All others wait.
+
+        Raises:
+            CallFailed: when AWS refuses, cannot be reached or does not answer.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"{operation} is not in the table of calls")
+        self._pace(operation)
+        client = self._client(operation, region)
+        self.counts[operation] += 1
+        try:
+            answer: dict[str, Any] = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
+        except ClientError as error:
+            self._read_clock(error.response)
+            said = error.response.get("Error", {})
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            raise CallFailed(
+                operation, said.get("Code", ""), said.get("Message", ""), http_status=status
+            ) from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise CallFailed(operation, "NoCredentials", str(error), http_status=401) from error
+        except BotoCoreError as error:
+            code = "Timeout" if "Timeout" in type(error).__name__ else _code_of(error)
+            raise CallFailed(operation, code, str(error)) from error
+        self._read_clock(answer)
+        return answer
+
+    def pages(self, operation: str, items: str, *, region: str = "", **arguments: Any) -> Iterator[Any]:
+        """Yield the items of all pages of an answer.
+
+        Raises:
+            CallFailed: as `call` does.
+        """
+        while True:
+            answer = self.call(operation, region=region, **arguments)
+            yield from answer.get(items, ())
+            if not answer.get("NextToken"):
+                return
+            arguments["NextToken"] = answer["NextToken"]
+
+    def _pace(self, operation: str) -> None:
+        """Wait for a token; a launch does not wait."""
+        bucket = self._buckets[bucket_name(operation)]
+        while (seconds := bucket.take()) > 0.0:
+            if operation in _ONE_TRY:
+                raise CallFailed(
+                    operation, "RequestLimitExceeded", f"our own limit, a token in {seconds:.1f} s"
+                )
+            self._sleep(seconds)
+
+    def _client(self, operation: str, region: str) -> Any:
+        """Return the client for an operation; `Session.client` is not safe in threads, clients are."""
+        service = operation.partition(":")[0]
+        where = _PRICING_REGION if service == "pricing" else region or self.settings.region
+        key = (service, where, operation in _ONE_TRY)
+        with self._lock:
+            if key not in self._clients:
+                self._session = self._session or boto3.session.Session()
+                attempts = 1 if key[2] else self._tries
+                config = Config(
+                    retries={"total_max_attempts": attempts, "mode": "standard"},
+                    user_agent_extra="boa-daemon",
+                    **self._timeouts,
+                )
+                self._clients[key] = self._session.client(
+                    _CLIENT_OF.get(service, service),
+                    region_name=where,
+                    endpoint_url=self.settings.endpoint or None,
+                    config=config,
+                )
+            return self._clients[key]
+
+    def _read_clock(self, answer: Mapping[str, Any]) -> None:
+        """Compare the answer's date with our clock: signatures are refused when they are far apart."""
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        if date:
+            self.clock_skew_seconds = (
+                datetime.now(UTC) - parsedate_to_datetime(date).astimezone(UTC)
+            ).total_seconds()
+
+
+def _code_of(error: BotoCoreError) -> str:
+    """Return our word for a failure that is none of AWS's answers."""
+    name = type(error).__name__
+    if "Credential" in name or "Token" in name or "Profile" in name:
+        return "NoCredentials"
+    return "ConnectionLost"

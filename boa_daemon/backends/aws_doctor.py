@@ -1,0 +1,249 @@
+"""Checks an account before money flows: each check says what it found, and each failure names its fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from boa_daemon.actions import LaunchNodes
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_launch import MOST_CLOCK_SKEW_SECONDS
+from boa_daemon.backends.aws_listing import tags_of_instance
+from boa_daemon.backends.aws_request import CLUSTER_TAG, run_request
+from boa_daemon.catalog import Catalog
+from boa_daemon.errors import BoaError
+from boa_daemon.offers import Offer
+from boa_daemon.ports import Clock
+
+Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+ALARM_SKEW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What a check found; `fix` says what to do where it is not ok."""
+
+    name: str
+    status: Status
+    said: str
+    fix: str = ""
+
+
+class Doctor:
+    """Looks at everything that a launch, an end and a warning need. Nothing is started or ended."""
+
+    def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock) -> None:
+        self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
+        self._catalog, self._clock = catalog, clock
+
+    def checks(self) -> Iterator[Check]:
+        """Yield the checks in order; without credentials the others are not tried."""
+        credentials = self._guarded("credentials", self._credentials)
+        yield from credentials
+        if any(check.status == "failed" for check in credentials):
+            return
+        for name, look in (
+            ("clock", self._clocks),
+            ("instance types", self._types),
+            ("subnets", self._subnets),
+            ("prices", self._prices),
+            ("quotas", self._quotas),
+            ("images", self._images),
+            ("launch", self._launch),
+            ("release", self._release),
+            ("queue", self._queue),
+        ):
+            yield from self._guarded(name, look)
+
+    def _guarded(self, name: str, look: Callable[[], Iterator[Check]]) -> Sequence[Check]:
+        """Return the checks of a group; a call that fails is a failed check."""
+        found: list[Check] = []
+        try:
+            found.extend(look())
+        except CallFailed as error:
+            found.append(
+                Check(name=name, status="failed", said=str(error).partition(". ")[0], fix=error.hint)
+            )
+        except BoaError as error:
+            found.append(Check(name=name, status="failed", said=str(error)))
+        return found
+
+    def _credentials(self) -> Iterator[Check]:
+        """Who are we?"""
+        who = self._calls.call("sts:GetCallerIdentity")
+        yield Check(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
+
+    def _clocks(self) -> Iterator[Check]:
+        """Signatures need the right time."""
+        skew = self._calls.clock_skew_seconds
+        status: Status = "ok"
+        if abs(skew) > ALARM_SKEW_SECONDS:
+            status = "failed" if abs(skew) > MOST_CLOCK_SKEW_SECONDS else "warning"
+        fix = "" if status == "ok" else "Set the clock: chronyd or systemd-timesyncd keeps it right"
+        yield Check(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
+
+    def _types(self) -> Iterator[Check]:
+        """Does the region rent what the settings name?"""
+        if not self._settings.instance_types:
+            yield Check(
+                name="instance types",
+                status="failed",
+                said="none are named",
+                fix='Name some under [cloud]: instance_types = ["g5.xlarge"]; `boa catalog` lists them',
+            )
+        zones = self._cloud.market.zones()
+        for name in self._settings.instance_types:
+            self._catalog.entry(name)
+            here = zones.get(name, ())
+            where = f"of {', '.join(self._settings.zones)}" if self._settings.zones else ""
+            yield Check(
+                name=f"type {name}",
+                status="ok" if here else "failed",
+                said=", ".join(here)
+                or f"no zone {where} in {self._settings.region} rents it".replace("  ", " "),
+                fix="" if here else "Take it out of instance_types, or choose another region or zones",
+            )
+
+    def _subnets(self) -> Iterator[Check]:
+        """Is there a subnet with addresses in each zone?"""
+        for zone in sorted({zone for zones in self._cloud.market.zones().values() for zone in zones}):
+            names = [name for name in self._cloud.launcher.open_subnets(zone) if name]
+            yield Check(
+                name=f"subnet {zone}",
+                status="ok" if names else "warning",
+                said=", ".join(names) or "no subnet of the settings, and no default one",
+                fix=""
+                if names
+                else "Name a subnet of this zone under [cloud] subnets, or leave the zone out",
+            )
+
+    def _prices(self) -> Iterator[Check]:
+        """What does each type cost, and who says so?"""
+        for name in self._settings.instance_types:
+            price = self._cloud.market.price(name, "", "on-demand")
+            is_live = self._cloud.market.ages().get(f"price {name}") is not None
+            entry = self._catalog.entry(name)
+            source = "live" if is_live else f"from the catalogue, as of {entry.as_of or 'an unknown day'}"
+            said = "no price is known" if price is None else f"{price:g} USD/hour, {source}"
+            fix = "" if is_live else "Allow pricing:GetProducts, or name the price in a price file"
+            yield Check(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
+
+    def _quotas(self) -> Iterator[Check]:
+        """How many nodes do the quotas leave? They begin at zero."""
+        self._cloud.nodes()
+        for offer in self._one_per_quota():
+            vcpus = self._catalog.entry(offer.instance_type).vcpus
+            code = self._cloud.market.quota_code(offer.instance_type, offer.market)
+            quota, left = self._cloud.market.quota(code), offer.nodes_left
+            name = f"quota {code or offer.instance_type} {offer.market}"
+            if quota is None or left is None:
+                fix = "Allow servicequotas:GetServiceQuota"
+                yield Check(name=name, status="warning", said="not known, which is not zero", fix=fix)
+                continue
+            said = f"{quota:.0f} vCPUs, room for {left} more {offer.instance_type} of {vcpus}"
+            short = f"Ask for at least {vcpus} vCPUs more in the Service Quotas console, quota {code}"
+            yield Check(name=name, status="ok" if left else "failed", said=said, fix="" if left else short)
+
+    def _one_per_quota(self) -> list[Offer]:
+        """Return an offer of the smallest type for each type and market."""
+        found: dict[tuple[str, str], Offer] = {}
+        for offer in self._cloud.offers():
+            if offer.market != "reserved":
+                found.setdefault((offer.instance_type, offer.market), offer)
+        return list(found.values())
+
+    def _images(self) -> Iterator[Check]:
+        """Is there an image for each family?"""
+        for name in self._settings.instance_types:
+            named = self._settings.image_of(name)
+            image, _ = self._cloud.launcher.image(name)
+            yield Check(
+                name=f"image {name}", status="ok", said=image if image == named else f"{image} by {named}"
+            )
+
+    def _launch(self) -> Iterator[Check]:
+        """May we launch with our tag, and not with another's? Both as DryRun."""
+        offer = next((each for each in self._cloud.offers() if each.market != "reserved"), None)
+        if offer is None:
+            yield Check(name="launch", status="skipped", said="nothing is offered")
+            return
+        own, foreign = self._dry_launch(offer, ours=True), self._dry_launch(offer, ours=False)
+        yield Check(
+            name="launch with our tag",
+            status="ok" if own is None else "failed",
+            said="allowed" if own is None else f"{own.code}: {own.message}",
+            fix="" if own is None else own.hint,
+        )
+        yield _foreign("launch with a foreign tag", foreign)
+
+    def _dry_launch(self, offer: Offer, *, ours: bool) -> CallFailed | None:
+        """Try a launch without making one; return why it is refused, None where it is not."""
+        settings = self._settings if ours else self._settings.model_copy(update={"cluster": "not-ours"})
+        action = LaunchNodes(
+            id="doctor", instance_type=self._catalog.instance_type(offer.instance_type), reason="doctor"
+        )
+        request = run_request(
+            action, offer, self._cloud.launcher.site(offer), settings, books="doctor", lease=self._clock.now()
+        )
+        return self._dry("ec2:RunInstances", **request)
+
+    def _release(self) -> Iterator[Check]:
+        """May we end ours, and not another's? Both as DryRun, where there is one to try with."""
+        instances = [
+            instance
+            for reservation in self._calls.pages("ec2:DescribeInstances", "Reservations", MaxResults=1000)
+            for instance in reservation["Instances"]
+            if instance["State"]["Name"] not in ("terminated", "shutting-down")
+        ]
+        ours = [
+            each for each in instances if tags_of_instance(each).get(CLUSTER_TAG) == self._settings.cluster
+        ]
+        others = [each for each in instances if CLUSTER_TAG not in tags_of_instance(each)]
+        if not ours:
+            yield Check(name="end ours", status="skipped", said="none runs to try with")
+        else:
+            said = self._dry("ec2:TerminateInstances", InstanceIds=[ours[0]["InstanceId"]])
+            yield Check(
+                name="end ours",
+                status="ok" if said is None else "failed",
+                said="allowed" if said is None else f"{said.code}: {said.message}",
+                fix="" if said is None else said.hint,
+            )
+        if not others:
+            yield Check(name="end a foreign one", status="skipped", said="none runs to try with")
+        else:
+            name = others[0]["InstanceId"]
+            yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
+
+    def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
+        """Make a call as DryRun; return why it would be refused, None where it would be done."""
+        try:
+            self._calls.call(operation, **arguments, DryRun=True)
+        except CallFailed as error:
+            return None if error.meaning == "dry-run" else error
+        return None
+
+    def _queue(self) -> Iterator[Check]:
+        """Do warnings reach us?"""
+        if not self._settings.queue_url:
+            yield Check(
+                name="queue",
+                status="warning" if "spot" in self._settings.market else "skipped",
+                said="none is named: spot warnings are seen on the node alone",
+                fix="Make the stack that `boa iam --cloudformation` prints, and set [cloud] queue_url",
+            )
+            return
+        self._calls.call("sqs:GetQueueAttributes", QueueUrl=self._settings.queue_url, AttributeNames=["All"])
+        yield Check(name="queue", status="ok", said=self._settings.queue_url)
+
+
+def _foreign(name: str, refused: CallFailed | None) -> Check:
+    """Return the check of something that must be denied."""
+    if refused is not None and refused.meaning == "denied":
+        return Check(name=name, status="ok", said="denied, as it should be")
+    said = "allowed: the policy is wider than it need be" if refused is None else f"unclear: {refused.code}"
+    return Check(
+        name=name, status="warning", said=said, fix="Attach the policy that `boa iam` prints, and no other"
+    )

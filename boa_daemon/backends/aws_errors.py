@@ -1,0 +1,129 @@
+"""What EC2's error codes mean, and what follows: a closed table.
+
+EC2 has some two hundred codes; these are those that its launching, listing and ending calls are known to
+answer. A code that is not here is a bad request where the answer was an HTTP 4xx, and else unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from boa_daemon.errors import CloudFailed
+
+Meaning: TypeAlias = Literal[
+    "no-capacity", "not-offered", "quota", "price", "throttled", "subnet-full", "denied", "credentials",
+    "not-found", "token-reused", "wrong-state", "protected", "unknown", "dry-run", "bad-request",
+]  # fmt: skip
+MEANINGS: Mapping[str, Meaning] = MappingProxyType(
+    {
+        "InsufficientInstanceCapacity": "no-capacity",
+        "InsufficientHostCapacity": "no-capacity",
+        "InsufficientReservedInstanceCapacity": "no-capacity",
+        "InsufficientCapacity": "no-capacity",
+        "ReservationCapacityExceeded": "no-capacity",
+        "UnfulfillableCapacity": "no-capacity",
+        "Unsupported": "not-offered",
+        "UnsupportedOperation": "not-offered",
+        "VcpuLimitExceeded": "quota",
+        "MaxSpotInstanceCountExceeded": "quota",
+        "InstanceLimitExceeded": "quota",
+        "MaxFleetCountExceeded": "quota",
+        "SpotMaxPriceTooLow": "price",
+        "RequestLimitExceeded": "throttled",
+        "Throttling": "throttled",
+        "ThrottlingException": "throttled",
+        "ThrottledException": "throttled",
+        "TooManyRequestsException": "throttled",
+        "EC2ThrottledException": "throttled",
+        "RequestThrottled": "throttled",
+        "SlowDown": "throttled",
+        "InsufficientFreeAddressesInSubnet": "subnet-full",
+        "UnauthorizedOperation": "denied",
+        "AccessDenied": "denied",
+        "AccessDeniedException": "denied",
+        "OptInRequired": "denied",
+        "PendingVerification": "denied",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted": "denied",
+        "AuthFailure": "credentials",
+        "InvalidClientTokenId": "credentials",
+        "UnrecognizedClientException": "credentials",
+        "SignatureDoesNotMatch": "credentials",
+        "MissingAuthenticationToken": "credentials",
+        "RequestExpired": "credentials",
+        "ExpiredToken": "credentials",
+        "ExpiredTokenException": "credentials",
+        "NoCredentials": "credentials",
+        "InvalidInstanceID.NotFound": "not-found",
+        "InvalidInstanceID.Malformed": "not-found",
+        "InvalidSpotInstanceRequestID.NotFound": "not-found",
+        "IdempotentParameterMismatch": "token-reused",
+        "IncorrectInstanceState": "wrong-state",
+        "OperationNotPermitted": "protected",
+        "InternalError": "unknown",
+        "InternalFailure": "unknown",
+        "ServerInternal": "unknown",
+        "Unavailable": "unknown",
+        "ServiceUnavailable": "unknown",
+        "ServiceUnavailableException": "unknown",
+        "Timeout": "unknown",
+        "ConnectionLost": "unknown",
+        "DryRunOperation": "dry-run",
+    }
+)
+_FIXES: Mapping[Meaning, str] = MappingProxyType(
+    {
+        "no-capacity": "Other zones, types and markets are tried; more of them under [cloud] help",
+        "not-offered": "Leave the zone out of [cloud] zones, or the type out of instance_types",
+        "quota": "Ask for more vCPUs in the Service Quotas console; `boa doctor` names the quota",
+        "price": "Raise [cloud] spot_max_usd_per_hour, or leave it out to pay at most the on-demand price",
+        "throttled": "It is asked again later, by itself",
+        "subnet-full": "Give a larger subnet under [cloud] subnets",
+        "denied": "Attach the policy that `boa iam` prints; `boa doctor` shows which call is missing",
+        "credentials": "Renew the credentials and check the clock; `boa doctor` shows both",
+        "not-found": "It may not be visible yet; the next listing decides",
+        "token-reused": "This is a fault of BOA: the request is dropped, and the next tick asks anew",
+        "protected": "Take the termination protection off the instance; until then it is paid for",
+    }
+)
+_LIMIT = re.compile(r"vCPU limit of (\d+)")
+_ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+
+
+class CallFailed(CloudFailed):
+    """A call to AWS failed. `meaning` says what follows; `operation` is `service:Operation`."""
+
+    def __init__(self, operation: str, code: str, message: str, *, http_status: int = 0) -> None:
+        self.operation, self.http_status = operation, http_status
+        self.message = _ENCODED.sub("", message).strip().rstrip(".")
+        self.meaning = meaning_of(code, http_status)
+        hint = _FIXES.get(self.meaning, "") or _fix_of(code)
+        super().__init__(f"{operation} failed: {code}: {self.message}", code=code, hint=hint)
+
+    @property
+    def vcpu_limit(self) -> int | None:
+        """The quota that the message names, in vCPUs; None where it names none."""
+        found = _LIMIT.search(self.message)
+        return int(found[1]) if found else None
+
+
+def meaning_of(code: str, http_status: int) -> Meaning:
+    """Return what a code means; unlisted ones by their HTTP status."""
+    if code in MEANINGS:
+        return MEANINGS[code]
+    return "bad-request" if 400 <= http_status < 500 else "unknown"
+
+
+def _fix_of(code: str) -> str:
+    """Return what to try after a bad request."""
+    if code.startswith("InvalidAMIID"):
+        return "Name an image of this region under [cloud] image or images"
+    if code.startswith("InvalidSubnetID"):
+        return "Name subnets of this region under [cloud] subnets"
+    if code.startswith("InvalidGroup"):
+        return "Name security groups of the subnets' network under [cloud] security_groups"
+    if code.startswith(("InvalidInstanceType", "InvalidParameterValue")):
+        return "Check [cloud] against this region; `boa doctor` checks each setting"
+    return ""

@@ -1,0 +1,126 @@
+"""What the cloud tells by itself: spot warnings, rebalance advice and state changes, through an SQS queue.
+
+EventBridge delivers at least once, in any order, and best effort. So a notice only ever adds: until when a
+node lives, since when it does not. That a node vanished from the listing is seen without any of this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Lock
+from typing import Any, Literal, TypeAlias
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from policies.model import NodeId
+
+SPOT_WARNING_SECONDS = 120.0
+NoticeKind: TypeAlias = Literal["spot-warning", "rebalance", "state-change"]
+_KINDS: Mapping[str, NoticeKind] = {
+    "EC2 Spot Instance Interruption Warning": "spot-warning",
+    "EC2 Instance Rebalance Recommendation": "rebalance",
+    "EC2 Instance State-change Notification": "state-change",
+}
+_ENDING_STATES = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One event of one instance; `state` of state changes."""
+
+    kind: NoticeKind
+    node: NodeId
+    at: float
+    state: str = ""
+
+
+class Notices:
+    """What was told so far, for whoever lists the nodes; written by one thread, read by others."""
+
+    def __init__(self, keep: int = 10_000) -> None:
+        self._ends_by: dict[NodeId, float] = {}
+        self._ended_at: dict[NodeId, float] = {}
+        self._keep = keep
+        self._lock = Lock()
+
+    def add(self, notice: Notice) -> bool:
+        """Note a notice; return whether it is news that calls for a tick at once.
+
+        Rebalance advice is not acted on: it may come long before anything happens, or nothing may happen.
+        """
+        with self._lock:
+            if notice.kind == "spot-warning":
+                return self._note(self._ends_by, notice.node, notice.at + SPOT_WARNING_SECONDS)
+            if notice.kind == "state-change" and notice.state in _ENDING_STATES:
+                return self._note(self._ended_at, notice.node, notice.at)
+            return notice.kind == "state-change"
+
+    def ends_by(self, node: NodeId) -> float | None:
+        """Return when the cloud takes a node back, if it said so."""
+        with self._lock:
+            return self._ends_by.get(node)
+
+    def ended_at(self, node: NodeId) -> float | None:
+        """Return when a node left `running` for good, if the cloud said so."""
+        with self._lock:
+            return self._ended_at.get(node)
+
+    def _note(self, notes: dict[NodeId, float], node: NodeId, instant: float) -> bool:
+        """Keep the earliest instant; return whether it is the first. The oldest notes make room."""
+        is_news = node not in notes
+        notes[node] = min(instant, notes.get(node, instant))
+        while len(notes) > self._keep:
+            del notes[next(iter(notes))]
+        return is_news
+
+
+class InterruptionQueue:
+    """Reads the queue. `wake` is called once for each batch that holds news."""
+
+    def __init__(self, calls: AwsCalls, queue_url: str, notices: Notices, wake: Callable[[], None]) -> None:
+        self._calls, self._queue_url, self._notices, self._wake = calls, queue_url, notices, wake
+        self.unreadable = 0
+
+    def poll_once(self, wait_seconds: int = 20) -> list[Notice]:
+        """Read up to ten messages, note them, delete them, and return what they said.
+
+        Messages that say nothing to us are deleted too, or they would come back for ever.
+
+        Raises:
+            CallFailed: when the queue cannot be read.
+        """
+        answer = self._calls.call(
+            "sqs:ReceiveMessage",
+            QueueUrl=self._queue_url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeout=20,
+        )
+        messages = answer.get("Messages", [])
+        notices = [notice for message in messages if (notice := self._read(message)) is not None]
+        news = [self._notices.add(notice) for notice in notices]
+        if any(news):
+            self._wake()
+        if messages:
+            handles = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(messages)
+            ]
+            self._calls.call("sqs:DeleteMessageBatch", QueueUrl=self._queue_url, Entries=handles)
+        return notices
+
+    def _read(self, message: Mapping[str, Any]) -> Notice | None:
+        """Return a message as a notice; None for what is none."""
+        try:
+            event = json.loads(message["Body"])
+            detail = event["detail"]
+            kind = _KINDS.get(event["detail-type"])
+            at = datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
+            node = detail["instance-id"]
+            state = str(detail.get("state", ""))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self.unreadable += 1
+            return None
+        return None if kind is None else Notice(kind=kind, node=node, at=at, state=state)

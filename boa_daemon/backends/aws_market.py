@@ -1,0 +1,246 @@
+"""What the region rents where, at which price, and how many more the quotas allow: live, cached, dated.
+
+What cannot be found out is unknown, never zero: a price falls back to the dated catalogue, a quota to none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.caches import Cached
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.catalog import Catalog
+from boa_daemon.offers import Market, Offer
+from boa_daemon.ports import Clock
+
+ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 24 * 3600.0
+SPOT_USELESS_SECONDS = 6 * 3600.0
+_SPOT_HISTORY_SECONDS = 3600.0
+_RESERVATION_SECONDS = 60.0
+
+
+class AwsMarket:
+    """The offers of a region. `vcpus_in_use` of a call is what our own nodes take of each quota."""
+
+    def __init__(self, settings: AwsSettings, calls: AwsCalls, catalog: Catalog, clock: Clock) -> None:
+        self.settings = settings
+        self._calls, self._catalog, self._clock = calls, catalog, clock
+        self._zones: Cached[dict[str, tuple[str, ...]]] = Cached(ZONES_SECONDS)
+        self._spot: Cached[dict[tuple[str, str], list[tuple[float, float]]]] = Cached(
+            SPOT_SECONDS, useless_seconds=SPOT_USELESS_SECONDS
+        )
+        self._prices: dict[str, Cached[float]] = {}
+        self._quotas: dict[str, Cached[float]] = {}
+        self._reserved: Cached[dict[str, tuple[str, str, int]]] = Cached(_RESERVATION_SECONDS)
+        self._spot_from: float | None = None
+
+    def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
+        """Return what may be rented; retired types, and types that no zone rents, are left out."""
+        zones = self.zones()
+        return [
+            *self._reserved_offers(),
+            *(
+                Offer(
+                    instance_type=name,
+                    zone=zone,
+                    market=market,
+                    usd_per_hour=self.price(name, zone, market),
+                    nodes_left=self._nodes_left(name, market, vcpus_in_use),
+                )
+                for name in self.settings.instance_types
+                for zone in zones.get(name, ())
+                for market in self.settings.markets
+            ),
+        ]
+
+    def zones(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the zones that rent each type, within the settings.
+
+        Raises:
+            CallFailed: when that could never be found out.
+        """
+        found = self._zones.get(self._ask_zones, now=self._clock.now())
+        if found is None:
+            self._zones.forget()
+            return self._ask_zones()
+        wanted = self.settings.zones
+        return {
+            name: tuple(zone for zone in zones if not wanted or zone in wanted)
+            for name, zones in found.items()
+        }
+
+    def price(self, name: str, zone: str, market: Market) -> float | None:
+        """Return USD per hour; None where it is not known."""
+        now = self._clock.now()
+        if market == "spot":
+            history = self.spot_prices(name, zone)
+            return history[-1][1] if history else None
+        cached = self._prices.setdefault(name, Cached(PRICE_SECONDS, retry_seconds=600.0))
+        live = cached.get(partial(self._ask_price, name), now=now)
+        return live or self._catalog.entry(name).usd_per_hour
+
+    def spot_prices(self, name: str, zone: str) -> Sequence[tuple[float, float]]:
+        """Return (instant, USD per hour) in order of time; empty where nothing is known."""
+        found = self._spot.get(self._ask_spot, now=self._clock.now())
+        return (found or {}).get((name, zone), ())
+
+    def remember_spot_since(self, instant: float) -> None:
+        """Ask for prices from an instant on: a node has lived since."""
+        if self._spot_from is None or instant < self._spot_from:
+            self._spot_from = instant
+            if self._spot.as_of is not None:
+                self._spot.forget()
+
+    def quota_code(self, name: str, market: Market) -> str:
+        """Return the code of the quota that a type counts against; empty where none is known."""
+        entry = self._catalog.entries.get(name)
+        if entry is None or market == "reserved":
+            return ""
+        return entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+
+    def quota(self, code: str) -> float | None:
+        """Return a quota in vCPUs; None where it is not known."""
+        if not code:
+            return None
+        cached = self._quotas.setdefault(code, Cached(QUOTA_SECONDS, retry_seconds=600.0))
+        return cached.get(partial(self._ask_quota, code), now=self._clock.now())
+
+    def learn_quota(self, code: str, vcpus: int | None) -> None:
+        """Note a quota that a refusal named; ask again later where it named none."""
+        cached = self._quotas.setdefault(code, Cached(QUOTA_SECONDS, retry_seconds=600.0))
+        if vcpus is None:
+            cached.forget()
+        else:
+            cached.value, cached.as_of = float(vcpus), self._clock.now()
+
+    def reservation(self, name: str) -> tuple[str, str, int] | None:
+        """Return (id, zone, nodes left) of the capacity reservation of a type."""
+        found = self._reserved.get(self._ask_reservations, now=self._clock.now())
+        return (found or {}).get(name)
+
+    def ages(self) -> dict[str, float | None]:
+        """Return how old each cached fact is, in seconds; None for what is not known."""
+        now = self._clock.now()
+        found = {"zones": self._zones.age_seconds(now), "spot": self._spot.age_seconds(now)}
+        found.update({f"price {name}": cached.age_seconds(now) for name, cached in self._prices.items()})
+        found.update({f"quota {code}": cached.age_seconds(now) for code, cached in self._quotas.items()})
+        return found
+
+    def _reserved_offers(self) -> list[Offer]:
+        """Return the offers of capacity reservations: paid for anyway, so they cost the least."""
+        found: list[Offer] = []
+        for name in self.settings.reservations:
+            entry = self.reservation(name)
+            if entry is not None:
+                _, zone, left = entry
+                price = self.price(name, zone, "on-demand")
+                offer = Offer(
+                    instance_type=name, zone=zone, market="reserved", usd_per_hour=price, nodes_left=left
+                )
+                found.append(offer)
+        return found
+
+    def _nodes_left(self, name: str, market: Market, vcpus_in_use: Mapping[str, int]) -> int | None:
+        """Return how many more nodes the quota allows; None where it is not known."""
+        code = self.quota_code(name, market)
+        vcpus = self._catalog.entry(name).vcpus
+        quota = self.quota(code)
+        if quota is None or not vcpus:
+            return None
+        return max(int((quota - vcpus_in_use.get(code, 0)) // vcpus), 0)
+
+    def _ask_zones(self) -> dict[str, tuple[str, ...]]:
+        """Ask which zones rent our types."""
+        if not self.settings.instance_types:
+            return {}
+        found: dict[str, list[str]] = {}
+        types = {"Name": "instance-type", "Values": list(self.settings.instance_types)}
+        for row in self._calls.pages(
+            "ec2:DescribeInstanceTypeOfferings",
+            "InstanceTypeOfferings",
+            LocationType="availability-zone",
+            Filters=[types],
+        ):
+            found.setdefault(row["InstanceType"], []).append(row["Location"])
+        return {name: tuple(sorted(zones)) for name, zones in found.items()}
+
+    def _ask_spot(self) -> dict[tuple[str, str], list[tuple[float, float]]]:
+        """Ask what the spot market asked since an hour ago, or since our oldest spot node was launched."""
+        now = self._clock.now()
+        since = min(now - _SPOT_HISTORY_SECONDS, now if self._spot_from is None else self._spot_from)
+        found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for row in self._calls.pages(
+            "ec2:DescribeSpotPriceHistory",
+            "SpotPriceHistory",
+            InstanceTypes=list(self.settings.instance_types),
+            ProductDescriptions=["Linux/UNIX"],
+            StartTime=datetime.fromtimestamp(since, tz=UTC),
+        ):
+            price = float(row["SpotPrice"])
+            if price > 0:
+                key = (row["InstanceType"], row["AvailabilityZone"])
+                found.setdefault(key, []).append((row["Timestamp"].timestamp(), price))
+        return {key: sorted(prices) for key, prices in found.items()}
+
+    def _ask_price(self, name: str) -> float:
+        """Ask for the list price of a type: Linux, shared, nothing installed, on demand."""
+        terms = {
+            "instanceType": name,
+            "regionCode": self.settings.region,
+            "operatingSystem": "Linux",
+            "preInstalledSw": "NA",
+            "tenancy": "Shared",
+            "capacitystatus": "Used",
+        }
+        answer = self._calls.call(
+            "pricing:GetProducts",
+            ServiceCode="AmazonEC2",
+            Filters=[
+                {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()
+            ],
+        )
+        prices = [price for item in answer["PriceList"] for price in _on_demand_prices(item)]
+        if not prices:
+            raise CallFailed(
+                "pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404
+            )
+        return min(prices)
+
+    def _ask_quota(self, code: str) -> float:
+        """Ask for a quota, in vCPUs."""
+        answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
+        return float(answer["Quota"]["Value"])
+
+    def _ask_reservations(self) -> dict[str, tuple[str, str, int]]:
+        """Ask for the reservations that the settings name, by id or by tag."""
+        found: dict[str, tuple[str, str, int]] = {}
+        for name, text in self.settings.reservations.items():
+            arguments: dict[str, Any] = {"CapacityReservationIds": [text]}
+            if text.startswith("tag:"):
+                key, _, value = text[4:].partition("=")
+                arguments = {"Filters": [{"Name": f"tag:{key}", "Values": [value]}]}
+            for row in self._calls.pages(
+                "ec2:DescribeCapacityReservations", "CapacityReservations", **arguments
+            ):
+                if row.get("State") == "active" and row["InstanceType"] == name:
+                    left = int(row["AvailableInstanceCount"])
+                    found[name] = (row["CapacityReservationId"], row["AvailabilityZone"], left)
+        return found
+
+
+def _on_demand_prices(item: str | Mapping[str, Any]) -> list[float]:
+    """Return the positive hourly prices in an entry of the price list, which comes as JSON in a string."""
+    entry = json.loads(item) if isinstance(item, str) else item
+    dimensions = (
+        dimension
+        for term in entry.get("terms", {}).get("OnDemand", {}).values()
+        for dimension in term["priceDimensions"].values()
+    )
+    prices = (float(each["pricePerUnit"].get("USD", 0)) for each in dimensions if each.get("unit") == "Hrs")
+    return [price for price in prices if price > 0]

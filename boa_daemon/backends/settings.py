@@ -1,0 +1,107 @@
+"""Settings of the AWS backend: the `[cloud]` part of `boa.toml`, with a default for all but the types."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.offers import Market
+
+DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
+OPEN_DRIVER = DRIVER_IMAGE.format("base-oss-nvidia-driver-gpu-ubuntu-22.04")
+CLOSED_DRIVER = DRIVER_IMAGE.format("base-proprietary-nvidia-driver-gpu-amazon-linux-2")
+"""NVIDIA's open driver begins with Turing, so one image does not fit P3 and P4."""
+
+MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand"]
+
+
+class AwsSettings(BaseModel):
+    """What to rent where, and how what is rented looks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Literal["aws"] = "aws"
+    cluster: str = Field(default="boa", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
+    instance_types: tuple[str, ...] = ()
+    market: MarketChoice = "on-demand"
+    zones: tuple[str, ...] = ()
+    """Zones to rent in; empty: every zone that offers the type."""
+    subnets: tuple[str, ...] = ()
+    """Subnets to rent in; empty: the default subnet of each zone."""
+    security_groups: tuple[str, ...] = ()
+    image: str = ""
+    """An image for all families, `ami-...` or `ssm:PARAMETER`."""
+    images: Mapping[str, str] = Field(default_factory=dict)
+    """An image per family, which wins over `image`."""
+    instance_profile: str = ""
+    key_name: str = ""
+    placement_groups: Mapping[str, str] = Field(default_factory=dict)
+    """Zone to cluster placement group, used for gangs of types that have EFA."""
+    efa: bool = True
+    reservations: Mapping[str, str] = Field(default_factory=dict)
+    """Instance type to capacity reservation: its id, or `tag:KEY=VALUE`."""
+    volume_gib: int = Field(default=200, ge=8, le=16384)
+    spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
+    lease_minutes: float = Field(default=30.0, ge=2.0, le=1440.0)
+    """A node that hears nothing from the daemon for so long powers itself off."""
+    queue_url: str = ""
+    """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
+    endpoint: str = ""
+    """Another endpoint for all services, for tests; `AWS_ENDPOINT_URL` does the same."""
+
+    @field_validator("images", "reservations", "placement_groups", mode="after")
+    @classmethod
+    def _none_is_empty(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        """Refuse names without a value."""
+        for name, text in value.items():
+            if not text:
+                raise ValueError(f"{name} has no value")
+        return value
+
+    def image_of(self, instance_type: str) -> str:
+        """Return what names the image of a type: `ami-...` or `ssm:PARAMETER`."""
+        family = instance_type.partition(".")[0]
+        default = CLOSED_DRIVER if family in ("p3", "p3dn") else OPEN_DRIVER
+        return self.images.get(family) or self.image or default
+
+    @property
+    def markets(self) -> tuple[Market, ...]:
+        """The markets to rent on, besides reservations."""
+        return ("spot", "on-demand") if self.market == "spot-then-on-demand" else (self.market,)
+
+
+def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
+    """Return the `[cloud]` table of a settings file, flags that are not None on top.
+
+    A file that is not there means defaults.
+
+    Raises:
+        InputError: when the file cannot be read, or a setting is unknown or wrong.
+    """
+    table: dict[str, Any] = {}
+    if path.exists():
+        try:
+            table = dict(tomllib.loads(path.read_text(encoding="utf-8")).get("cloud", {}))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"cannot read the settings: {error}", file=path) from error
+    provider = table.get("provider", "aws")
+    if provider != "aws":
+        raise InputError(
+            f'[cloud] provider is {provider!r}, and this verb is about "aws"', file=path,
+            hint='Set provider = "aws" under [cloud]',
+        )  # fmt: skip
+    table.update({name: value for name, value in flags.items() if value is not None})
+    try:
+        return AwsSettings.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        hint = did_you_mean(name, AwsSettings.model_fields) if first["type"] == "extra_forbidden" else ""
+        problem = f"unknown setting {name!r}" if hint else f"{name}: {first['msg']}"
+        raise InputError(f"[cloud] {problem}", file=path, hint=hint) from error

@@ -1,0 +1,41 @@
+"""What the verbs about the cloud share: settings, and a cloud made from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.catalog import Catalog
+from boa_daemon.clock import SystemClock
+from boa_daemon.errors import InputError
+
+ConfigOption: TypeAlias = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="Settings; the [cloud] part is read.")
+]
+RegionOption: TypeAlias = Annotated[
+    str | None, typer.Option("--region", help="Instead of the region of the settings.")
+]
+ClusterOption: TypeAlias = Annotated[
+    str | None, typer.Option("--cluster", help="Instead of the cluster of the settings.")
+]
+DEFAULT_CONFIG = Path("boa.toml")
+
+
+def settings_of(config: Path, *, region: str | None = None, cluster: str | None = None) -> AwsSettings:
+    """Return the settings; a file that was named must exist.
+
+    Raises:
+        InputError: when the file is missing or wrong.
+    """
+    if config != DEFAULT_CONFIG and not config.exists():
+        raise InputError("there is no such settings file", file=config)
+    return load_aws_settings(config, region=region, cluster=cluster)
+
+
+def an_aws_cloud(settings: AwsSettings) -> AwsCloud:
+    """Return a cloud that only looks: no lease is renewed by a verb."""
+    return AwsCloud(settings, catalog=Catalog.load(), clock=SystemClock(), touches=False)

@@ -1,0 +1,92 @@
+"""``boa daemon``, ``schema``, ``recover``: running it."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    chosen_format,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
+from boa_daemon.job_file import job_schema
+
+
+def daemon(
+    config: ConfigOption = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Decide and record, and touch nothing.")] = False,
+    state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database.")] = None,
+    socket: SocketOption = None,
+    tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
+) -> None:
+    """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
+    from boa_daemon.config import Settings, load_settings  # noqa: PLC0415
+    from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
+
+    flags = {
+        "daemon.observe": True if observe else None,
+        "daemon.state_dir": state_dir,
+        "daemon.socket": socket,
+        "daemon.tick_seconds": tick_seconds,
+    }
+
+    def load() -> Settings:
+        return load_settings(config, flags=flags).settings
+
+    def announce(path: str) -> None:
+        if sys.stderr.isatty():
+            stderr_console().print(f"listening at {path}; [dim]boa status, boa submit FILE[/]")
+
+    serve(load, announce=announce)
+
+
+class What(StrEnum):
+    """What has a schema."""
+
+    job = "job"
+    settings = "settings"
+
+
+def schema(
+    what: Annotated[What, typer.Argument(help="job or settings.")] = What.job,
+) -> None:
+    """Print the JSON schema of a file, for editors and for checks of your own."""
+    if what is What.job:
+        print_json(job_schema())
+        return
+    from boa_daemon.config import Settings  # noqa: PLC0415
+
+    print_json(Settings.model_json_schema())
+
+
+def recover(
+    config: ConfigOption = None,
+    state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database.")] = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a database again: from the newest backup that can be read, and from what the cloud lists."""
+    from boa_daemon.config import load_settings  # noqa: PLC0415
+    from boa_daemon.recovery import recover as make_again  # noqa: PLC0415
+
+    loaded = load_settings(config, flags={"daemon.state_dir": state_dir})
+    answer = make_again(loaded.settings)
+    if chosen_format(output, as_json) is OutputFormat.json:
+        print_json(answer)
+        return
+    console = stdout_console()
+    console.print(
+        f"{answer['instances']} instances found by their tags, {answer['jobs']} jobs from "
+        f"{answer['backup'] or 'no backup'}; the old database is {answer['old'] or 'gone'}",
+        markup=False,
+    )
+    say_next("boa daemon", "boa status")

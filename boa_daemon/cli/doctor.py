@@ -1,0 +1,73 @@
+"""``boa doctor``: is this account ready to rent, and to release?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from boa_daemon.backends.aws_doctor import Doctor
+from boa_daemon.catalog import Catalog
+from boa_daemon.cli.aws_site import (
+    DEFAULT_CONFIG,
+    ClusterOption,
+    ConfigOption,
+    RegionOption,
+    an_aws_cloud,
+    settings_of,
+)
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stdout_console,
+)
+from boa_daemon.clock import SystemClock
+from boa_daemon.errors import FAILED
+
+_MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[red]failed[/]", "skipped": "-"}
+
+
+def doctor(
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionOption = None,
+    cluster: ClusterOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Check credentials, clock, types, subnets, prices, quotas, images, permissions and the queue.
+
+    Nothing is started: launches and ends are tried as DryRun. Exit code 1 when a check failed.
+    """
+    settings = settings_of(config, region=region, cluster=cluster)
+    catalog = Catalog.load()
+    checks = list(Doctor(an_aws_cloud(settings), catalog, SystemClock()).checks())
+    failed = [check for check in checks if check.status == "failed"]
+    rows = [asdict(check) for check in checks]
+    match chosen_format(output, as_json):
+        case OutputFormat.json:
+            print_json(
+                {
+                    "cluster": settings.cluster,
+                    "region": settings.region,
+                    "is_ready": not failed,
+                    "checks": rows,
+                }
+            )
+        case OutputFormat.csv:
+            print_csv(rows)
+        case OutputFormat.table:
+            table = a_table(f"Cluster {settings.cluster} in {settings.region}", "check", "", "found")
+            for check in checks:
+                said = check.said if not check.fix else f"{check.said}\n[dim]{check.fix}[/]"
+                table.add_row(check.name, _MARKS[check.status], said)
+            console = stdout_console()
+            console.print(table)
+            console.print("Ready to rent." if not failed else f"{len(failed)} checks failed.")
+    if failed:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,281 @@
+"""``boa gate``: let jobs that share network cards send in order; its status; tokens for jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stdout_console,
+)
+from boa_daemon.errors import BoaError, GateUnreachable, InputError
+from boa_daemon.gate.address import BadAddress, GateAddress
+from boa_daemon.gate.client import call_as_planner
+from boa_daemon.gate.nouns import POLICIES, GateSettings
+from boa_daemon.gate.server import GateServer
+from boa_daemon.gate.token import PLANNER, issue_token, read_or_make_secret, read_token, write_token
+from policies.ada_srsf import DEFAULT_LINK_POLICY
+from policies.contention import Link
+
+app = typer.Typer(name="gate", help="Who sends first on shared network cards.", invoke_without_command=True)
+
+PolicyName = StrEnum("PolicyName", {name: name for name in POLICIES})  # type: ignore[misc]  # names from a table
+
+
+def default_folder() -> Path:
+    """Return where the socket and the secret are: systemd's folder, or the user's."""
+    for name in ("RUNTIME_DIRECTORY", "STATE_DIRECTORY"):
+        if os.environ.get(name):
+            return Path(os.environ[name].split(":")[0])
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "boa"
+
+
+SecretOption = Annotated[
+    Path | None,
+    typer.Option(help="File with the gate's secret. Made on the first start.", show_default="gate.secret"),
+]
+AddressOption = Annotated[str, typer.Option(help="Where the gate listens.", show_default="unix:gate.sock")]
+
+
+@app.callback()
+def run(
+    context: typer.Context,
+    *,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(help="unix:PATH or tcp:HOST:PORT; repeatable.", show_default="unix:gate.sock"),
+    ] = None,
+    secret_file: SecretOption = None,
+    policy: Annotated[PolicyName, typer.Option(help="Who goes first.")] = PolicyName[DEFAULT_LINK_POLICY],
+    gigabits: Annotated[float, typer.Option(min=0.001, help="Speed of a network card, Gbit/s.")] = 10.0,
+    link: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Measured link: the answer of `boa network fit -o json`."),
+    ] = None,
+    bucket_megabytes: Annotated[
+        float | None, typer.Option(min=0.001, help="Most that one grant covers.")
+    ] = None,
+    patience_seconds: Annotated[float, typer.Option(min=0.001, help="Who waited longer goes first.")] = 5.0,
+    always_on: Annotated[bool, typer.Option(help="Order messages even where it cannot pay.")] = False,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the gate until SIGTERM or Ctrl-C, or ask one that runs.
+
+    Jobs find it through BOA_GATE (see `boa gate token`). Whatever happens to it, they go on.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    folder = default_folder()
+    addresses = [_address(text) for text in listen or [f"unix:{folder / 'gate.sock'}"]]
+    settings = GateSettings(
+        policy=policy.value,
+        link=Link.of_gigabits(gigabits) if link is None else _read_link(link),
+        bucket_bytes=None if bucket_megabytes is None else bucket_megabytes * 1e6,
+        patience_seconds=patience_seconds,
+        is_always_on=always_on,
+    )
+    path = secret_file or folder / "gate.secret"
+    try:
+        secret = read_or_make_secret(path)
+    except (OSError, ValueError) as fault:
+        raise InputError(
+            f"the secret cannot be had: {fault}", hint="Name another with --secret-file"
+        ) from None
+    code = asyncio.run(_serve(settings, secret, addresses, path, as_json=chosen_format(output, as_json)))
+    raise typer.Exit(code)
+
+
+@app.command()
+def status(
+    *,
+    address: AddressOption = "",
+    secret_file: SecretOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which cards are ordered and why, and what each job does."""
+    where = _address(address or f"unix:{default_folder() / 'gate.sock'}")
+    token = issue_token(_read_secret(secret_file), role=PLANNER)
+    try:
+        answer = call_as_planner(where, token, {"op": "status"})["status"]
+    except OSError as fault:
+        raise GateUnreachable(
+            f"no gate answers at {where}: {fault}. Start one with `boa gate`, or name it with --address"
+        ) from None
+    chosen = chosen_format(output, as_json)
+    if chosen is OutputFormat.json:
+        print_json(answer)
+    elif chosen is OutputFormat.csv:
+        print_csv(answer["nics"])
+    else:
+        _print_status(answer)
+
+
+@app.command()
+def token(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, its BOA_JOB_ID.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="New file for the token; only you can read it.")
+    ],
+    *,
+    address: AddressOption = "",
+    secret_file: SecretOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a job's token to a file, and print the BOA_GATE that leads the job to the gate."""
+    where = _address(address or f"unix:{default_folder() / 'gate.sock'}")
+    secret = _read_secret(secret_file)
+    try:
+        write_token(file, issue_token(secret, job=job))
+    except FileExistsError:
+        raise InputError("the file exists already", file=file, hint="Remove it, or name another") from None
+    except OSError as fault:
+        raise InputError(f"the token cannot be written: {fault.strerror}", file=file) from None
+    value = str(
+        GateAddress(
+            path=where.path,
+            host=where.host,
+            port=where.port,
+            token_file=str(file.resolve()),
+            answer_seconds=where.answer_seconds,
+        )
+    )
+    if chosen_format(output, as_json) is OutputFormat.table:
+        typer.echo(f"BOA_JOB_ID={job}\nBOA_GATE={value}")
+    else:
+        print_json({"BOA_JOB_ID": job, "BOA_GATE": value})
+
+
+async def _serve(
+    settings: GateSettings,
+    secret: str,
+    addresses: list[GateAddress],
+    secret_file: Path,
+    *,
+    as_json: OutputFormat,
+) -> int:
+    """Run the gate until a signal, and return the exit code."""
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[int] = loop.create_future()
+
+    def stop(number: int) -> None:
+        if not stopped.done():
+            stopped.set_result(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    server = GateServer(settings, secret)
+    try:
+        bound = await server.start(*addresses)
+    except OSError as fault:
+        await server.close()
+        raise BoaError(f"the gate cannot listen: {fault}") from None
+    if as_json is OutputFormat.json:
+        print_json(
+            {
+                "listening": [str(one) for one in bound],
+                "policy": settings.policy,
+                "secret_file": str(secret_file),
+            }
+        )
+    else:
+        for one in bound:
+            typer.echo(f"The gate ({settings.policy}) listens on {one}")
+        typer.echo(f"Secret: {secret_file}. A job's BOA_GATE: boa gate token JOB FILE")
+    # A pipe would keep the lines until the gate ends.
+    sys.stdout.flush()
+    code = await stopped
+    await server.close()
+    return code
+
+
+def _address(text: str) -> GateAddress:
+    """Return an address from a flag."""
+    try:
+        return GateAddress.parse(text)
+    except BadAddress as fault:
+        raise InputError(str(fault)) from None
+
+
+def _read_secret(path: Path | None) -> str:
+    """Return the secret of a gate that runs, or ran, here."""
+    path = path or default_folder() / "gate.secret"
+    try:
+        return read_token(path)
+    except (OSError, ValueError) as fault:
+        raise InputError(
+            f"the gate's secret cannot be read: {fault}",
+            hint="`boa gate` makes it; name it with --secret-file",
+        ) from None
+
+
+def _read_link(path: Path) -> Link:
+    """Return the link in an answer of `boa network fit`."""
+    try:
+        constants = json.loads(path.read_text(encoding="utf-8"))["link"]
+        return Link(**{name: float(constants[name]) for name in Link.__slots__})
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise InputError(
+            f"no link found: {type(fault).__name__}: {fault}",
+            file=path,
+            hint="Expected the answer of `boa network fit SAMPLES -o json`",
+        ) from None
+
+
+def _print_status(answer: dict[str, Any]) -> None:
+    """Print cards and jobs."""
+    console = stdout_console()
+    link = answer["link"]
+    fitted = link["fitted_from_messages"]
+    console.print(
+        f"{answer['policy']}, up {answer['uptime_seconds']:,.0f} s. "
+        f"Link {8e-9 / link['seconds_per_byte']:,.3g} Gbit/s, latency {link['latency_seconds'] * 1e3:.3g} ms, "
+        f"AdaDUAL threshold {answer['adadual_threshold']:.3f} "
+        f"({f'fitted from {fitted} messages' if fitted else 'as configured'})."
+    )
+    counts = answer["counts"]
+    console.print(
+        f"{counts['asks']:,} questions, {counts['meetings']:,} met a message in flight; "
+        f"{counts['stalled']:,} holders stalled."
+    )
+    cards = a_table("Cards", "card", "ordered", "jobs", "meetings", "why", right=("jobs", "meetings"))
+    for nic in answer["nics"]:
+        cards.add_row(
+            nic["nic"],
+            "yes" if nic["is_on"] else "no",
+            str(nic["jobs"]),
+            f"{nic['meeting_fraction']:.0%}",
+            nic["why"],
+        )
+    console.print(cards)
+    columns = ("left (GPU-h)", "exposed", "mean wait (ms)", "grants")
+    jobs = a_table("Jobs", "job", "state", *columns, right=columns)
+    for job in answer["jobs"]:
+        exposed = job["exposed_fraction"]
+        jobs.add_row(
+            job["job"],
+            job["state"],
+            f"{job['remaining_gpu_seconds'] / 3600:,.3g}",
+            "?" if exposed is None else f"{exposed:.0%}",
+            f"{job['mean_wait_seconds'] * 1e3:,.1f}",
+            f"{job['grants']:,}",
+        )
+    console.print(jobs)

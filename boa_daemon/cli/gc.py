@@ -1,0 +1,122 @@
+"""``boa gc``: find what is rented and wanted by nobody, and end it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_receipt import Receipt, end_everything, iso_time
+from boa_daemon.backends.aws_sweep import Found, Sweeper
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, settings_of
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stdout_console,
+)
+from boa_daemon.clock import SystemClock
+from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
+
+RegionsOption = Annotated[
+    list[str] | None, typer.Option("--region", help="Instead of the region of the settings; may be repeated.")
+]
+
+
+def gc(
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionsOption = None,
+    cluster: ClusterOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only look; exit code 6 when there are leaks.")
+    ] = False,
+    wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the ends.")] = 600.0,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """End instances, disks, interfaces and spot requests of this cluster that nobody wants any more.
+
+    A leak bears the cluster's tag and has no intent, or its lease ran out, or it is attached to nothing. What
+    does not bear the tag is never touched.
+    """
+    settings = settings_of(config, cluster=cluster)
+    clock = SystemClock()
+    sweeper = Sweeper(settings, AwsCalls(settings), clock)
+    regions = list(dict.fromkeys(region or [settings.region]))
+    found = [each for where in regions for each in sweeper.find(region=where)]
+    leaks = [each for each in found if each.leak]
+    ids = {each.id for each in leaks}
+    receipts = (
+        []
+        if check
+        else [
+            end_everything(
+                sweeper, where, clock=clock, wait_seconds=wait_seconds, which=lambda each: each.id in ids
+            )
+            for where in regions
+        ]
+    )
+    match chosen_format(output, as_json):
+        case OutputFormat.json:
+            document: dict[str, Any] = {"cluster": settings.cluster, "leaks": [_row(each) for each in leaks]}
+            print_json(
+                document | {"wanted": len(found) - len(leaks), "regions": [each.row() for each in receipts]}
+            )
+        case OutputFormat.csv:
+            print_csv([_row(each) for each in leaks])
+        case OutputFormat.table:
+            _print(settings.cluster, leaks, len(found) - len(leaks), receipts, is_check=check)
+    if check and leaks:
+        raise typer.Exit(DRIFT_FOUND)
+    if not all(receipt.is_clean for receipt in receipts):
+        raise typer.Exit(PARTLY_DONE)
+
+
+def _row(found: Found) -> dict[str, Any]:
+    """Return a leak as JSON shows it."""
+    return {
+        "kind": found.kind,
+        "id": found.id,
+        "region": found.region,
+        "instance_type": found.instance_type or None,
+        "since": None if found.since is None else iso_time(found.since),
+        "leak": found.leak,
+    }
+
+
+def _print(cluster: str, leaks: list[Found], wanted: int, receipts: list[Receipt], *, is_check: bool) -> None:
+    """Print what was found and what became of it."""
+    console = stdout_console()
+    if leaks:
+        table = a_table(f"Leaks of cluster {cluster}", "kind", "id", "region", "since", "why")
+        for each in leaks:
+            since = "" if each.since is None else iso_time(each.since)
+            table.add_row(each.kind, each.id, each.region, since, each.leak)
+        console.print(table)
+    console.print(f"{len(leaks)} leaks, {wanted} wanted.")
+    if leaks and is_check:
+        console.print("Nothing was ended; `boa gc` without --check ends them.")
+    print_receipts(receipts)
+
+
+def print_receipts(receipts: list[Receipt]) -> None:
+    """Print the receipts, one line per region."""
+    console = stdout_console()
+    for receipt in receipts:
+        left = receipt.left
+        console.print(
+            f"{receipt.region}: {left['instance']} instances, {left['volume']} volumes, "
+            f"{left['network-interface']} interfaces, {left['spot-request']} spot requests left; "
+            f"{receipt.ended} ended.",
+            soft_wrap=True,
+        )
+        if receipt.stopped_at is not None:
+            console.print(f"{receipt.region}: billing stopped at {iso_time(receipt.stopped_at)}.")
+        for name, why in receipt.failed.items():
+            console.print(f"{name} was not ended: {why}", soft_wrap=True, markup=False)

@@ -1,0 +1,54 @@
+"""``boa iam``: the least-privilege policy, made from the calls that the code makes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+import yaml
+
+from boa_daemon.backends.aws_policy import cloud_formation, policy
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption, settings_of
+from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, print_json
+from boa_daemon.errors import InputError
+
+
+def iam(
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionOption = None,
+    cluster: ClusterOption = None,
+    cloudformation: Annotated[
+        bool, typer.Option("--cloudformation", help="A template: the policy, and the queue of warnings.")
+    ] = False,
+    account: Annotated[str, typer.Option(help="Account id to write into the ARNs.")] = "*",
+    node_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the nodes.")] = "",
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the policy that the daemon needs: these calls, on what bears the cluster's tag, and no more."""
+    settings = settings_of(config, region=region, cluster=cluster)
+    if account != "*" and not (account.isdigit() and len(account) == 12):
+        raise InputError(f"--account {account!r} is not an account id", hint="It has 12 digits")
+    document = (
+        cloud_formation(settings)
+        if cloudformation
+        else policy(settings, account=account, node_role=node_role)
+    )
+    match chosen_format(output, as_json):
+        case OutputFormat.json:
+            print_json(document)
+        case OutputFormat.csv:
+            raise InputError("a policy is no table", hint="Leave -o out, or use -o json")
+        case OutputFormat.table:
+            typer.echo(
+                yaml.safe_dump(document, sort_keys=False, width=100).rstrip()
+                if cloudformation
+                else _indented(document)
+            )
+
+
+def _indented(document: object) -> str:
+    """Return JSON for people: IAM takes it as it stands."""
+    return json.dumps(document, indent=2)

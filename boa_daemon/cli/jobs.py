@@ -1,0 +1,211 @@
+"""``boa submit``, ``jobs``, ``explain``, ``logs``, ``cancel``: the jobs of the daemon."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stdout_console,
+)
+from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
+from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError
+from boa_daemon.job_file import check_job
+from boa_daemon.yaml_file import Document, read_document
+
+LOG_SECONDS = 1.0
+
+
+def submit(
+    *,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is standard input.")],
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the files; ask no daemon.")] = False,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Give jobs to the daemon, all or none."""
+    contents = [content for path in files for content in read_jobs(path)]
+    form = chosen_format(output, as_json)
+    if check:
+        document: dict[str, Any] = {"jobs": [content["name"] for content in contents], "valid": True}
+    else:
+        with a_client(config, socket) as client:
+            document = client.post("/jobs", {"jobs": contents})
+    if form is OutputFormat.json:
+        print_json(document)
+        return
+    names = document["jobs"]
+    stdout_console().print(
+        f"{len(names)} job{'s' if len(names) != 1 else ''} {'valid' if check else 'submitted'}: "
+        f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
+    )
+    if not check:
+        say_next(f"boa explain {names[0]}", f"boa logs -f {names[0]}", "boa status")
+
+
+def read_jobs(path: Path) -> list[dict[str, Any]]:
+    """Return the checked jobs of a file, which holds one or a list; folders are made absolute.
+
+    Raises:
+        InputError: when the file is not a job file, or its workdir is not a folder.
+    """
+    document = read_document(path)
+    items = document.content if isinstance(document.content, list) else [document.content]
+    found = []
+    for number, item in enumerate(items):
+        at = (number,) if isinstance(document.content, list) else ()
+        one = document if not at else Document(name=f"{document.name}[{number}]", content=item)
+        content = dict(check_job(one))
+        beside = Path.cwd() if str(path) == "-" else path.resolve().parent
+        workdir = (beside / content["workdir"]).resolve()
+        if not workdir.is_dir():
+            raise document.error(f"workdir {content['workdir']!r} is not a folder", at=(*at, "workdir"))
+        content["workdir"] = str(workdir)
+        found.append({key: value for key, value in content.items() if value is not None})
+    return found
+
+
+def jobs(
+    *,
+    user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, the newest first."""
+    with a_client(config, socket) as client:
+        document = client.get("/jobs", user=user, ended=everything, limit=limit)
+    form = chosen_format(output, as_json)
+    if form is OutputFormat.json:
+        print_json(document)
+    elif form is OutputFormat.csv:
+        print_csv([{**row, "nodes": " ".join(row["nodes"])} for row in document["jobs"]])
+    else:
+        _print_jobs(document)
+
+
+def _print_jobs(document: Mapping[str, Any]) -> None:
+    """Print jobs for people."""
+    rows = document["jobs"]
+    if not rows:
+        stdout_console().print("No jobs.")
+        say_next("boa submit FILE", "boa jobs --all")
+        return
+    table = a_table(
+        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")
+    )
+    for row in rows:
+        status = row["status"] if not row["waits_for"] else f"{row['status']} ({row['waits_for']})"
+        table.add_row(
+            row["id"],
+            row["user"],
+            row["class"],
+            status,
+            str(row["gpus"] or ""),
+            str(row["step"] if row["step"] is not None else ""),
+            age(row["arrived_at"], float(document["as_of"])),
+            usd(row["usd"]),
+        )
+    stdout_console().print(table)
+    say_as_of(dict(document))
+    say_next(f"boa explain {rows[0]['id']}", "boa status")
+
+
+def explain(
+    *,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a job has its width and its nodes, or why it waits."""
+    with a_client(config, socket) as client:
+        document = client.get(f"/jobs/{job}/explain")
+    if chosen_format(output, as_json) is OutputFormat.json:
+        print_json(document)
+        return
+    stdout_console().print(document["text"], markup=False)
+    say_as_of(document)
+    say_next(f"boa logs {job}", "boa decisions --acting")
+
+
+def logs(
+    *,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
+    generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a job printed."""
+    offset, texts = 0, []
+    is_json = chosen_format(output, as_json) is OutputFormat.json
+    with a_client(config, socket) as client:
+        while True:
+            chunk = client.get(f"/jobs/{job}/logs", since=offset, generation=generation)
+            if is_json:
+                texts.append(chunk["text"])
+            else:
+                sys.stdout.write(chunk["text"])
+                sys.stdout.flush()
+            is_new = chunk["next_offset"] > offset
+            offset = chunk["next_offset"]
+            if is_new:
+                continue
+            if not follow or chunk["status"] not in ("queued", "running"):
+                break
+            time.sleep(LOG_SECONDS)
+    if is_json:
+        print_json({"job": job, "text": "".join(texts), "next_offset": offset, "status": chunk["status"]})
+
+
+def cancel(
+    *,
+    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel jobs; one that runs may write its checkpoint first."""
+    answers: list[dict[str, Any]] = []
+    faults: list[str] = []
+    with a_client(config, socket) as client:
+        for name in names:
+            try:
+                answers.append(client.post(f"/jobs/{name}/cancel"))
+            except BoaError as error:
+                if len(names) == 1:
+                    raise
+                faults.append(f"{name}: {error}")
+    if chosen_format(output, as_json) is OutputFormat.json:
+        print_json({"jobs": answers, "faults": faults})
+    else:
+        console = stdout_console()
+        for answer in answers:
+            already = "" if answer["changed"] else " already"
+            console.print(f"{answer['job']}: {answer['status']}{already}")
+        for fault in faults:
+            console.print(fault, markup=False)
+    if faults:
+        raise typer.Exit(PARTLY_DONE if answers else FAILED)

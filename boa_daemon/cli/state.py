@@ -1,0 +1,262 @@
+"""``boa status``, ``instances``, ``cost``, ``decisions``, ``down``: the daemon itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    print_csv,
+    print_json,
+    stdout_console,
+)
+from boa_daemon.cli.talking import (
+    ConfigOption,
+    SocketOption,
+    a_client,
+    age,
+    clock_time,
+    say_as_of,
+    say_next,
+    usd,
+)
+from boa_daemon.errors import PARTLY_DONE
+
+WATCH_SECONDS = 2.0
+
+
+def status(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")] = False,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what runs, what it costs, and what is wrong."""
+    with a_client(config, socket) as client:
+        document = client.get("/status")
+        if chosen_format(output, as_json) is OutputFormat.json:
+            print_json(document)
+            return
+        if not watch:
+            stdout_console().print(_status(document))
+            say_next("boa jobs", "boa instances", "boa cost")
+            return
+        with Live(_status(document), console=stdout_console(), auto_refresh=False) as live:
+            while True:
+                time.sleep(WATCH_SECONDS)
+                live.update(_status(client.get("/status")), refresh=True)
+
+
+def _status(document: dict[str, Any]) -> RenderableType:
+    """Return the state of the daemon for people."""
+    table = a_table("BOA daemon", "", "")
+    mood = f"[red]{document['fault']}[/]" if document["fault"] else "well"
+    if document["is_observing"]:
+        mood += ", observing only"
+    if document["is_down"]:
+        mood += ", [yellow]down: nothing is started until `boa down --resume`[/]"
+    table.add_row("state", mood)
+    if "tick" in document:
+        nodes = f"{document['nodes']} of {document['max_instances'] or 'any number'}"
+        table.add_row("nodes", f"{nodes}, {document['gpus_used']} of {document['gpus']} GPUs in use")
+        table.add_row("jobs", f"{document['running']} running, {document['waiting']} waiting")
+        budget = document["budget_usd_per_hour"]
+        table.add_row(
+            "burn rate", f"{usd(document['usd_per_hour'])} USD/hour; budget {usd(budget)} on average"
+        )
+        for window, books in document["books"].items():
+            cap = "" if books["cap_usd"] is None else f" of {usd(books['cap_usd'])}"
+            forecast = f"; at this rate {usd(books['forecast_usd'])} at its end"
+            table.add_row(f"this {window}", f"{usd(books['spent_usd'])} USD{cap}{forecast}")
+        for sentence in document["held"]:
+            table.add_row("held back", sentence)
+    for note in document["notes"]:
+        table.add_row("note", note)
+    return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def instances(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that ended today.")] = False,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """List the instances that are rented."""
+    with a_client(config, socket) as client:
+        document = client.get("/instances", ended=everything)
+    form, rows = chosen_format(output, as_json), document["instances"]
+    if form is OutputFormat.json:
+        print_json(document)
+        return
+    if form is OutputFormat.csv:
+        print_csv([{**row, "jobs": " ".join(row["jobs"])} for row in rows])
+        return
+    if not rows:
+        stdout_console().print("No instances.")
+        say_as_of(document)
+        return
+    columns = ("id", "type", "phase", "jobs", "age", "USD/hour", "USD")
+    table = a_table("Instances", *columns, right=("USD/hour", "USD"))
+    for row in rows:
+        table.add_row(
+            row["id"],
+            row["instance_type"],
+            row["phase"],
+            " ".join(row["jobs"]) or "-",
+            age(row["launched_at"], float(document["as_of"])),
+            usd(row["usd_per_hour"]),
+            usd(row["usd"]),
+        )
+    stdout_console().print(table)
+    say_as_of(document)
+    say_next("boa cost", "boa down")
+
+
+def cost(
+    *,
+    by: Annotated[str, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = "job",
+    days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Say who spent what, and where the month will end."""
+    since = None if days is None else time.time() - days * 86_400.0
+    with a_client(config, socket) as client:
+        document = client.get("/cost", by=by, since=since)
+    form = chosen_format(output, as_json)
+    if form is OutputFormat.json:
+        print_json(document)
+        return
+    if form is OutputFormat.csv:
+        print_csv(document["rows"])
+        return
+    table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
+    for row in document["rows"]:
+        table.add_row(row["name"], usd(row["usd"]))
+    table.add_row("in all", usd(document["usd"]))
+    console = stdout_console()
+    console.print(table)
+    for window, books in (document["books"] or {}).items():
+        cap = "no cap" if books["cap_usd"] is None else f"cap {usd(books['cap_usd'])}"
+        console.print(
+            f"this {window}: at the present rate {usd(books['forecast_usd'])} USD at its end; {cap}"
+        )
+    say_as_of(document)
+
+
+def decisions(
+    *,
+    acting: Annotated[bool, typer.Option("--acting", help="Only those that did something.")] = False,
+    limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="At most this many.")] = 10,
+    record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """List what was decided, what else there was, and what each would cost."""
+    with a_client(config, socket) as client:
+        if record is not None:
+            print_json(client.get(f"/decisions/{record}"))
+            return
+        document = client.get("/decisions", limit=limit, acting=acting)
+    if chosen_format(output, as_json) is OutputFormat.json:
+        print_json(document)
+        return
+    console = stdout_console()
+    for row in reversed(document["decisions"]):
+        console.print(f"[bold]tick {row['tick']}[/] {clock_time(row['at'])}, {_options(row)}")
+        for action in row["actions"]:
+            console.print(f"  {action['kind']} {action['target']}: {action['reason']}", markup=False)
+        for held in row["held"]:
+            console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
+    say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
+
+
+def _options(row: dict[str, Any]) -> str:
+    """Return the two ways that a decision chose between."""
+    chosen, other = row["chosen"], row["runner_up"]
+    return (
+        f"chosen {chosen['gpus']} GPUs at {usd(chosen['usd_per_hour'])} USD/hour, "
+        f"{chosen['job_hours_left']:.2f} job-hours left; {other['name']}: {other['gpus']} GPUs, "
+        f"{other['job_hours_left']:.2f} job-hours left, {other['jobs_without_gpus']} jobs without GPUs"
+    )
+
+
+def let_go(
+    *, resume: bool, wait_seconds: float, config: Path | None, socket: str | None, form: OutputFormat
+) -> None:
+    """Have the daemon let everything go, or take work up again; exit code 4 while instances are left."""
+    with a_client(config if config is not None and config.exists() else None, socket) as client:
+        document = client.post("/down", {"is_down": not resume})
+        left = client.get("/instances")["instances"]
+        until = time.monotonic() + wait_seconds
+        while left and not resume and time.monotonic() < until:
+            time.sleep(0.5)
+            left = client.get("/instances")["instances"]
+        spent = client.get("/cost")["usd"]
+    document |= {"instances_left": len(left), "spent_usd_this_month": spent}
+    if form is OutputFormat.json:
+        print_json(document)
+    elif resume:
+        stdout_console().print("Work goes on.")
+    else:
+        stdout_console().print(f"{len(left)} instances left; spent this month: {usd(spent)} USD")
+        say_next("boa instances", "boa down --resume")
+    if left and not resume:
+        raise typer.Exit(PARTLY_DONE)
+
+
+def replay(
+    record: Annotated[Path, typer.Argument(help="A record of `boa decisions --record TICK`.")],
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide from a record once more; the same facts must give the same actions."""
+    from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
+    from boa_daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
+    from boa_daemon.yaml_file import read_text  # noqa: PLC0415
+
+    try:
+        document = json.loads(read_text(record))
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}", file=record) from None
+    if not isinstance(document, dict):
+        raise InputError("that is not the record of a decision", file=record)
+    again = decide_again(document)
+    answer = {
+        "tick": again.tick,
+        "is_same": again.is_same,
+        "inputs_hash": again.inputs_hash,
+        "outputs_hash": again.outputs_hash,
+        "actions": [{"id": action.id, "reason": action.reason} for action in again.decision.actions],
+    }
+    if chosen_format(output, as_json) is OutputFormat.json:
+        print_json(answer)
+    else:
+        said = "the same" if again.is_same else "NOT the same"
+        stdout_console().print(
+            f"tick {again.tick}: {len(again.decision.actions)} actions, {said} as recorded"
+        )
+        for action in again.decision.actions:
+            stdout_console().print(f"  {action.id}: {action.reason}", markup=False)
+    if not again.is_same:
+        raise typer.Exit(DRIFT_FOUND)

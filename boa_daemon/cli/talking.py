@@ -1,0 +1,61 @@
+"""What the verbs that talk to the daemon share: the socket, ages, dollars, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from boa_daemon.cli.output import stdout_console
+from boa_daemon.units import format_hours
+
+ConfigOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings; default: boa.toml, see settings.")
+]
+SocketOption: TypeAlias = Annotated[
+    str | None, typer.Option("--socket", metavar="PATH", help="Where the daemon listens.")
+]
+
+
+@contextmanager
+def a_client(config: Path | None, socket: str | None) -> Iterator[Any]:
+    """Lend a client of the daemon that settings and flags name."""
+    from boa_daemon.api.client import Client  # noqa: PLC0415 - slow to import, and most verbs need no daemon
+    from boa_daemon.assembly import socket_of  # noqa: PLC0415
+    from boa_daemon.config import load_settings  # noqa: PLC0415
+
+    settings = load_settings(config, flags={"daemon.socket": socket}).settings
+    with Client(Path(socket) if socket else socket_of(settings)) as client:
+        yield client
+
+
+def age(instant: float | None, now: float) -> str:
+    """Return how long ago an instant was."""
+    return "" if instant is None else format_hours(max(now - instant, 0.0) / 3600.0)
+
+
+def clock_time(instant: float) -> str:
+    """Return an instant as a clock shows it, in UTC."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def usd(amount: float | None) -> str:
+    """Return dollars, or a dash."""
+    return "-" if amount is None else f"{amount:,.2f}"
+
+
+def say_as_of(document: dict[str, Any]) -> None:
+    """Say as of when an answer is."""
+    stdout_console().print(f"[dim]as of {clock_time(float(document['as_of']))}[/]")
+
+
+def say_next(*commands: str) -> None:
+    """Print the next useful commands."""
+    console = stdout_console()
+    console.print("[dim]next:[/]")
+    for command in commands:
+        console.print(f"  {command}", markup=False)

@@ -1,0 +1,327 @@
+"""The daemon: one tick after the other for months, whatever happens to it or around it.
+
+A tick that fails is tried again at the next; what memory believes is read back from disk first. While the
+database cannot be written nothing is started, because an intent that is not on disk is a leak in waiting;
+only what would break a cap is given back. While it cannot be read at all, the daemon only looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon import systemd
+from boa_daemon.actions import StopJob, TerminateNode
+from boa_daemon.alerts import Alerts, due
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.caps import within_caps
+from boa_daemon.codec import dumps
+from boa_daemon.config import Settings
+from boa_daemon.controller import Controller, Ports
+from boa_daemon.errors import BoaError
+from boa_daemon.fleet import Fleet
+from boa_daemon.metrics import Metrics
+from boa_daemon.ports import Clock, Cloud, Runner
+from boa_daemon.records import JobRecord
+from boa_daemon.site import DOWN, Planner, PolicyRecord
+from boa_daemon.state import NodeState, Plan
+from boa_daemon.store.decisions import DaemonStore
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.tick import Decision, decide
+from boa_daemon.work import Work
+from policies.errors import PolicyError
+from policies.model import JobClass, JobId, Width
+
+_LOG = logging.getLogger("boa.daemon")
+_TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside: time, machines, what runs jobs on them."""
+
+    clock: Clock
+    cloud: Cloud
+    runner: Runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """Everything on disk."""
+
+    store: DaemonStore
+    queue: JobQueue
+
+
+@dataclass(slots=True)
+class Standing:
+    """How the daemon is: the last decision, what is wrong, and what it was told."""
+
+    decision: Decision | None = None
+    fault: str = ""
+    tick_seconds: float = 0.0
+    is_ready: bool = False
+    is_down: bool = False
+    reattached: tuple[int, int] = (0, 0)
+    started_at: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+class Daemon:
+    """Ticks. `books` is None where the database cannot be read: then it only observes."""
+
+    def __init__(self, settings: Settings, world: World, books: Books | None, *, fault: str = "") -> None:
+        self.world, self.books = world, books
+        self.metrics = Metrics()
+        self.standing = Standing(fault=fault, started_at=world.clock.now())
+        self.wake: Callable[[float], None] = lambda _seconds: None
+        self._lock = threading.Lock()
+        database = None if books is None else books.store.database
+        self.alerts = Alerts(database, settings.alerts)
+        self.use(settings)
+        if books is not None:
+            books.store.speed = self._speed
+            self.work = Work(
+                books.queue, world.runner, world.clock, class_of=self._class_of, alert=self._alert
+            )
+            self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
+
+    def use(self, settings: Settings) -> None:
+        """Take settings; nothing changes where they are wrong.
+
+        Raises:
+            InputError: when classes or machines are wrong.
+        """
+        planner = Planner(settings)
+        if self.books is not None:
+            for job in self.books.queue.active.values():
+                planner.class_for(job.content)
+            self.books.store.prices = {
+                name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
+            }
+        self.settings, self.planner = settings, planner
+        self.alerts.settings = settings.alerts
+        self._controllers: dict[str, Controller] = {}
+
+    def start(self) -> None:
+        """Find what an earlier process left: nodes of later ticks than ours, jobs that run."""
+        if self.books is None:
+            return
+        known = [record.node for record in self.books.queue.instances.values()]
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.remember(known)
+        nodes = self.world.cloud.nodes()
+        self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
+        live = sum(node.ended_at is None for node in nodes)
+        self.standing.reattached = (self.work.reattach(), live)
+        self.standing.is_down = self.books.store.flag("is_down")
+        jobs, count = self.standing.reattached
+        _LOG.info("re-attached to %d jobs and %d instances", jobs, count)
+
+    def tick(self) -> Decision | None:
+        """Do one tick; return what was decided, None where it could not be done."""
+        with self._lock:
+            began = time.perf_counter()
+            try:
+                decision = self._observe_only() if self._is_observing else self._run_once()
+            except _TROUBLE as error:
+                self._stumble(error)
+                decision = None
+            self.standing.tick_seconds = time.perf_counter() - began
+            if decision is not None:
+                self._succeed(decision)
+            systemd.alive(self.status_line)
+            return decision
+
+    @property
+    def _is_observing(self) -> bool:
+        """Whether nothing may be touched."""
+        return self.books is None or self.settings.daemon.observe
+
+    def _run_once(self) -> Decision:
+        """Observe, decide, act."""
+        return self.controller().run_once()
+
+    def _observe_only(self) -> Decision | None:
+        """Observe and decide; record where there is a database, and touch nothing."""
+        if self.books is None:
+            count = sum(node.ended_at is None for node in self.world.cloud.nodes())
+            self.standing.notes = [f"{count} instances are listed; nothing is touched"]
+            return None
+        controller = self.controller()
+        state = controller.observe()
+        decision = decide(
+            state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules
+        )
+        self.books.store.record_decision(state, decision.actions, decision.plan)
+        return decision
+
+    def _succeed(self, decision: Decision) -> None:
+        """Take a decision in: figures, messages, and when to look again."""
+        standing = self.standing
+        if standing.fault:
+            _LOG.info("working again after: %s", standing.fault)
+        standing.decision, standing.fault = decision, ""
+        standing.is_ready = True
+        caps = self.planner.rules().caps
+        self.metrics.ticked(decision, standing.tick_seconds, caps)
+        for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
+            self._alert(key, sentence)
+        for held in decision.plan.held:
+            if held.code in ("loop", "no-effect"):
+                self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
+        if decision.wake_at is not None:
+            self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+
+    def _stumble(self, error: Exception) -> None:
+        """A tick could not be done: say so, forget what memory believes, and keep the caps."""
+        self.metrics.failed()
+        first = not self.standing.fault
+        self.standing.fault = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
+        try:
+            if self.books is not None:
+                self.books.store.reload()
+                self.books.queue.reload()
+        except _TROUBLE:
+            pass
+        try:
+            self._keep_caps()
+        except _TROUBLE as trouble:
+            _LOG.error("the caps could not be looked after: %s", trouble)
+
+    def _keep_caps(self) -> None:
+        """Give back, without a record, what would break a cap: money is spent whether written down or not."""
+        last = self.standing.decision
+        if last is None or self.books is None:
+            return
+        held = self.books.queue.holders()
+        nodes = {
+            node.id: replace(
+                node,
+                gpus=tuple(held.get(node.id, {}).get(index) for index in range(node.instance_type.gpus)),
+            )
+            for node in self.world.cloud.nodes()
+            if node.ended_at is None
+        }
+        state = replace(last.state, now=self.world.clock.now(), nodes=nodes, jobs=self.work.jobs())
+        plan = within_caps(state, Plan(widths={}, slots={}), self.planner.rules())
+        for name in plan.stops:
+            generation = state.jobs[name].generation
+            self.world.runner.stop(
+                StopJob(id=f"cap-{name}", job=name, generation=generation, reason="a cap would be broken")
+            )
+        orders = [
+            TerminateNode(id=f"cap-{name}", node=name, reason="a cap would be broken")
+            for name in (*plan.releases, *plan.forced)
+        ]
+        if orders:
+            self.world.cloud.terminate(orders)
+
+    def controller(self) -> Controller:
+        """Return the controller for the classes in use; a policy is built once and written down."""
+        if self.books is None:
+            raise BoaError("there is no database to work with")
+        in_use = {job.class_name for job in self.books.queue.active.values()}
+        record = self.planner.record(in_use)
+        if self.standing.is_down:
+            record = _all_down(record)
+        found = self._controllers.get(record.hash)
+        if found is None:
+            allocator, placer, rules = record.build()
+            found = Controller(
+                allocator=allocator,
+                placer=placer,
+                rules=rules,
+                ports=Ports(
+                    clock=self.world.clock,
+                    cloud=self.fleet,
+                    jobs=self.work,
+                    engine=self.work,
+                    store=self.books.store,
+                ),
+            )
+            self._controllers = {record.hash: found}
+        if self.books.store.policy_hash != record.hash:
+            self.books.store.use_policy(record.hash, dumps(record.document))
+        return found
+
+    def set_down(self, is_down: bool) -> None:
+        """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
+        if self.books is not None:
+            self.books.store.set_flag("is_down", is_down)
+        self.standing.is_down = is_down
+        self.wake(0.0)
+
+    def cancel(self, name: JobId) -> JobRecord | None:
+        """Cancel a job; None where it is over."""
+        job = self.work.cancel(name)
+        self.wake(0.0)
+        return job
+
+    def watch(self) -> None:
+        """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""
+        if self.books is None or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self.work.look():
+                self.wake(0.0)
+        except _TROUBLE as error:
+            _LOG.warning("the engine could not be asked: %s", error)
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
+        with self._lock:
+            self.alerts.close()
+            if self.books is not None:
+                self.books.store.database.close()
+
+    @property
+    def status_line(self) -> str:
+        """One line for systemd."""
+        decision = self.standing.decision
+        if self.standing.fault:
+            return f"in trouble: {self.standing.fault}"
+        if decision is None:
+            return "starting"
+        state = decision.state
+        running = sum(bool(job.slots) for job in state.jobs.values())
+        return (
+            f"{state.usd_per_hour:.2f} USD/hour, {len(state.nodes)} nodes, {running} jobs running, "
+            f"{len(state.jobs) - running} waiting"
+        )
+
+    def _look(self) -> None:
+        """Bring the books up to the engine, at the beginning of a listing."""
+        self.work.look()
+
+    def _class_of(self, name: str) -> JobClass | None:
+        """Return the class that a job is planned by."""
+        return self.planner.class_of(name)
+
+    def _speed(self, name: str, phase: int, width: Width) -> float:
+        """Return how fast a class works; 0 where nobody knows."""
+        return self.planner.speed(name, phase, width)
+
+    def _alert(self, key: str, sentence: str) -> None:
+        """Tell whoever is to be told, once."""
+        self.alerts.say(key, sentence, at=self.world.clock.now())
+
+
+def _all_down(record: PolicyRecord) -> PolicyRecord:
+    """Return the record under which nothing is held: no width for any job, no hold, no idle node."""
+    rules = replace(record.rules, steady=None, idle_hold_seconds=0.0)
+    return replace(record, name=DOWN, rules=rules)
+
+
+def _tick_of(node: NodeState) -> int:
+    """Return the number of the tick that asked for a node, 0 where its name does not say."""
+    head = node.launched_by.partition("-")[0]
+    return int(head[1:]) if head.startswith("t") and head[1:].isdigit() else 0

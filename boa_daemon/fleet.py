@@ -1,0 +1,158 @@
+"""The nodes as the tick sees them: what the cloud lists, with the jobs that the books put on them.
+
+The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
+is ready once the engine has prepared it. One that is missing from a listing is unknown, not gone: it is kept
+as it was last seen, and billed, for `missing_seconds`. A job on a node that has ended is taken off it and
+waits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from boa_daemon.actions import LaunchNodes, TerminateNode
+from boa_daemon.ledger import bill
+from boa_daemon.offers import Offer
+from boa_daemon.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown
+from boa_daemon.records import InstanceRecord, JobRecord
+from boa_daemon.state import NodeState
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
+from policies.model import NodeId
+
+MISSING_SECONDS = 300.0
+
+
+class Fleet:
+    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        runner: Runner,
+        queue: JobQueue,
+        clock: Clock,
+        *,
+        look: Callable[[], None] = lambda: None,
+        missing_seconds: float = MISSING_SECONDS,
+    ) -> None:
+        self._look = look
+        self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
+        self._missing_seconds = missing_seconds
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return every node with its jobs; write down what is new about them."""
+        now = self._clock.now()
+        listed = {node.id: node for node in self._cloud.nodes()}
+        listed |= self._missing(listed, now)
+        self._look()
+        prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
+        with self._queue.database.write():
+            ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
+            # After the ended ones: a job that was on one of them lets its other nodes go as well.
+            held = self._queue.holders()
+            return ended + [
+                self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now)
+                for node in listed.values()
+                if node.ended_at is None
+            ]
+
+    def _missing(self, listed: Mapping[NodeId, NodeState], now: float) -> dict[NodeId, NodeState]:
+        """Return known nodes that the listing lacks: as they were, or ended when that is too long ago."""
+        found = {}
+        for name, record in self._queue.instances.items():
+            if name in listed:
+                continue
+            if now - record.last_seen_at <= self._missing_seconds:
+                found[name] = record.node
+            else:
+                found[name] = replace(record.node, phase="terminated", ended_at=now)
+        return found
+
+    def _noted(
+        self,
+        node: NodeState,
+        prepared: Accepted | Refused | Unknown,
+        held: Mapping[int, str],
+        now: float,
+    ) -> NodeState:
+        """Return a node with its jobs, after writing down what changed."""
+        is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
+        if node.phase == "ready" and not is_ready and not held:
+            node = replace(node, phase="requested")
+        gpus = tuple(held.get(index) for index in range(node.instance_type.gpus))
+        known = self._queue.instances.get(node.id)
+        before = known or InstanceRecord(node=node)
+        ready_at = before.ready_at
+        if ready_at is None and node.phase == "ready":
+            ready_at = now
+        idle = None
+        if node.phase == "ready" and not held:
+            idle = before.idle_since or now
+        record = InstanceRecord(
+            node=replace(node, gpus=(), idle_since=None),
+            ready_at=ready_at,
+            idle_since=idle,
+            was_used=before.was_used or bool(held),
+            last_seen_at=now,
+        )
+        if known is None or replace(record, last_seen_at=known.last_seen_at) != known:
+            self._queue.save_instance(record)
+        else:
+            self._queue.instances[node.id] = record
+        return replace(node, gpus=gpus, idle_since=idle)
+
+    def _ended(self, node: NodeState, now: float) -> NodeState:
+        """Take the jobs off a node that is gone, and write its end down."""
+        for name in self._queue.jobs_on(node.id):
+            job = self._queue.active[name]
+            self._runner.kill(job.id, job.generation)
+            self._queue.release(
+                replace(job, cause=f"node {node.id} ended"),
+                at=now,
+                end="node-ended",
+                status="cancelled" if job.is_cancelled else "queued",
+                micro_dollars=cost_of(job, self._queue.instances, until=now),
+            )
+        known = self._queue.instances.get(node.id)
+        if known is not None:
+            ended = replace(node, gpus=(), idle_since=None)
+            self._queue.save_instance(replace(known, node=ended, idle_since=None))
+        return node
+
+    def offers(self) -> Sequence[Offer]:
+        """Return what the cloud offers."""
+        return self._cloud.offers()
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Ask the cloud for nodes."""
+        return self._cloud.launch(action)
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""
+        for action in actions:
+            for name in self._queue.jobs_on(action.node):
+                self._runner.kill(name, self._queue.active[name].generation)
+        return self._cloud.terminate(actions)
+
+
+def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until: float) -> int:
+    """Return what the GPUs of a running job cost since its start: their share of each node, micro-dollars."""
+    if job.started_at is None:
+        return 0
+    total = 0.0
+    for slot in job.slots:
+        record = instances.get(slot.node)
+        if record is None:
+            continue
+        node = record.node
+        if node.prices:
+            spent = bill(node, until=until) - bill(node, until=job.started_at)
+        else:
+            seconds = max(until - job.started_at, 0.0)
+            spent = round(
+                seconds * node.instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
+            )
+        total += spent / node.instance_type.gpus
+    return round(total)

@@ -1,0 +1,284 @@
+"""The gate's heart: questions in, grants out. No clock, no sockets; `now` is an argument, in any steady seconds.
+
+Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock. Who goes
+first is `policies.ada_srsf`'s decision, the same code that the simulator runs. A grant is a lease: when its
+deadline passes, the holder counts as stalled and the cards are free again; what it says later under the old fence
+is ignored. Cost of a question: O(m log m) for m messages that wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from boa_daemon.gate.nics import Nic, judge, overhead_fraction
+from boa_daemon.gate.nouns import SHIFT, Ask, GateSettings, Grant
+from boa_daemon.gate.seat import Lease, Seat
+from boa_daemon.gate.shifter import Shifter
+from boa_daemon.gate.timing import Timings
+from policies.ada_srsf import LinkPolicy, link_policy
+from policies.model import JobId
+
+MOST_FREE_ITERATIONS = 1000
+
+
+class Broker:
+    """Who sits at the gate, who waits, who sends."""
+
+    def __init__(self, settings: GateSettings, *, first_fence: int = 1, now: float = 0.0) -> None:
+        self.settings = settings
+        self.seats: dict[JobId, Seat] = {}
+        self.nics: dict[str, Nic] = {}
+        self.counts = {"asks": 0, "grants": 0, "free": 0, "stalled": 0, "late": 0, "meetings": 0}
+        self.timings = Timings(settings.link)
+        self._planned: dict[JobId, float] = {}
+        self._policy = self._new_policy()
+        self._shifter = Shifter() if settings.policy == SHIFT else None
+        self._fence = first_fence
+        self._judge_at = now
+        self._changed = False
+
+    @property
+    def policy(self) -> LinkPolicy:
+        """The link policy, with the constants of the link as they are known now."""
+        return self._policy
+
+    def join(self, job: JobId, *, nics: frozenset[str], gpus: int, weight: float, now: float) -> None:
+        """Seat a job; one of the same name, from a connection that died, makes room."""
+        self.leave(job, now)
+        seat = Seat(
+            job=job,
+            nics=nics,
+            gpus=gpus,
+            weight=weight,
+            joined_at=now,
+            planned_gpu_seconds=self._planned.get(job),
+        )
+        self.seats[job] = seat
+        for name in nics:
+            self.nics.setdefault(name, Nic(name)).jobs.add(job)
+        self._judge(now)
+
+    def leave(self, job: JobId, now: float) -> None:
+        """Forget a job; its lease ends."""
+        seat = self.seats.pop(job, None)
+        if seat is None:
+            return
+        self._release(seat, now)
+        for name in seat.nics:
+            self.nics[name].jobs.discard(job)
+            if not self.nics[name].jobs:
+                del self.nics[name]
+        self._judge(now)
+
+    def ask(self, job: JobId, ask: Ask, now: float) -> None:
+        """Note a question; `settle` answers it. A job that asks while it holds a lease has ended that message."""
+        seat = self.seats[job]
+        self._release(seat, now)
+        seat.ask, seat.asked_at = ask, now
+        seat.learn(ask)
+        self.counts["asks"] += 1
+        met = False
+        for name in seat.nics:
+            nic = self.nics[name]
+            busy = bool(nic.in_flight)
+            nic.count(met=busy)
+            met |= busy
+        self.counts["meetings"] += met
+        self._changed = True
+
+    def done(self, job: JobId, fence: int, seconds: float | None, now: float) -> None:
+        """End a lease, unless the fence is an old one; `seconds` is how long the message took."""
+        seat = self.seats[job]
+        lease = seat.lease
+        if lease is None or lease.fence != fence:
+            self.counts["late"] += 1
+            return
+        if not lease.is_mixed and seconds is not None:
+            self.timings.add(messages_at_once=lease.crowd, message_bytes=lease.bytes, seconds=seconds)
+        self._release(seat, now)
+
+    def cancel(self, job: JobId, now: float) -> None:
+        """Withdraw a job's question, and the lease that may have crossed with it: the job went without asking."""
+        seat = self.seats[job]
+        seat.ask = None
+        self._release(seat, now)
+
+    def take_plan(self, remaining_gpu_seconds: Mapping[JobId, float]) -> None:
+        """Believe the daemon's plan, until the next one, where jobs cannot say how much they have left."""
+        self._planned = dict(remaining_gpu_seconds)
+        for job, seat in self.seats.items():
+            seat.planned_gpu_seconds = self._planned.get(job)
+
+    def settle(self, now: float) -> list[Grant]:
+        """Return the grants that are due: after every change, and when `next_wake` says so."""
+        self._expire(now)
+        if now >= self._judge_at:
+            self._judge(now)
+        if not self._changed:
+            return []
+        grants = [self._free_grant(seat, now) for seat in self._ungated()]
+        waiting = [seat for seat in self.seats.values() if seat.ask is not None]
+        if self._shifter is not None:
+            return grants + [self._shifted_grant(seat, now) for seat in waiting if self._is_turn(seat, now)]
+        if waiting:
+            grants += self._admit(waiting, now)
+        self._changed = False
+        return grants
+
+    def next_wake(self, now: float) -> float | None:
+        """Return when something happens by itself: a lease ends, a wait grows overdue, a shifted turn comes."""
+        instants = [seat.lease.deadline for seat in self.seats.values() if seat.lease is not None]
+        for seat in self.seats.values():
+            if seat.ask is not None:
+                overdue = seat.asked_at + self._policy.max_wait_seconds
+                if overdue > now:
+                    instants.append(overdue + 1e-6)
+                if self._shifter is not None:
+                    instants.append(self._shifter.turn(seat.job, seat.asked_at))
+        return min(instants, default=None)
+
+    def _ungated(self) -> list[Seat]:
+        """Return the jobs that asked and of whose cards none is on."""
+        return [
+            seat
+            for seat in self.seats.values()
+            if seat.ask is not None and not any(self.nics[name].is_on for name in seat.nics)
+        ]
+
+    def _admit(self, waiting: list[Seat], now: float) -> list[Grant]:
+        """Ask the policy who starts, given those in flight on the cards that are wanted."""
+        most = self.settings.grant_bytes
+        link = self.timings.link
+        gated = {seat.job: frozenset(name for name in seat.nics if self.nics[name].is_on) for seat in waiting}
+        met = {job for servers in gated.values() for name in servers for job in self.nics[name].in_flight}
+        for job in met:
+            lease = self.seats[job].lease
+            assert lease is not None
+            lease.advance(now)
+        admission = self._policy.admit(
+            [seat.waiting(link, now, servers=gated[seat.job], most_bytes=most) for seat in waiting],
+            [self.seats[job].sending(link, now) for job in sorted(met)],
+        )
+        return [self._grant(self.seats[job], gated[job], now) for job in admission.start]
+
+    def _grant(self, seat: Seat, servers: frozenset[str], now: float) -> Grant:
+        """Lease the cards to a job."""
+        assert seat.ask is not None
+        self._fence += 1
+        size = seat.wanted_bytes(self.settings.grant_bytes)
+        link = self.timings.link
+        expected = link.seconds(size, messages_at_once=max(2, self._policy.max_at_once))
+        lease_seconds = max(self.settings.least_lease_seconds, self.settings.lease_factor * expected)
+        seat.lease = Lease(
+            fence=self._fence,
+            bytes=size,
+            servers=servers,
+            bytes_left=size,
+            granted_at=now,
+            deadline=now + lease_seconds,
+            updated_at=now,
+            seconds_per_byte=link.seconds_per_byte,
+            crowd=0,
+        )
+        for name in servers:
+            self.nics[name].in_flight.add(seat.job)
+        self._recount(servers, now)
+        self.counts["grants"] += 1
+        return self._answer(seat, now, fence=self._fence, size=size, lease_seconds=lease_seconds, free=0)
+
+    def _free_grant(self, seat: Seat, now: float) -> Grant:
+        """Let a job send for about a second without asking."""
+        assert seat.ask is not None
+        habits = seat.habits(self.timings.link, self.settings.grant_bytes)
+        free = 1
+        if habits is not None:
+            free = math.ceil(self.settings.free_seconds / max(habits.alone_seconds, 1e-4))
+        self.counts["free"] += 1
+        size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
+        return self._answer(seat, now, size=size, free=min(MOST_FREE_ITERATIONS, free))
+
+    def _is_turn(self, seat: Seat, now: float) -> bool:
+        """Return whether a shifted job's time has come."""
+        assert self._shifter is not None
+        return seat.ask is not None and now >= self._shifter.turn(seat.job, seat.asked_at) - 1e-6
+
+    def _shifted_grant(self, seat: Seat, now: float) -> Grant:
+        """Let a job send from now on in its own phase, until its drift has to be looked at."""
+        assert seat.ask is not None
+        assert self._shifter is not None
+        self.counts["grants"] += 1
+        size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
+        return self._answer(seat, now, size=size, free=self._shifter.free_iterations(seat.job))
+
+    def _answer(
+        self, seat: Seat, now: float, *, fence: int = 0, size: float, lease_seconds: float = 0.0, free: int
+    ) -> Grant:
+        """Close the question with a grant."""
+        assert seat.ask is not None
+        ask, seat.ask = seat.ask, None
+        seat.grants += 1
+        seat.waited_seconds += now - seat.asked_at
+        return Grant(
+            job=seat.job,
+            id=ask.id,
+            fence=fence,
+            bytes=size,
+            lease_seconds=lease_seconds,
+            free_iterations=free,
+            overhead_fraction=overhead_fraction(self.nics[name] for name in seat.nics),
+        )
+
+    def _release(self, seat: Seat, now: float) -> None:
+        """End a job's lease, if it has one."""
+        lease, seat.lease = seat.lease, None
+        if lease is None:
+            return
+        for name in lease.servers:
+            if name in self.nics:
+                self.nics[name].in_flight.discard(seat.job)
+        self._recount(lease.servers, now)
+        self._changed = True
+
+    def _recount(self, servers: frozenset[str], now: float) -> None:
+        """Bring the pace of all messages on these cards up to date."""
+        for job in {job for name in servers if name in self.nics for job in self.nics[name].in_flight}:
+            lease = self.seats[job].lease
+            assert lease is not None
+            crowd = max(len(self.nics[name].in_flight) for name in lease.servers)
+            if crowd != lease.crowd:
+                lease.advance(now)
+                lease.is_mixed |= lease.crowd > 0
+                lease.crowd = crowd
+                lease.seconds_per_byte = self.timings.link.pace(crowd)
+
+    def _expire(self, now: float) -> None:
+        """Pass over the holders whose deadline has passed."""
+        for seat in list(self.seats.values()):
+            if seat.lease is not None and seat.lease.deadline <= now:
+                seat.stalls += 1
+                self.counts["stalled"] += 1
+                self._release(seat, now)
+
+    def _judge(self, now: float) -> None:
+        """Decide for each card whether its messages are ordered, and refit the link."""
+        self._judge_at = now + self.settings.evaluate_seconds
+        if self.settings.fits_link and self.timings.refit():
+            self._policy = self._new_policy()
+        link, most = self.timings.link, self.settings.grant_bytes
+        for nic in self.nics.values():
+            nic.verdict = judge(nic, self.seats, self.settings, link, most)
+        if self._shifter is not None:
+            self._shifter.plan(self.seats.values(), link, most)
+        self._changed = True
+
+    def _new_policy(self) -> LinkPolicy:
+        """Return the link policy for the link as it is known now."""
+        settings = self.settings
+        bucket = settings.grant_bytes if math.isfinite(settings.grant_bytes) else None
+        return link_policy(
+            settings.decides_as,
+            self.timings.link,
+            bucket_bytes=bucket,
+            max_wait_seconds=settings.patience_seconds,
+        )

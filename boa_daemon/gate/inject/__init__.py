@@ -1,0 +1,25 @@
+"""The hook without a line in the user's script: an environment in which PyTorch's DDP asks the gate by itself.
+
+Python imports `sitecustomize` at start-up from the first folder on its path that has one. `hooked` puts the folder
+beside this file first; the `sitecustomize` there waits for DDP to be imported and then wraps it. It costs a script
+that never imports PyTorch nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent / "site"
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+
+
+def hooked(environment: Mapping[str, str], *, gate: str) -> dict[str, str]:
+    """Return a job's environment with `BOA_GATE` set and the hook put in: for engines.
+
+    The job's Python must be able to import `boa_daemon`; this one's copy is offered last.
+    """
+    path = environment.get("PYTHONPATH", "")
+    parts = [str(FOLDER), *([path] if path else []), str(PACKAGE_ROOT)]
+    return {**environment, "BOA_GATE": gate, "PYTHONPATH": os.pathsep.join(parts)}

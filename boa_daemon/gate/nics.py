@@ -1,0 +1,84 @@
+"""The gate's view of each network card: who is on it, how often messages meet, and whether ordering them pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from boa_daemon.gate.nouns import GateSettings, NicVerdict
+from boa_daemon.gate.seat import Seat
+from boa_daemon.gate.worth import cost_fraction, gain_fraction
+from policies.contention import Link
+from policies.model import JobId
+
+MEETING_SMOOTHING = 0.02
+"""Weight of the newest question in the part that met another message."""
+KEEPS_ON = 0.5
+"""A card that is on stays on until the gain falls below this part of what would turn it on."""
+MOST_OVERHEAD = 0.05
+"""A job may never spend more than this part of its time on asking."""
+LEAST_OVERHEAD = 0.01
+
+
+@dataclass(slots=True)
+class Nic:
+    """A card, the jobs that send through it, and those of them in flight."""
+
+    name: str
+    jobs: set[JobId] = field(default_factory=set)
+    in_flight: set[JobId] = field(default_factory=set)
+    meeting_fraction: float = 0.0
+    asks: int = 0
+    verdict: NicVerdict | None = None
+
+    def count(self, *, met: bool) -> None:
+        """Note a question, and whether it met a message in flight."""
+        self.asks += 1
+        self.meeting_fraction += MEETING_SMOOTHING * (float(met) - self.meeting_fraction)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether messages on the card are ordered."""
+        return self.verdict is not None and self.verdict.is_on
+
+
+def judge(
+    nic: Nic, seats: Mapping[JobId, Seat], settings: GateSettings, link: Link, most_bytes: float
+) -> NicVerdict:
+    """Return whether messages on a card should be ordered, and why."""
+    jobs = len(nic.jobs)
+
+    def verdict(is_on: bool, why: str, gain: float | None = None, cost: float | None = None) -> NicVerdict:
+        return NicVerdict(
+            nic=nic.name, is_on=is_on, why=why, jobs=jobs, gain_fraction=gain, cost_fraction=cost
+        )
+
+    if settings.is_always_on:
+        return verdict(True, "always on by configuration")
+    if jobs < 2:
+        return verdict(False, "one job sends here: nothing to order")
+    known = [seats[job].habits(link, most_bytes) for job in sorted(nic.jobs)]
+    habits = [habit for habit in known if habit is not None]
+    if len(habits) < jobs:
+        return verdict(
+            True, f"learning: {jobs - len(habits)} of {jobs} jobs have not measured an iteration yet"
+        )
+    gain = gain_fraction(habits, crowding=link.contention_seconds_per_byte / link.seconds_per_byte)
+    cost = cost_fraction(habits)
+    bar = settings.least_gain_fraction * (KEEPS_ON if nic.is_on else 1.0)
+    figures = f"ordering should save {gain:.1%} of the mean JCT, and asks cost {cost:.1%}"
+    if gain - cost > bar:
+        return verdict(True, figures, gain, cost)
+    if max(habit.share for habit in habits) < bar:
+        return verdict(False, f"the card is fast for these jobs: {figures}", gain, cost)
+    return verdict(False, f"ordering cannot pay: {figures}", gain, cost)
+
+
+def overhead_fraction(nics: Iterable[Nic]) -> float:
+    """Return which part of its time a job on these cards may spend on asking: half of what it should gain."""
+    verdicts = [nic.verdict for nic in nics if nic.verdict is not None]
+    if any(verdict.is_on and verdict.gain_fraction is None for verdict in verdicts):
+        # Always on, or still learning: there is no gain yet to take half of.
+        return MOST_OVERHEAD
+    gains = [verdict.gain_fraction or 0.0 for verdict in verdicts]
+    return min(MOST_OVERHEAD, max(LEAST_OVERHEAD, 0.5 * max(gains, default=0.0)))

@@ -1,0 +1,67 @@
+"""What the gate says of itself: jobs, cards, the link, and why each card is on or off."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from policies import adadual
+
+if TYPE_CHECKING:
+    from boa_daemon.gate.broker import Broker
+    from boa_daemon.gate.seat import Seat
+
+
+def status_of(broker: Broker, now: float) -> dict[str, Any]:
+    """Return the status as plain JSON values."""
+    link = broker.timings.link
+    return {
+        "policy": broker.settings.policy,
+        # None: a grant covers a whole message.
+        "bucket_bytes": broker.settings.grant_bytes if math.isfinite(broker.settings.grant_bytes) else None,
+        "link": {
+            "latency_seconds": link.latency_seconds,
+            "seconds_per_byte": link.seconds_per_byte,
+            "contention_seconds_per_byte": link.contention_seconds_per_byte,
+            "fitted_from_messages": broker.timings.fitted_from,
+        },
+        "adadual_threshold": adadual.threshold(link.seconds_per_byte, link.contention_seconds_per_byte),
+        "nics": [
+            {
+                "nic": nic.name,
+                "is_on": nic.is_on,
+                "why": nic.verdict.why if nic.verdict else "not judged yet",
+                "jobs": len(nic.jobs),
+                "sending": len(nic.in_flight),
+                "asks": nic.asks,
+                "meeting_fraction": nic.meeting_fraction,
+                "gain_fraction": nic.verdict.gain_fraction if nic.verdict else None,
+                "cost_fraction": nic.verdict.cost_fraction if nic.verdict else None,
+            }
+            for nic in sorted(broker.nics.values(), key=lambda nic: nic.name)
+        ],
+        "jobs": [
+            _seat(broker, seat, now) for seat in sorted(broker.seats.values(), key=lambda seat: seat.job)
+        ],
+        "counts": dict(broker.counts),
+    }
+
+
+def _seat(broker: Broker, seat: Seat, now: float) -> dict[str, Any]:
+    """Return one job's row."""
+    exposed = None
+    if seat.exposed_seconds is not None and seat.compute_seconds is not None:
+        exposed = seat.exposed_seconds / max(seat.exposed_seconds + seat.compute_seconds, 1e-9)
+    return {
+        "job": seat.job,
+        "nics": sorted(seat.nics),
+        "gpus": seat.gpus,
+        "weight": seat.weight,
+        "state": "sending" if seat.lease else "waiting" if seat.ask else "computing",
+        "remaining_gpu_seconds": seat.service_seconds(broker.timings.link, now),
+        "exposed_fraction": exposed,
+        "grants": seat.grants,
+        "mean_wait_seconds": seat.waited_seconds / seat.grants if seat.grants else 0.0,
+        "stalls": seat.stalls,
+        "round_trip_seconds": seat.round_trip_seconds,
+    }

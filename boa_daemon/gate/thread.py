@@ -1,0 +1,63 @@
+"""A gate in a thread of its own: for the daemon, tests and benchmarks, whose own work must not delay it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import Any
+
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.server import GateServer
+
+
+class GateThread:
+    """Use it in a `with`; `addresses` says where the gate listens."""
+
+    def __init__(self, settings: GateSettings, secret: str, *addresses: GateAddress) -> None:
+        self.addresses: list[GateAddress] = []
+        self.server = GateServer(settings, secret)
+        self._wanted = addresses
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="boa-gate", daemon=True)
+
+    def __enter__(self) -> GateThread:
+        self._thread.start()
+        try:
+            self.addresses = asyncio.run_coroutine_threadsafe(
+                self.server.start(*self._wanted), self._loop
+            ).result()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the gate; twice does no harm."""
+        if not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result()
+            self._stop()
+
+    def status(self) -> dict[str, Any]:
+        """Return the gate's status."""
+
+        async def ask() -> dict[str, Any]:
+            return self.server.status()
+
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
+
+    def take_plan(self, remaining_gpu_seconds: dict[str, float]) -> None:
+        """Tell the gate what the daemon's plan says is left of each job."""
+        self._loop.call_soon_threadsafe(self.server.broker.take_plan, remaining_gpu_seconds)
+
+    def _stop(self) -> None:
+        """End the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,357 @@
+"""The gate in PyTorch: a DistributedDataParallel communication hook that asks before it sends.
+
+    from boa_daemon.job.torch_gate import gate
+    model = gate(DistributedDataParallel(model))          # does nothing where BOA_GATE is not set
+
+Each gradient bucket goes to a thread of its own, so autograd is never held up. There, rank 0 asks the gate, and
+passes the answer on to all ranks over a small control group; only then is the all-reduce enqueued. The answers are
+numbered, so ranks cannot disagree on which bucket may go: all walk through the same list. Where the gate says that
+nobody else sends, or where there is no gate, the answer covers some iterations at once and nothing is asked.
+
+An answer should not queue behind gradients. Where the network has no class of service for small packets, name another
+interface in BOA_CONTROL_INTERFACE.
+
+With gloo, gradients have a process group of their own, used by that thread alone. With NCCL they stay on the model's
+group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters` then cannot be had.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from boa_daemon.gate.address import BadAddress, GateAddress
+from boa_daemon.gate.address_file import find_address
+from boa_daemon.gate.client import GateClient, Go
+
+if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+
+_torch: Any = torch
+"""PyTorch without its types, where its own code has none."""
+MOST_FREE_ITERATIONS = 10_000
+WHOLE_ITERATION = -1
+"""Bytes in an answer that covers all that is left of the iteration."""
+
+
+class RanksDisagree(RuntimeError):
+    """Two ranks are at different buckets: nothing was sent. The model differs between ranks."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A gradient bucket on its way: the flat tensor, the promise to DDP, and what to wait for on a GPU."""
+
+    tensor: torch.Tensor
+    promise: Any
+    is_last: bool
+    produced: Any = None
+
+    @property
+    def bytes(self) -> int:
+        """Size of the bucket."""
+        return self.tensor.numel() * self.tensor.element_size()
+
+
+def gate(
+    model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
+) -> DistributedDataParallel:
+    """Have a model ask the gate before it sends, and return it.
+
+    Every rank calls this, in the same order. `iterations` is how many backward passes with communication the job has
+    before it; without it the gate goes by the plan, or by what the job has had. `address` is BOA_GATE unless given.
+    Without an address, or with all ranks on one node, the model stays as it is.
+    """
+    GatedModel.attach(model, iterations=iterations, address=address)
+    return model
+
+
+class GatedModel:
+    """What stands behind a gated model: the thread, the control group and, on rank 0, the line to the gate."""
+
+    @classmethod
+    def attach(
+        cls, model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
+    ) -> GatedModel | None:
+        """Register the hook; return None where there is nothing to ask."""
+        found = _find(os.environ.get("BOA_GATE", "") if address is None else address)
+        nodes: list[tuple[str, bool]] = [("", False)] * dist.get_world_size(model.process_group)
+        mine = os.environ.get("BOA_NODE_ID") or os.uname().nodename
+        dist.all_gather_object(nodes, (mine, found is not None), group=model.process_group)
+        nics = sorted({node for node, _ in nodes})
+        # All ranks must come to the same answer, whatever each one's environment says.
+        if not nodes[0][1] or len(nics) < 2:
+            return None
+        gated = cls(model, nics=nics, iterations=iterations, address=found)
+        model.register_comm_hook(gated, _hook)
+        return gated
+
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        *,
+        nics: list[str],
+        iterations: int | None,
+        address: GateAddress | None,
+    ) -> None:
+        ranks = dist.get_process_group_ranks(model.process_group)
+        self.iterations_left = iterations
+        self._leader = ranks[0]
+        self._is_leader = dist.get_rank() == ranks[0]
+        self._world_size = len(ranks)
+        self._control = _control_group(ranks)
+        is_nccl = dist.get_backend(model.process_group) == "nccl"
+        if is_nccl and model.find_unused_parameters:
+            raise ValueError(
+                "the gate and find_unused_parameters cannot be had together with NCCL: "
+                "the unused parameters' own all-reduce would race with the gradients'"
+            )
+        self._owns_group = not is_nccl
+        self._group = model.process_group if is_nccl else dist.new_group(ranks, backend="gloo")
+        self._device = next(model.parameters()).device
+        self._client = self._connect(address, nics) if self._is_leader else None
+        self._buckets: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
+        self._sequence = 0
+        self._free_iterations = 0
+        self._granted_bytes = 0.0
+        self._lease = 0
+        self._lease_bytes = 0.0
+        self._lease_began = 0.0
+        self._sent_bytes = 0
+        trained = (weight for weight in model.parameters() if weight.requires_grad)
+        self._measured = Measured(sum(weight.numel() * weight.element_size() for weight in trained))
+        self._stream = _torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+        self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
+        self._thread.start()
+
+    def push(self, bucket: Any) -> Any:
+        """Take a bucket from DDP, and promise it. Called by autograd; returns at once."""
+        tensor = bucket.buffer()
+        is_cuda = tensor.device.type == "cuda"
+        promise: Any = _torch.futures.Future(devices=[tensor.device] if is_cuda else None)
+        item = Bucket(tensor=tensor, promise=promise, is_last=bucket.is_last())
+        if is_cuda:
+            item.produced = _torch.cuda.Event()
+            item.produced.record(torch.cuda.current_stream(tensor.device))
+        if item.is_last:
+            self._measured.ready_at = time.monotonic()
+        self._buckets.put(item)
+        return promise
+
+    def close(self) -> None:
+        """End the thread and the line; call it after the last backward pass, or not at all."""
+        self._buckets.put(None)
+        self._thread.join()
+        if self._client is not None:
+            self._client.close()
+        dist.destroy_process_group(self._control)
+        if self._owns_group:
+            dist.destroy_process_group(self._group)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How the questions of this rank were answered."""
+        return {} if self._client is None else dict(self._client.counts)
+
+    def _connect(self, address: GateAddress | None, nics: list[str]) -> GateClient | None:
+        """Return the line to the gate, or None where there is no token: training goes on either way."""
+        try:
+            token = address.read_token() if address is not None else ""
+        except OSError as fault:
+            _say_off(fault)
+            return None
+        if address is None or not token:
+            return None
+        job = os.environ.get("BOA_JOB_ID", "job")
+        weight = float(os.environ.get("BOA_WEIGHT", "1"))
+        return GateClient(address, job=job, nics=nics, token=token, gpus=self._world_size, weight=weight)
+
+    def _run(self) -> None:
+        """Send bucket after bucket, in the order in which DDP gave them."""
+        while (bucket := self._buckets.get()) is not None:
+            try:
+                self._send(bucket)
+            except Exception as fault:  # DDP raises it in backward, where the user sees it
+                bucket.promise.set_exception(fault)
+
+    def _send(self, bucket: Bucket) -> None:
+        """Average a bucket over the ranks, piece by piece as the gate allows."""
+        flat, done = bucket.tensor, 0
+        size = bucket.tensor.element_size()
+        flat.div_(self._world_size) if bucket.produced is None else self._divide_on_gpu(bucket)
+        while done < flat.numel():
+            if self._free_iterations == 0 and self._granted_bytes <= 0:
+                self._pass_gate((flat.numel() - done) * size, is_last=bucket.is_last)
+            count = flat.numel() - done
+            if self._free_iterations == 0:
+                count = min(count, max(1, int(self._granted_bytes) // size))
+            self._reduce(flat[done : done + count])
+            done += count
+            self._granted_bytes -= count * size
+            self._sent_bytes += count * size
+            self._give_back(is_end=bucket.is_last and done == flat.numel())
+        self._fulfil(bucket)
+        if bucket.is_last:
+            self._end_iteration()
+
+    def _divide_on_gpu(self, bucket: Bucket) -> None:
+        """Divide on the side stream, after the gradients are there."""
+        assert self._stream is not None
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(bucket.produced)
+            bucket.tensor.div_(self._world_size)
+
+    def _reduce(self, piece: torch.Tensor) -> None:
+        """Enqueue the all-reduce and wait for its end, off the autograd thread and without the interpreter's lock."""
+        if self._stream is None:
+            dist.all_reduce(piece, group=self._group)
+            return
+        with torch.cuda.stream(self._stream):
+            dist.all_reduce(piece, group=self._group)
+            sent = _torch.cuda.Event()
+            sent.record(self._stream)
+        if self._lease or self._free_iterations <= 1:
+            # A lease needs to know when the bytes have gone, and so does the measurement before the next question;
+            # all other free iterations stay asynchronous.
+            sent.synchronize()
+
+    def _fulfil(self, bucket: Bucket) -> None:
+        """Hand the bucket back to DDP."""
+        if self._stream is None:
+            bucket.promise.set_result(bucket.tensor)
+            return
+        with torch.cuda.stream(self._stream):
+            bucket.promise.set_result(bucket.tensor)
+
+    def _pass_gate(self, ready_bytes: int, *, is_last: bool) -> None:
+        """Wait for the answer: rank 0 from the gate, the others from rank 0."""
+        self._sequence += 1
+        answer = torch.zeros(3, dtype=torch.int64)
+        if self._is_leader:
+            go = self._ask(ready_bytes, is_last=is_last)
+            # With free iterations to come, this one is free as well.
+            covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
+            answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
+            self._lease, self._lease_bytes, self._lease_began = go.fence, 0.0, time.monotonic()
+        dist.broadcast(answer, src=self._leader, group=self._control)
+        sequence, free, covered = (int(value) for value in answer)
+        if sequence != self._sequence:
+            raise RanksDisagree(
+                f"rank 0 answers question {sequence}, this rank waits at {self._sequence}: "
+                "the ranks do not send the same buckets"
+            )
+        self._free_iterations = free
+        self._granted_bytes = float("inf") if covered == WHOLE_ITERATION else float(covered)
+
+    def _ask(self, ready_bytes: int, *, is_last: bool) -> Go:
+        """Return the gate's answer, or the one for a job without a gate."""
+        measured = self._measured
+        left = max(ready_bytes, 0 if is_last else measured.iteration_bytes - self._sent_bytes)
+        if self._client is None:
+            return Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="no gate")
+        go = self._client.ask(
+            ready_bytes,
+            left,
+            iterations_left=self.iterations_left,
+            iteration_bytes=measured.iteration_bytes or None,
+            compute_seconds=measured.compute_seconds,
+            exposed_seconds=measured.exposed_seconds,
+        )
+        if go.why in ("granted", "free"):
+            return go
+        return Go(bytes=1e18, free_iterations=self._iterations_in(go.free_seconds), why=go.why)
+
+    def _iterations_in(self, seconds: float) -> int:
+        """Return how many iterations take about so long."""
+        one = self._measured.iteration_seconds
+        return 1 if one is None else max(1, min(MOST_FREE_ITERATIONS, round(seconds / max(one, 1e-6))))
+
+    def _give_back(self, *, is_end: bool) -> None:
+        """Return the lease when what it covers has been sent."""
+        if self._client is None or not self._lease:
+            return
+        if is_end or self._granted_bytes <= 0:
+            seconds = time.monotonic() - self._lease_began
+            self._client.done(self._lease, seconds, asks_next=not is_end)
+            self._lease = 0
+
+    def _end_iteration(self) -> None:
+        """Count an iteration, and measure it."""
+        self._measured.end(self._sent_bytes)
+        self._sent_bytes = 0
+        self._granted_bytes = 0.0
+        self._free_iterations = max(0, self._free_iterations - 1)
+        if self.iterations_left is not None:
+            self.iterations_left = max(0, self.iterations_left - 1)
+
+
+@dataclass(slots=True)
+class Measured:
+    """An iteration as rank 0 sees it: length, exposed communication, and computing as what is left of it."""
+
+    iteration_bytes: int
+    iteration_seconds: float | None = None
+    exposed_seconds: float | None = None
+    ready_at: float = 0.0
+    _ended_at: float = 0.0
+
+    @property
+    def compute_seconds(self) -> float | None:
+        """An iteration without the communication that training waits for."""
+        if self.iteration_seconds is None or self.exposed_seconds is None:
+            return None
+        return max(0.0, self.iteration_seconds - self.exposed_seconds)
+
+    def end(self, sent_bytes: int) -> None:
+        """Note the end of an iteration: exposed is what came after the last bucket was ready."""
+        now = time.monotonic()
+        if self._ended_at:
+            self.iteration_seconds = now - self._ended_at
+            self.exposed_seconds = now - self.ready_at
+        self.iteration_bytes, self._ended_at = sent_bytes, now
+
+
+def _control_group(ranks: list[int]) -> Any:
+    """Return the group over which rank 0 passes answers on, on an interface of its own where one is named."""
+    interface, usual = os.environ.get("BOA_CONTROL_INTERFACE"), os.environ.get("GLOO_SOCKET_IFNAME")
+    if not interface:
+        return dist.new_group(ranks, backend="gloo")
+    # Gloo reads the interface of a group when it makes the group.
+    os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        return dist.new_group(ranks, backend="gloo")
+    finally:
+        if usual is None:
+            del os.environ["GLOO_SOCKET_IFNAME"]
+        else:
+            os.environ["GLOO_SOCKET_IFNAME"] = usual
+
+
+def _find(text: str) -> GateAddress | None:
+    """Return the gate's address, or None: an address of no use must not stop a job."""
+    try:
+        return find_address(text)
+    except BadAddress as fault:
+        _say_off(fault)
+        return None
+
+
+def _say_off(fault: Exception) -> None:
+    """Say in the job's own log why the gate is not asked."""
+    print(f"boa gate: off, {fault}", flush=True)  # noqa: T201  # the job's log is the place
+
+
+def _hook(gated: GatedModel, bucket: Any) -> Any:
+    """Be what DDP calls for each bucket."""
+    return gated.push(bucket)
+
+
+# DDP reads the annotations of a hook and refuses those that are text, as they are in this file.
+_hook.__annotations__.clear()

@@ -1,0 +1,171 @@
+"""What holds a plan back: hard caps, the rules against flapping, and the closed list of codes.
+
+A cap is never exceeded, whatever happens. A day and a month are those of the calendar in UTC, as bills are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from policies.model import check_positive
+
+CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
+"""Which hard cap."""
+HeldCode: TypeAlias = CapCode | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+"""Why something that the policy wanted is not done; a closed list."""
+
+_NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
+DAY_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Something that was wanted and is not done: what, which code, and the numbers behind it."""
+
+    what: str
+    code: HeldCode
+    numbers: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+
+    @property
+    def sentence(self) -> str:
+        """The refusal for people."""
+        said = ", ".join(f"{name} {value:,.6g}" for name, value in self.numbers.items())
+        return f"{self.what}: {SENTENCES[self.code]}{f' ({said})' if said else ''}"
+
+
+SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
+    {
+        "cap-day": "the cap on dollars per day leaves no room for it",
+        "cap-month": "the cap on dollars per month leaves no room for it",
+        "cap-hour": "the ceiling on dollars per hour leaves no room for it",
+        "cap-instances": "the cap on instances is reached",
+        "minimum-hold": "it started too recently to be moved",
+        "moves-of-job": "it was moved as often as an hour allows",
+        "moves-of-all": "jobs were moved as often as an hour allows",
+        "loop": "the same was done over and over and led nowhere; it rests",
+        "no-effect": "the same was ordered over and over without effect; it is still tried",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Hard limits; None is no limit.  Money in dollars, time in seconds.
+
+    `usd_per_hour` is a ceiling on what all nodes cost together at any instant. The rest says how fast the
+    site is: `tick_seconds` is the longest time between two looks, `checkpoint_seconds` what a job is given
+    to stop, `shutdown_seconds` how long after the order to end it a node may still be billed, lost answers
+    included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed only if
+    everything could go on for `least_run_seconds` under every cap: a node that would be given back before it
+    did anything is not worth its boot.
+    """
+
+    usd_per_day: float | None = None
+    usd_per_month: float | None = None
+    usd_per_hour: float | None = None
+    instances: int | None = None
+    tick_seconds: float = 30.0
+    checkpoint_seconds: float = 90.0
+    shutdown_seconds: float = 90.0
+    unseen_seconds: float = 300.0
+    least_run_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        for name in ("usd_per_day", "usd_per_month", "usd_per_hour", "instances"):
+            value = getattr(self, name)
+            if value is not None:
+                check_positive(name, value)
+        for name in ("tick_seconds", "shutdown_seconds", "least_run_seconds"):
+            check_positive(name, getattr(self, name))
+        for name in ("checkpoint_seconds", "unseen_seconds"):
+            check_positive(name, getattr(self, name), zero=True)
+
+    @property
+    def stop_seconds(self) -> float:
+        """How long a node may cost after its jobs were told to stop: checkpoint, the next look, its end."""
+        return self.checkpoint_seconds + self.tick_seconds + self.shutdown_seconds
+
+    @property
+    def keep_seconds(self) -> float:
+        """How long a node that is kept now may cost: the next look can still stop its jobs in time."""
+        return self.tick_seconds + self.stop_seconds
+
+    @property
+    def launch_seconds(self) -> float:
+        """How long a node that is launched now may cost, if its answer is lost, and should be able to run."""
+        return max(self.least_run_seconds, self.unseen_seconds + self.keep_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """Rules against flapping.
+
+    A running job is left alone for `minimum_hold_seconds` after its start, and moved or stopped at most
+    `moves_per_hour_of_a_job` times within an hour, all jobs together `moves_per_hour` times. What was done
+    to the same target `loop_times` within `loop_seconds` is a loop; for launches it is `loop_times` in a row,
+    over at least `launch_seconds`, without a single job started since.
+    """
+
+    minimum_hold_seconds: float = 300.0
+    moves_per_hour_of_a_job: int = 4
+    moves_per_hour: int = 200
+    loop_times: int = 8
+    loop_seconds: float = 3600.0
+    launch_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        check_positive("minimum_hold_seconds", self.minimum_hold_seconds, zero=True)
+        for name in (
+            "moves_per_hour_of_a_job",
+            "moves_per_hour",
+            "loop_times",
+            "loop_seconds",
+            "launch_seconds",
+        ):
+            check_positive(name, getattr(self, name))
+
+    @property
+    def memory_seconds(self) -> float:
+        """How far back acts matter."""
+        return max(self.loop_seconds, 3600.0, self.minimum_hold_seconds)
+
+
+ActKind: TypeAlias = Literal["stop", "start", "terminate", "launch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Something that was ordered: what, to which job, node or instance type, and when."""
+
+    kind: ActKind
+    target: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A stretch of the calendar, in seconds since the epoch; the end does not belong to it."""
+
+    begins_at: float
+    ends_at: float
+
+    def overlap_seconds(self, begins_at: float, ends_at: float) -> float:
+        """Return how much of a stretch of time lies in the window."""
+        return max(min(ends_at, self.ends_at) - max(begins_at, self.begins_at), 0.0)
+
+
+def day_of(now: float) -> Window:
+    """Return the day (UTC) that an instant falls into."""
+    begins = now - now % DAY_SECONDS
+    return Window(begins_at=begins, ends_at=begins + DAY_SECONDS)
+
+
+def month_of(now: float) -> Window:
+    """Return the calendar month (UTC) that an instant falls into."""
+    begins = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    ends = (begins + timedelta(days=32)).replace(day=1)
+    return Window(begins_at=begins.timestamp(), ends_at=ends.timestamp())

@@ -1,0 +1,223 @@
+"""The program around the daemon: the clockwork, the socket, signals, and what systemd wants to hear."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from boa_daemon import systemd
+from boa_daemon.api.app import an_app
+from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.who import Gatekeeper
+from boa_daemon.assembly import Places, open_daemon, places
+from boa_daemon.config import Settings
+from boa_daemon.daemon import Daemon
+from boa_daemon.errors import BoaError
+from boa_daemon.service import Service
+from boa_daemon.solo import Lock
+from boa_daemon.store.engine import backup
+
+_LOG = logging.getLogger("boa")
+WATCH_SECONDS = 1.0
+SWITCH_SECONDS = 0.0005
+"""How long a tick may keep the interpreter from a request that waits."""
+_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON document per line, for journald."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as a document."""
+        document: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        document |= {key: value for key, value in record.__dict__.items() if key not in _FIELDS}
+        if record.exc_info:
+            document["trace"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)
+
+
+def set_up_logs() -> None:
+    """Log lines for people on a terminal, JSON everywhere else."""
+    handler = logging.StreamHandler(sys.stderr)
+    if sys.stderr.isatty():
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    else:
+        handler.setFormatter(JsonLines())
+    root = logging.getLogger("boa")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+class Clockwork:
+    """Runs ticks at their interval and earlier when woken, one at a time, and the housekeeping."""
+
+    def __init__(self, daemon: Daemon, there: Places) -> None:
+        self._daemon, self._there = daemon, there
+        self._guard, self._is_ticking = threading.Lock(), False
+        self._again: float | None = None
+        self.first_tick = threading.Event()
+        self._scheduler = BackgroundScheduler(
+            executors={"default": ThreadPoolExecutor(4)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+            timezone=UTC,
+        )
+        daemon.wake = self.wake
+
+    def start(self) -> None:
+        """Start; the first tick is due at once."""
+        settings = self._daemon.settings.daemon
+        for name, do, seconds in (
+            ("tick", self._tick, settings.tick_seconds),
+            ("watch", self._daemon.watch, WATCH_SECONDS),
+            ("backup", self._backup, settings.backup_seconds),
+        ):
+            first = datetime.now(UTC) + timedelta(seconds=0.0 if name == "tick" else seconds)
+            self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._scheduler.start()
+
+    def wake(self, seconds: float) -> None:
+        """Tick within so many seconds."""
+        with self._guard:
+            if self._is_ticking:
+                self._again = seconds if self._again is None else min(self._again, seconds)
+                return
+        self._bring_forward(seconds)
+
+    def _bring_forward(self, seconds: float) -> None:
+        """Have the next tick earlier, if it is later."""
+        job = self._scheduler.get_job("tick") if self._scheduler.running else None
+        at = datetime.now(UTC) + timedelta(seconds=max(seconds, 0.05))
+        if job is not None and (job.next_run_time is None or job.next_run_time > at):
+            job.modify(next_run_time=at)
+
+    def _tick(self) -> None:
+        """Tick, then have the next one as early as anybody wished meanwhile."""
+        with self._guard:
+            self._is_ticking, self._again = True, None
+        try:
+            self._daemon.tick()
+        except Exception:
+            # A bug must not end the clockwork: the next tick may do better.
+            _LOG.exception("a tick failed in a way that nobody expected")
+        finally:
+            self.first_tick.set()
+            with self._guard:
+                self._is_ticking, again = False, self._again
+            if again is not None:
+                self._bring_forward(again)
+
+    def _backup(self) -> None:
+        """Copy the database and drop what is too old."""
+        books = self._daemon.books
+        if books is None:
+            return
+        now = self._daemon.world.clock.now()
+        try:
+            name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
+            backup(books.store.database.engine, self._there.backups, name)
+            books.store.forget_old(now)
+        except Exception:
+            _LOG.exception("the backup failed")
+
+    def reschedule(self) -> None:
+        """Take a new interval."""
+        self._scheduler.reschedule_job(
+            "tick", trigger="interval", seconds=self._daemon.settings.daemon.tick_seconds
+        )
+        self.wake(0.0)
+
+    def stop(self) -> None:
+        """Finish what is in flight and stop."""
+        self._scheduler.shutdown(wait=True)
+
+
+def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lambda _line: None) -> None:
+    """Run the daemon until SIGTERM or SIGINT; `load` reads the settings, once more on SIGHUP.
+
+    Raises:
+        AlreadyRunning: when another daemon has the state folder.
+        InputError: when the settings are wrong.
+    """
+    settings = load()
+    systemd.check_tick(settings.daemon.tick_seconds)
+    there = places(settings)
+    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = Lock(there.state)
+    lock.take()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    set_up_logs()
+    daemon = open_daemon(settings)
+    gatekeeper = Gatekeeper(settings.api)
+    sockets = [unix_socket(there.socket)]
+    if settings.api.listen is not None:
+        sockets.append(tcp_socket(settings.api.listen))
+    server = ApiServer(an_app(Service(daemon), gatekeeper), sockets)
+    clockwork = Clockwork(daemon, there)
+    stop, reload = threading.Event(), threading.Event()
+    _on_signals(stop, reload)
+    try:
+        daemon.start()
+        server.start()
+        clockwork.start()
+        announce(str(there.socket))
+        _until_stopped(daemon, clockwork, stop, reload, load)
+    finally:
+        systemd.stopping()
+        clockwork.stop()
+        server.stop()
+        daemon.close()
+        there.socket.unlink(missing_ok=True)
+        lock.give_back()
+        _LOG.info("stopped; jobs and instances go on")
+
+
+def _on_signals(stop: threading.Event, reload: threading.Event) -> None:
+    """Let signals set events: SIGTERM and SIGINT stop, SIGHUP reads the settings again."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+
+
+def _until_stopped(
+    daemon: Daemon,
+    clockwork: Clockwork,
+    stop: threading.Event,
+    reload: threading.Event,
+    load: Callable[[], Settings],
+) -> None:
+    """Wait for signals; say READY after the first full reconcile."""
+    is_announced = False
+    while not stop.wait(0.2):
+        if not is_announced and (
+            daemon.standing.is_ready or (daemon.books is None and clockwork.first_tick.is_set())
+        ):
+            systemd.ready(daemon.status_line)
+            is_announced = True
+        if reload.is_set():
+            reload.clear()
+            systemd.reloading()
+            try:
+                settings = load()
+                systemd.check_tick(settings.daemon.tick_seconds)
+                daemon.use(settings)
+                clockwork.reschedule()
+                _LOG.info("settings read again")
+            except (BoaError, ValueError) as error:
+                _LOG.error("the settings stay as they were: %s", error)
+            systemd.ready(daemon.status_line)

@@ -1,0 +1,350 @@
+"""What may be asked of a daemon, as documents: the same for the socket, for tests and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from boa_daemon.alerts import books as figures_of
+from boa_daemon.costs import CostBy, cost_rows
+from boa_daemon.daemon import Books, Daemon
+from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.fleet import cost_of
+from boa_daemon.job_file import check_job
+from boa_daemon.ledger import bill
+from boa_daemon.limits import day_of
+from boa_daemon.records import JobRecord
+from boa_daemon.store.sql import kind_and_target
+from boa_daemon.tick import decide
+from boa_daemon.units import dollars
+from boa_daemon.yaml_file import Document
+from policies.model import JobId
+
+MOST_JOBS_AT_ONCE = 10_000
+
+
+class UnknownJob(InputError):
+    """No job has that id."""
+
+
+class NotAllowed(BoaError):
+    """Somebody else's job, or more than a user may have."""
+
+
+class NotReady(BoaError):
+    """The daemon cannot do that now; its status says why."""
+
+
+class Service:
+    """Answers for one daemon. Every document says as of when it is."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+
+    def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
+        """Take jobs, all or none.
+
+        Raises:
+            InputError: when one of them is wrong; nothing is stored then.
+            NotAllowed: when the user may not have so many, or has no money left today.
+            NotReady: when nothing can be written now.
+        """
+        books = self._books()
+        if not 1 <= len(contents) <= MOST_JOBS_AT_ONCE:
+            raise InputError(f"a submission has 1 to {MOST_JOBS_AT_ONCE} jobs; got {len(contents)}")
+        rows = []
+        _check_text(contents)
+        for number, content in enumerate(contents):
+            name = "the job" if len(contents) == 1 else f"job {number}"
+            checked = check_job(Document(name=name, content=content, language="json"))
+            job_class = self.daemon.planner.class_for(checked)
+            size = job_class.size_gpu_hours * float(checked["scale"])
+            rows.append((checked, user, job_class.name, size))
+        self._check_user(user, len(rows))
+        now = self.daemon.world.clock.now()
+        jobs = books.queue.submit(rows, at=now)
+        self.daemon.wake(0.1)
+        return {"as_of": now, "jobs": [job.id for job in jobs]}
+
+    def _check_user(self, user: str, more: int) -> None:
+        """Refuse what a user may not have."""
+        limits = self.daemon.settings.users.get(user)
+        if limits is None:
+            return
+        queue = self._books().queue
+        mine = [job for job in queue.active.values() if job.user == user]
+        if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
+            raise NotAllowed(
+                f"user {user} has {len(mine)} jobs and may have {limits.max_jobs}; {more} more are too many"
+            )
+        if limits.usd_per_day_cap is not None:
+            spent = self.spent_today(user)
+            if spent >= limits.usd_per_day_cap:
+                cap = limits.usd_per_day_cap
+                raise NotAllowed(f"user {user} has spent {spent:.2f} USD today; the cap is {cap:.2f} USD")
+
+    def spent_today(self, user: str) -> float:
+        """Return what the GPUs of a user's jobs cost today."""
+        now = self.daemon.world.clock.now()
+        rows = cost_rows(self._books(), by="user", since=day_of(now).begins_at, now=now)
+        return float(sum(row["usd"] for row in rows if row["name"] == user))
+
+    def jobs(self, *, user: str | None = None, ended: bool = True, limit: int = 1000) -> dict[str, Any]:
+        """Return jobs, the newest first."""
+        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
+        return {"as_of": self._as_of(), "jobs": [self._job(job) for job in records]}
+
+    def job(self, name: JobId) -> dict[str, Any]:
+        """Return one job with its file."""
+        record = self._find(name)
+        return {"as_of": self._as_of(), **self._job(record), "file": dict(record.content)}
+
+    def _find(self, name: JobId) -> JobRecord:
+        """Return a job.
+
+        Raises:
+            InputError: when there is none.
+        """
+        queue = self._books().queue
+        found = queue.job(name)
+        if found is None:
+            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, queue.active))
+        return found
+
+    def _job(self, job: JobRecord) -> dict[str, Any]:
+        """Return a job as a document."""
+        decision = self.daemon.standing.decision
+        waits = None if decision is None else decision.plan.waiting.get(job.id)
+        now = self.daemon.world.clock.now()
+        running = cost_of(job, self._books().queue.instances, until=now)
+        return {
+            "id": job.id,
+            "name": job.name,
+            "user": job.user,
+            "class": job.class_name,
+            "status": "cancelling" if job.is_cancelled and job.is_active else job.status,
+            "gpus": 0 if job.width is None else job.width.gpus,
+            "gpu_type": None if job.width is None else job.width.gpu_type,
+            "nodes": sorted({slot.node for slot in job.slots}),
+            "generation": job.generation,
+            "step": job.step,
+            "arrived_at": job.arrived_at,
+            "started_at": job.started_at,
+            "ended_at": job.ended_at,
+            "usd": dollars(job.micro_dollars + running),
+            "waits_for": waits,
+            "cause": job.cause,
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Return how the daemon is, from memory: this answers at once, whatever a tick is doing."""
+        standing = self.daemon.standing
+        decision = standing.decision
+        document: dict[str, Any] = {
+            "as_of": self._as_of(),
+            "now": self.daemon.world.clock.now(),
+            "fault": standing.fault,
+            "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
+            "is_down": standing.is_down,
+            "notes": list(standing.notes),
+            "tick_seconds": standing.tick_seconds,
+            "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
+            "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+        }
+        if decision is not None:
+            state = decision.state
+            running = sum(bool(job.slots) for job in state.jobs.values())
+            document |= {
+                "tick": state.tick,
+                "usd_per_hour": state.usd_per_hour,
+                "nodes": len(state.nodes),
+                "max_instances": self.daemon.settings.budget.max_instances,
+                "gpus": sum(len(node.gpus) for node in state.nodes.values()),
+                "gpus_used": sum(len(node.gpus) - node.free_gpus for node in state.nodes.values()),
+                "running": running,
+                "waiting": len(state.jobs) - running,
+                "books": figures_of(state, self.daemon.planner.rules().caps),
+                "held": [held.sentence for held in decision.plan.held[:10]],
+            }
+        if self.daemon.books is not None:
+            document["queued_since_then"] = len(self.daemon.books.queue.active) - (
+                0 if decision is None else len(decision.state.jobs)
+            )
+        return document
+
+    def explain(self, name: JobId) -> dict[str, Any]:
+        """Return why a job has its width and its nodes, or why it waits."""
+        record = self._find(name)
+        decision = self.daemon.standing.decision
+        if record.status not in ("queued", "running"):
+            said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
+            return {"as_of": self._as_of(), "job": name, "text": f"{said}.", "reason": record.status}
+        if decision is None or name not in decision.state.jobs:
+            return {
+                "as_of": self._as_of(),
+                "job": name,
+                "text": f"Job {name} has been taken and no tick has looked at it yet.",
+                "reason": "new",
+            }
+        return {
+            "as_of": decision.state.now,
+            "job": name,
+            "text": decision.explain(name),
+            "reason": decision.plan.waiting.get(name, "running" if record.slots else "starting"),
+            "held": [
+                {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
+                for held in decision.plan.held
+                if held.what.startswith(f"job {name} ")
+            ],
+        }
+
+    def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
+        """Return the newest decisions."""
+        found = self._books().store.decisions(limit=limit, with_actions=acting)
+        return {"as_of": self._as_of(), "decisions": found}
+
+    def decision(self, tick: int) -> dict[str, Any]:
+        """Return the record of one decision, for `boa replay`."""
+        return self._books().store.decision_record(tick)
+
+    def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
+        """Return what a job printed from a byte on."""
+        record = self._find(name)
+        chunk = self.daemon.world.runner.logs(name, since=since, generation=generation)
+        return {
+            "job": name,
+            "text": chunk.text,
+            "next_offset": chunk.next_offset,
+            "dropped_bytes": chunk.dropped_bytes,
+            "status": record.status,
+        }
+
+    def cancel(self, name: JobId, *, user: str, is_admin: bool) -> dict[str, Any]:
+        """Cancel a job: one that runs may write its checkpoint first.
+
+        Raises:
+            InputError: when there is no such job.
+            NotAllowed: when it is somebody else's.
+        """
+        record = self._find(name)
+        if record.user != user and not is_admin:
+            raise NotAllowed(f"job {name} is of user {record.user}; you are {user}")
+        if not record.is_active:
+            return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
+        job = self.daemon.cancel(name)
+        status = "cancelling" if job is not None and job.is_active else "cancelled"
+        return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
+
+    def instances(self, *, ended: bool = False) -> dict[str, Any]:
+        """Return the nodes, and on request those that ended within a day."""
+        now = self.daemon.world.clock.now()
+        queue = self._books().queue
+        records = list(queue.instances.values())
+        if ended:
+            records = queue.past_instances(now - 86_400.0)
+        rows = [
+            {
+                "id": record.node.id,
+                "instance_type": record.node.instance_type.name,
+                "phase": record.node.phase,
+                "zone": record.node.zone,
+                "market": record.node.market,
+                "gpus": record.node.instance_type.gpus,
+                "jobs": sorted(queue.jobs_on(record.node.id)),
+                "launched_at": record.node.launched_at,
+                "ended_at": record.node.ended_at,
+                "usd_per_hour": record.node.usd_per_hour,
+                "usd": dollars(bill(record.node, until=record.node.ended_at or now)),
+                "launched_by": record.node.launched_by,
+                "idle_since": record.idle_since,
+            }
+            for record in records
+        ]
+        return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
+
+    def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
+        """Return what was spent since an instant, by job, class, user or day; by default this month."""
+        books, now = self._books(), self.daemon.world.clock.now()
+        month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        begin = month.timestamp() if since is None else since
+        rows = cost_rows(books, by=by, since=begin, now=now)
+        decision = self.daemon.standing.decision
+        return {
+            "as_of": now,
+            "since": begin,
+            "by": by,
+            "rows": rows,
+            "usd": sum(row["usd"] for row in rows),
+            "books": None
+            if decision is None
+            else figures_of(decision.state, self.daemon.planner.rules().caps),
+        }
+
+    def plan(self) -> dict[str, Any]:
+        """Return what a tick would do now; nothing is started and nothing is written."""
+        if self.daemon.books is None:
+            raise NotReady(f"there is no plan: {self.daemon.standing.fault}")
+        last = self.daemon.standing.decision
+        if last is None:
+            raise NotReady("the daemon has not looked yet; try again in a moment")
+        controller = self.daemon.controller()
+        state = last.state
+        present = self.daemon.work.jobs()
+        new = {name: job for name, job in present.items() if name not in state.jobs and not job.slots}
+        decision = decide(
+            replace(state, now=self.daemon.world.clock.now(), jobs={**state.jobs, **new}),
+            allocator=controller.allocator,
+            placer=controller.placer,
+            rules=controller.rules,
+        )
+        return {
+            "as_of": state.now,
+            "actions": [
+                {"kind": kind, "target": target, "reason": action.reason}
+                for action in decision.actions
+                for kind, target in (kind_and_target(action),)
+            ],
+            "waiting": dict(decision.plan.waiting),
+            "held": [held.sentence for held in decision.plan.held],
+            "usd_per_hour": state.usd_per_hour,
+        }
+
+    def down(self, *, is_down: bool) -> dict[str, Any]:
+        """Let everything go, or take work up again."""
+        self._books()
+        self.daemon.set_down(is_down)
+        return {"as_of": self._as_of(), "is_down": is_down}
+
+    def alerts(self, limit: int = 50) -> dict[str, Any]:
+        """Return the newest messages."""
+        return {"as_of": self._as_of(), "alerts": self.daemon.alerts.latest(limit)}
+
+    def _as_of(self) -> float:
+        """Return the instant of what memory knows."""
+        decision = self.daemon.standing.decision
+        return self.daemon.standing.started_at if decision is None else decision.state.now
+
+    def _books(self) -> Books:
+        """Return the books.
+
+        Raises:
+            NotReady: when the database cannot be read.
+        """
+        if self.daemon.books is None:
+            raise NotReady(self.daemon.standing.fault)
+        return self.daemon.books
+
+
+def _check_text(contents: Sequence[Any]) -> None:
+    """Refuse text that no file can hold.
+
+    Raises:
+        InputError: when a text is not Unicode.
+    """
+    try:
+        json.dumps(contents, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, ValueError, RecursionError):
+        raise InputError("a job file holds text that is not Unicode") from None

@@ -1,0 +1,37 @@
+"""What the nodes of a run took in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import fsum
+
+from boa_daemon.ledger import bill
+from boa_daemon.state import NodeState
+
+
+@dataclass(slots=True)
+class Meter:
+    """What the nodes took in all: GPU-seconds from launch to end, of which booting, the bill, and mishaps.
+
+    `refusals` counts launches that were not served, or only in part, by reason; unanswered ones too.
+    """
+
+    rented_gpu_seconds: float = 0.0
+    booting_gpu_seconds: float = 0.0
+    micro_dollars: int = 0
+    launches: int = 0
+    most_nodes: int = 0
+    interruptions: int = 0
+    node_failures: int = 0
+    refusals: dict[str, int] = field(default_factory=dict)
+
+    def refused(self, kind: str) -> None:
+        """Count a request that was not served."""
+        self.refusals[kind] = self.refusals.get(kind, 0) + 1
+
+    def ended(self, node: NodeState, *, at: float, boot_seconds: float) -> None:
+        """Add a node that ends now, and its bill."""
+        seconds, gpus = at - node.launched_at, node.instance_type.gpus
+        self.rented_gpu_seconds = fsum((self.rented_gpu_seconds, seconds * gpus))
+        self.booting_gpu_seconds += min(seconds, boot_seconds) * gpus
+        self.micro_dollars += bill(node, until=at)

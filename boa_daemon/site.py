@@ -1,0 +1,282 @@
+"""What the daemon plans for: machines, classes, and the policy that they make under the budget.
+
+A job that limits its width is planned as a class of its own, `vision[2-8]`: the curves of its class at those
+widths only. So a policy never sees a width that the job would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from boa_daemon.catalog import Catalog
+from boa_daemon.codec import digest, dumps
+from boa_daemon.config import Settings
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.limits import Caps, Steady
+from boa_daemon.problem_file import load_problem
+from boa_daemon.speedup_file import limited
+from boa_daemon.state import Rules
+from policies.model import (
+    Allocation,
+    Budget,
+    GpuType,
+    InstanceType,
+    Job,
+    JobClass,
+    Money,
+    Phase,
+    Problem,
+    Width,
+)
+from policies.protocols import Allocator, Placer
+from policies.registry import (
+    BuiltPolicy,
+    PolicyOptions,
+    Site,
+    build_policy,
+    find_placer,
+    find_policy,
+)
+from policies.speedup import Amdahl
+
+DEFAULT_CLASS = "default"
+"""The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
+
+
+DOWN = "none"
+"""The policy of `boa down`: no job holds anything."""
+
+
+class Nobody:
+    """An allocator that gives no job anything."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return no widths."""
+        del now, money
+        return Allocation(widths={}, reasons={job.id: "`boa down` was ordered" for job in jobs})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """A policy as it can be written down and built again, to the bit."""
+
+    name: str
+    options: PolicyOptions
+    placer: str
+    site: Site
+    rules: Rules
+
+    def build(self) -> tuple[Allocator, Placer, Rules]:
+        """Return what `decide` takes."""
+        if self.name == DOWN:
+            return Nobody(), find_placer(self.placer), self.rules
+        built: BuiltPolicy = build_policy(self.name, self.site, self.options)
+        return built.allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The record as a document for the codec."""
+        return {
+            "policy": self.name,
+            "options": self.options,
+            "placer": self.placer,
+            "site": self.site,
+            "rules": self.rules,
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> PolicyRecord:
+        """Return the record that a document holds."""
+        return cls(
+            name=document["policy"],
+            options=document["options"],
+            placer=document["placer"],
+            site=document["site"],
+            rules=document["rules"],
+        )
+
+    @property
+    def hash(self) -> str:
+        """The short name of the record."""
+        return digest(dumps(self.document))
+
+
+class Planner:
+    """Classes and machines of the site, and the policy over the classes that are in use."""
+
+    def __init__(self, settings: Settings, *, catalog: Catalog | None = None) -> None:
+        self.settings = settings
+        self.machines = _machines(settings, catalog or Catalog.load())
+        self.classes = _classes(settings, self.machines)
+        self._variants: dict[str, JobClass] = dict(self.classes)
+        self._speeds: dict[tuple[str, int, Width], float] = {}
+
+    def class_for(self, content: Mapping[str, Any]) -> JobClass:
+        """Return the class that a job is planned by, its limits on width included.
+
+        Raises:
+            InputError: when there is no such class, or no width is left.
+        """
+        name, least, most = content["class"], content["min_gpus"], content["max_gpus"]
+        base = self.classes.get(name)
+        if base is None:
+            hint = did_you_mean(name, self.classes)
+            raise InputError(f"unknown class {name!r}", hint=hint)
+        most = self._within_instances(base, most)
+        phases = tuple(
+            replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
+            if _fits_any(phase, least, most)
+            else None
+            for phase in base.phases
+        )
+        if any(phase is None for phase in phases):
+            raise InputError(
+                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs",
+                hint="Widen min_gpus and max_gpus, or raise max_instances",
+            )
+        variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
+        if variant == base:
+            return base
+        variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
+        return self._variants.setdefault(variant.name, variant)
+
+    def _within_instances(self, base: JobClass, most: int | None) -> int | None:
+        """Return the widest width that the cap on instances can ever hold."""
+        instances = self.settings.budget.max_instances
+        if instances is None:
+            return most
+        gpus = max(machine.gpus for machine in self.machines.values()) * instances
+        widest = max(curve.max_gpus for phase in base.phases for curve in phase.speedups.values())
+        if widest <= gpus:
+            return most
+        return gpus if most is None else min(most, gpus)
+
+    def class_of(self, name: str) -> JobClass | None:
+        """Return a class or a variant by its name."""
+        return self._variants.get(name)
+
+    def record(self, in_use: Iterable[str]) -> PolicyRecord:
+        """Return the policy over the base classes and the variants in use; rates are shared among them."""
+        variants = {name for name in in_use if name in self._variants} | set(self.classes)
+        kin: dict[str, int] = {}
+        for name in variants:
+            kin[name.partition("[")[0]] = kin.get(name.partition("[")[0], 0) + 1
+        classes = tuple(
+            replace(found, arrivals_per_hour=found.arrivals_per_hour / kin[name.partition("[")[0]])
+            for name in sorted(variants)
+            if (found := self._variants[name])
+        )
+        workload, budget = self.settings.workload, Budget(amount=self.settings.budget.usd_per_hour)
+        problem = Problem(
+            classes=classes,
+            gpu_types=tuple(
+                GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
+                for name, machine in self.machines.items()
+            ),
+        )
+        options = PolicyOptions()
+        if "window_hours" in find_policy(workload.policy).options:
+            options = PolicyOptions(window_hours=self.settings.budget.window_hours)
+        return PolicyRecord(
+            name=workload.policy,
+            options=options,
+            placer=workload.placer,
+            site=Site(problem=problem, budget=budget, instance_types=self.machines),
+            rules=self.rules(),
+        )
+
+    def speed(self, name: str, phase: int, width: Width) -> float:
+        """Return how fast a class works in a phase at a width; 0 where it cannot."""
+        key = (name, phase, width)
+        known = self._speeds.get(key)
+        if known is None:
+            job_class = self._variants.get(name)
+            curve = None if job_class is None else job_class.phases[phase].speedups.get(width.gpu_type)
+            known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
+        return known
+
+    def rules(self) -> Rules:
+        """Return the site's rules."""
+        budget, steady, daemon = self.settings.budget, self.settings.steady, self.settings.daemon
+        return Rules(
+            instance_types=self.machines,
+            idle_hold_seconds=daemon.idle_hold_seconds,
+            max_nodes=budget.max_instances,
+            orders_links=any(found.network is not None for found in self.classes.values()),
+            caps=Caps(
+                usd_per_day=budget.usd_per_day_cap,
+                usd_per_month=budget.usd_per_month_cap,
+                usd_per_hour=budget.usd_per_hour_ceiling,
+                instances=budget.max_instances,
+                checkpoint_seconds=daemon.checkpoint_seconds,
+                tick_seconds=daemon.tick_seconds,
+            ),
+            steady=Steady(
+                minimum_hold_seconds=steady.minimum_hold_seconds,
+                moves_per_hour_of_a_job=steady.moves_per_hour_of_a_job,
+                moves_per_hour=steady.moves_per_hour,
+                loop_times=steady.loop_times,
+            ),
+        )
+
+
+def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
+    """Return whether a phase has a width within limits."""
+    return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
+
+
+def _machines(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
+    """Return the machine of each GPU type that may be rented.
+
+    Raises:
+        InputError: when a type is unknown, has no price, or has the GPUs of another.
+    """
+    own: dict[str, InstanceType] = {}
+    if settings.workload.classes is not None:
+        file = load_problem(settings.workload.classes, catalog=catalog, require_rates=False)
+        own = {machine.name: machine for machine in file.instance_types.values()}
+    machines: dict[str, InstanceType] = {}
+    for name in settings.cloud.instance_types:
+        known = own.get(name)
+        machine = catalog.instance_type(name) if known is None else known
+        if machine.gpu_type in machines:
+            raise InputError(
+                f"{machines[machine.gpu_type].name} and {name} both carry {machine.gpu_type} GPUs",
+                hint="Name one instance type per GPU in [cloud] instance_types",
+            )
+        machines[machine.gpu_type] = machine
+    return machines
+
+
+def _classes(settings: Settings, machines: Mapping[str, InstanceType]) -> dict[str, JobClass]:
+    """Return the classes that can run on the machines.
+
+    Raises:
+        InputError: when none can.
+    """
+    if settings.workload.classes is None:
+        phase = Phase(
+            size_gpu_hours=1.0,
+            speedups={name: Amdahl(parallel_fraction=0.95, max_gpus=64) for name in machines},
+        )
+        return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}
+    file = load_problem(settings.workload.classes, require_rates=False)
+    found: dict[str, JobClass] = {}
+    for job_class in file.problem.classes:
+        phases = tuple(
+            replace(
+                phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
+            )
+            for phase in job_class.phases
+            if phase.speedups.keys() & machines.keys()
+        )
+        if len(phases) == len(job_class.phases):
+            found[job_class.name] = replace(job_class, phases=phases)
+    if not found:
+        raise InputError(
+            f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
+            hint="Name machines of its GPU types in [cloud] instance_types",
+        )
+    return found

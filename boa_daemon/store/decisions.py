@@ -1,0 +1,190 @@
+"""Decisions on disk: what was seen, what was chosen, what else there was, what was not allowed, and why.
+
+The state is kept for every tick that acts, and for one in ten minutes of those that do not; `boa replay`
+decides from it again. The policy stands in a table of its own, once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from boa_daemon.actions import Action
+from boa_daemon.codec import digest, dumps, loads, pack, unpack
+from boa_daemon.errors import InputError
+from boa_daemon.state import ClusterState, Plan
+from boa_daemon.store.database import Database
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.sql import SqlStore, kind_and_target, put
+from boa_daemon.store.tables import DECISIONS, META, POLICIES
+from policies.model import Width
+
+QUIET_SECONDS = 600.0
+KEPT_STATES_SECONDS, KEPT_SECONDS = 14 * 86_400.0, 90 * 86_400.0
+_LISTED = 50
+
+Speed = Callable[[str, int, Width], float]
+"""How fast a class works in a phase at a width; 0 where nobody knows."""
+
+
+class DaemonStore(SqlStore):
+    """A store that also writes down why, and that claims the GPUs of a start with its intent."""
+
+    def __init__(self, database: Database, queue: JobQueue) -> None:
+        super().__init__(database)
+        self.queue = queue
+        self.policy_hash = ""
+        self.speed: Speed = lambda _name, _phase, _width: 0.0
+        self.prices: Mapping[str, float] = {}
+        self._kept_state_at = float("-inf")
+
+    def use_policy(self, name: str, document: str) -> None:
+        """Write a policy down; decisions from now on are made by it."""
+        with self.database.write() as connection:
+            put(connection, POLICIES, hash=name, document=pack(document))
+        self.policy_hash = name
+
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write intents down; the GPUs of a start are its job's in the same transaction."""
+        with self.database.write():
+            super().record_intents(actions, at=at)
+            self.queue.claim([action for action in actions if _is_start(action)], at=at)  # type: ignore[misc]
+
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
+        """Write down what a tick saw and decided."""
+        text = dumps(state)
+        keeps = bool(actions) or state.now - self._kept_state_at >= QUIET_SECONDS
+        with self.database.write() as connection:
+            put(connection, META, key="tick", value=json.dumps(state.tick))
+            put(
+                connection,
+                DECISIONS,
+                tick=state.tick,
+                at=state.now,
+                inputs=digest(text),
+                outputs=digest(dumps(list(actions))),
+                policy=self.policy_hash,
+                actions=len(actions),
+                summary=json.dumps(self._summary(state, actions, plan), separators=(",", ":")),
+                state=pack(text) if keeps else None,
+            )
+        if keeps:
+            self._kept_state_at = state.now
+
+    def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
+        """Return a decision in numbers: two ways to go on with the cost of each, and what was held back."""
+        as_it_is = {name: job.job.width for name, job in state.jobs.items() if job.job.width is not None}
+        return {
+            "usd_per_hour": state.usd_per_hour,
+            "nodes": len(state.nodes),
+            "jobs": len(state.jobs),
+            "chosen": self._costs(state, plan.widths),
+            "runner_up": {"name": "everything stays as it is", **self._costs(state, as_it_is)},
+            "waiting": dict(Counter(plan.waiting.values())),
+            "held": [
+                {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
+                for held in plan.held[:_LISTED]
+            ],
+            "actions": [
+                dict(
+                    zip(("id", "kind", "target"), (action.id, *kind_and_target(action)), strict=True),
+                    reason=action.reason,
+                )
+                for action in actions[:_LISTED]
+            ],
+        }
+
+    def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
+        """Return what widths cost per hour, the hours until their jobs end, and the jobs left out."""
+        prices = self.prices
+        gpus, usd, hours = 0, 0.0, 0.0
+        for name, width in widths.items():
+            job = state.jobs[name].job
+            gpus += width.gpus
+            usd += width.gpus * prices.get(width.gpu_type, 0.0)
+            speed = self.speed(job.class_name, job.phase, width)
+            hours += job.remaining_gpu_hours / speed if speed > 0.0 else 0.0
+        return {
+            "gpus": gpus,
+            "usd_per_hour": usd,
+            "job_hours_left": hours,
+            "jobs_without_gpus": len(state.jobs) - len(widths),
+        }
+
+    def decisions(self, *, limit: int, with_actions: bool = False) -> list[dict[str, Any]]:
+        """Return the newest decisions, without their states."""
+        columns = [column for column in DECISIONS.c if column.name != "state"]
+        query = select(*columns).order_by(DECISIONS.c.tick.desc()).limit(limit)
+        if with_actions:
+            query = query.where(DECISIONS.c.actions > 0)
+        with self.database.read() as connection:
+            return [_decision(row) for row in connection.execute(query)]
+
+    def decision_record(self, tick: int) -> dict[str, Any]:
+        """Return all of one decision, for a file that `boa replay` reads.
+
+        Raises:
+            InputError: when there is none, or its state was not kept.
+        """
+        with self.database.read() as connection:
+            row = connection.execute(select(DECISIONS).where(DECISIONS.c.tick == tick)).first()
+            if row is None:
+                raise InputError(f"there is no decision {tick}", hint="`boa decisions` lists them")
+            if row.state is None:
+                raise InputError(
+                    f"decision {tick} did nothing and its state was not kept",
+                    hint="Choose one with actions: `boa decisions --acting`",
+                )
+            policy = connection.scalar(select(POLICIES.c.document).where(POLICIES.c.hash == row.policy))
+        if policy is None:
+            raise InputError(f"the policy of decision {tick} was not kept")
+        return {
+            **_decision(row),
+            "policy_document": json.loads(unpack(policy)),
+            "state": json.loads(unpack(row.state)),
+        }
+
+    def forget_old(self, now: float) -> None:
+        """Drop states and decisions that are older than anybody replays."""
+        with self.database.write() as connection:
+            old = DECISIONS.c.at < now - KEPT_STATES_SECONDS
+            connection.execute(
+                update(DECISIONS).where(old, DECISIONS.c.state.is_not(None)).values(state=None)
+            )
+            connection.execute(delete(DECISIONS).where(DECISIONS.c.at < now - KEPT_SECONDS))
+
+    def last_state(self) -> ClusterState | None:
+        """Return the newest state that was kept."""
+        query = (
+            select(DECISIONS.c.state)
+            .where(DECISIONS.c.state.is_not(None))
+            .order_by(DECISIONS.c.tick.desc())
+            .limit(1)
+        )
+        with self.database.read() as connection:
+            found = connection.scalar(query)
+        if found is None:
+            return None
+        state: ClusterState = loads(unpack(found))
+        return state
+
+
+def _is_start(action: Action) -> bool:
+    """Whether an action starts a job."""
+    return kind_and_target(action)[0] == "start"
+
+
+def _decision(row: Any) -> dict[str, Any]:
+    """Return a row as a document."""
+    return {
+        "tick": row.tick,
+        "at": row.at,
+        "inputs_hash": row.inputs,
+        "outputs_hash": row.outputs,
+        "policy": row.policy,
+        **json.loads(row.summary),
+    }

@@ -1,0 +1,134 @@
+"""Opening the database: pragmas, migrations, integrity, backups.
+
+SQLite runs in WAL mode with `synchronous=FULL`: what was committed survives the loss of power. The daemon is
+the only writer; readers never wait for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from boa_daemon.errors import BoaError, InputError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY_SECONDS = 30.0
+KEPT_BACKUPS = 24
+
+
+class StoreUnusable(BoaError):
+    """The database cannot be read or written: `boa recover` makes a new one from the cloud and a backup."""
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of a database file."""
+    return f"sqlite:///{path}"
+
+
+def open_engine(url: str, *, durable: bool = True) -> Engine:
+    """Return an engine with the pragmas set; `durable` false gives up safety at power loss for speed.
+
+    Raises:
+        InputError: when the URL is none of SQLite or PostgreSQL.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InputError(
+            f"{url!r} is not a database URL", hint="For example sqlite:////var/lib/boa/boa.sqlite"
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    if backend != "sqlite":
+        raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _pragmas(connection: Any, _record: Any) -> None:
+        for pragma in ("journal_mode=WAL", f"synchronous={'FULL' if durable else 'OFF'}", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    return engine
+
+
+def check(engine: Engine) -> None:
+    """Read the whole database and say whether it is sound.
+
+    Raises:
+        StoreUnusable: when it is not.
+    """
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name != "sqlite":
+                connection.execute(text("SELECT 1"))
+                return
+            said = connection.execute(text("PRAGMA quick_check(1)")).scalar()
+    except DBAPIError as error:
+        raise StoreUnusable(f"the database cannot be read: {error.orig}") from None
+    if said != "ok":
+        raise StoreUnusable(f"the database is damaged: {said}")
+
+
+HEAD = "0001"
+"""The newest revision: a database that has it is left as it is."""
+
+
+def _revision(engine: Engine) -> str | None:
+    """Return the revision of a database; None where it has none."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return None if found is None else str(found)
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the schema to the newest revision.
+
+    Raises:
+        StoreUnusable: when that fails, or a newer BOA wrote the database.
+    """
+    if _revision(engine) == HEAD:
+        return
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    try:
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except Exception as error:
+        raise StoreUnusable(f"the schema of the database cannot be brought up to date: {error}") from error
+
+
+def backup(engine: Engine, folder: Path, name: str) -> Path | None:
+    """Copy a SQLite database while it is in use, keep the newest copies; None for other databases."""
+    if engine.dialect.name != "sqlite":
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    target, partial = folder / f"{name}.sqlite", folder / f".{name}.part"
+    with _raw(engine) as source, closing(sqlite3.connect(partial)) as copy:
+        source.backup(copy)
+    partial.replace(target)
+    for old in sorted(folder.glob("*.sqlite"))[:-KEPT_BACKUPS]:
+        old.unlink()
+    return target
+
+
+@contextmanager
+def _raw(engine: Engine) -> Iterator[sqlite3.Connection]:
+    """Lend the driver's own connection."""
+    connection = engine.raw_connection()
+    try:
+        yield cast(sqlite3.Connection, connection.driver_connection)
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""Alembic migrations: the schema as it grew."""

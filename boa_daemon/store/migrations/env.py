@@ -1,0 +1,11 @@
+"""Runs the migrations on the connection that `boa_daemon.store.engine.migrate` lends."""
+
+from alembic import context
+
+from boa_daemon.store.tables import METADATA
+
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=METADATA, render_as_batch=True
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,320 @@
+"""Jobs, what they hold, and nodes, in SQL with everything that is active in memory as well.
+
+A start claims its GPUs in the same transaction as its intent: a job is never on GPUs that nobody wrote down,
+and the key of the table of placements keeps two jobs off one GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from boa_daemon.actions import StartJob
+from boa_daemon.codec import dumps, loads
+from boa_daemon.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
+from boa_daemon.store.database import Database
+from boa_daemon.store.sql import HOUR, put
+from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
+from policies.model import GpuSlot, JobId, NodeId, Width
+
+
+class JobQueue:
+    """Every job that was ever submitted; the active ones and their GPUs are in memory."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.reload()
+
+    def reload(self) -> None:
+        """Read what is active back from disk."""
+        with self.database.read() as connection:
+            held: dict[JobId, list[GpuSlot]] = {}
+            for row in connection.execute(select(PLACEMENTS).order_by(PLACEMENTS.c.node, PLACEMENTS.c.gpu)):
+                held.setdefault(row.job, []).append(GpuSlot(row.node, row.gpu))
+            found = connection.execute(
+                select(JOBS).where(JOBS.c.status.in_(sorted(ACTIVE))).order_by(JOBS.c.seq)
+            )
+            active = [_job_of(row) for row in found]
+            widths = self._widths(connection, held)
+            self.active: dict[JobId, JobRecord] = {
+                job.id: replace(job, slots=tuple(held.get(job.id, ())), width=widths.get(job.id))
+                for job in active
+            }
+            self._next = int(json.loads(_meta(connection, "next_job") or "1"))
+            nodes = connection.execute(select(INSTANCES).where(INSTANCES.c.ended_at.is_(None)))
+            self.instances: dict[NodeId, InstanceRecord] = {row.id: _instance_of(row) for row in nodes}
+
+    def _widths(self, connection: Connection, held: Iterable[JobId]) -> dict[JobId, Width]:
+        """Return the width of each job that holds GPUs."""
+        names = set(held)
+        if not names:
+            return {}
+        rows = connection.execute(
+            select(GENERATIONS.c.job, GENERATIONS.c.gpu_type, GENERATIONS.c.gpus).where(
+                GENERATIONS.c.ended_at.is_(None)
+            )
+        )
+        return {row.job: Width(row.gpu_type, row.gpus) for row in rows if row.job in names}
+
+    def submit(
+        self, contents: Sequence[tuple[Mapping[str, Any], str, str, float]], *, at: float
+    ) -> list[JobRecord]:
+        """Write jobs down, all or none; each is (content, user, planning class, size in GPU-hours)."""
+        with self.database.write() as connection:
+            jobs = [
+                JobRecord(
+                    id=job_id(str(content["name"]), self._next + number),
+                    seq=self._next + number,
+                    user=user,
+                    class_name=class_name,
+                    content=content,
+                    arrived_at=at,
+                    remaining_gpu_hours=size,
+                    size_gpu_hours=size,
+                )
+                for number, (content, user, class_name, size) in enumerate(contents)
+            ]
+            following = self._next + len(jobs)
+            if jobs:
+                connection.execute(insert(JOBS), [_row_of(job) for job in jobs])
+            put(connection, META, key="next_job", value=json.dumps(following))
+        self._next = following
+        self.active.update((job.id, job) for job in jobs)
+        return jobs
+
+    def claim(self, starts: Sequence[StartJob], *, at: float) -> None:
+        """Give jobs the GPUs that they are to start on: part of the intent, before the engine is asked."""
+        with self.database.write() as connection:
+            for start in starts:
+                job = self.active[start.job]
+                connection.execute(
+                    insert(PLACEMENTS),
+                    [
+                        {
+                            "node": slot.node,
+                            "gpu": slot.index,
+                            "job": job.id,
+                            "generation": start.generation,
+                        }
+                        for slot in start.slots
+                    ],
+                )
+                connection.execute(
+                    insert(GENERATIONS).values(
+                        job=job.id,
+                        generation=start.generation,
+                        gpu_type=start.width.gpu_type,
+                        gpus=start.width.gpus,
+                        slots=dumps(start.slots),
+                        started_at=at,
+                        end="",
+                    )
+                )
+                recent = tuple(began for began in job.starts if began > at - HOUR)
+                self.save(
+                    replace(
+                        job,
+                        status="running",
+                        generation=start.generation,
+                        width=start.width,
+                        slots=start.slots,
+                        started_at=at,
+                        starts=(*recent, at),
+                    )
+                )
+            for node in {slot.node for start in starts for slot in start.slots}:
+                known = self.instances.get(node)
+                if known is not None:
+                    self.save_instance(replace(known, idle_since=None, was_used=True))
+
+    def release(
+        self, job: JobRecord, *, at: float, end: str, status: JobStatus, micro_dollars: int = 0
+    ) -> JobRecord:
+        """Take a job off its GPUs: its generation has ended. `job` carries what else is new about it."""
+        is_over = status not in ACTIVE
+        freed = replace(
+            job,
+            status=status,
+            slots=(),
+            width=None,
+            started_at=None,
+            ended_at=at if is_over else None,
+            micro_dollars=job.micro_dollars + micro_dollars,
+        )
+        with self.database.write() as connection:
+            connection.execute(delete(PLACEMENTS).where(PLACEMENTS.c.job == job.id))
+            connection.execute(
+                update(GENERATIONS)
+                .where(GENERATIONS.c.job == job.id, GENERATIONS.c.ended_at.is_(None))
+                .values(ended_at=at, end=end, micro_dollars=micro_dollars)
+            )
+            self.save(freed)
+            for node in {slot.node for slot in job.slots}:
+                known = self.instances.get(node)
+                if known is not None and not self.jobs_on(node):
+                    self.save_instance(replace(known, idle_since=at))
+        return freed
+
+    def save(self, job: JobRecord) -> None:
+        """Write a job down as it is now."""
+        row = _row_of(job)
+        with self.database.write() as connection:
+            connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(row))
+        if job.is_active:
+            self.active[job.id] = job
+        else:
+            self.active.pop(job.id, None)
+
+    def note(self, job: JobRecord) -> None:
+        """Keep what is new about a job in memory alone: progress, which the engine can tell again."""
+        self.active[job.id] = job
+
+    def save_instance(self, record: InstanceRecord) -> None:
+        """Write a node down as it is now."""
+        node = record.node
+        with self.database.write() as connection:
+            put(
+                connection,
+                INSTANCES,
+                id=node.id,
+                instance_type=node.instance_type.name,
+                launched_at=node.launched_at,
+                launched_by=node.launched_by,
+                node=dumps(replace(node, gpus=())),
+                ready_at=record.ready_at,
+                idle_since=record.idle_since,
+                was_used=record.was_used,
+                last_seen_at=record.last_seen_at,
+                ended_at=node.ended_at,
+            )
+        if node.ended_at is None:
+            self.instances[node.id] = record
+        else:
+            self.instances.pop(node.id, None)
+
+    def holders(self) -> dict[NodeId, dict[int, JobId]]:
+        """Return by node which job holds which GPU."""
+        held: dict[NodeId, dict[int, JobId]] = {}
+        for job in self.active.values():
+            for slot in job.slots:
+                held.setdefault(slot.node, {})[slot.index] = job.id
+        return held
+
+    def jobs_on(self, node: NodeId) -> list[JobId]:
+        """Return the jobs that hold GPUs of a node."""
+        return [job.id for job in self.active.values() if any(slot.node == node for slot in job.slots)]
+
+    def job(self, name: JobId) -> JobRecord | None:
+        """Return a job, active or not."""
+        found = self.active.get(name)
+        if found is not None:
+            return found
+        with self.database.read() as connection:
+            row = connection.execute(select(JOBS).where(JOBS.c.id == name)).first()
+        return None if row is None else _job_of(row)
+
+    def jobs(self, *, limit: int, user: str | None = None, ended: bool = True) -> list[JobRecord]:
+        """Return the newest jobs, active ones as memory has them."""
+        query = select(JOBS).order_by(JOBS.c.seq.desc()).limit(limit)
+        if user is not None:
+            query = query.where(JOBS.c.user_name == user)
+        if not ended:
+            query = query.where(JOBS.c.status.in_(sorted(ACTIVE)))
+        with self.database.read() as connection:
+            rows = connection.execute(query).all()
+        return [self.active.get(row.id) or _job_of(row) for row in rows]
+
+    def usages(self, since: float) -> list[Usage]:
+        """Return the generations that held GPUs after an instant."""
+        query = select(GENERATIONS).where(
+            (GENERATIONS.c.ended_at.is_(None)) | (GENERATIONS.c.ended_at > since)
+        )
+        with self.database.read() as connection:
+            return [
+                Usage(
+                    job=row.job,
+                    generation=row.generation,
+                    width=Width(row.gpu_type, row.gpus),
+                    slots=loads(row.slots),
+                    started_at=row.started_at,
+                    ended_at=row.ended_at,
+                    end=row.end,
+                )
+                for row in connection.execute(query)
+            ]
+
+    def past_instances(self, since: float) -> list[InstanceRecord]:
+        """Return the nodes that were there after an instant."""
+        query = select(INSTANCES).where((INSTANCES.c.ended_at.is_(None)) | (INSTANCES.c.ended_at > since))
+        with self.database.read() as connection:
+            return [_instance_of(row) for row in connection.execute(query)]
+
+
+def _meta(connection: Connection, key: str) -> str | None:
+    """Return one of the single values."""
+    return connection.scalar(select(META.c.value).where(META.c.key == key))
+
+
+_IN_SPEC = ("content", "size_gpu_hours", "failures", "starts", "micro_dollars")
+
+
+def _row_of(job: JobRecord) -> dict[str, Any]:
+    """Return a job as a row."""
+    return {
+        "id": job.id,
+        "seq": job.seq,
+        "name": job.name,
+        "user_name": job.user,
+        "class_name": job.class_name,
+        "status": job.status,
+        "spec": json.dumps({name: getattr(job, name) for name in _IN_SPEC}, separators=(",", ":")),
+        "arrived_at": job.arrived_at,
+        "remaining_gpu_hours": job.remaining_gpu_hours,
+        "phase": 0,
+        "generation": job.generation,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "step": job.step,
+        "cause": job.cause,
+        "is_cancelled": job.is_cancelled,
+    }
+
+
+def _job_of(row: Any) -> JobRecord:
+    """Return a job from its row."""
+    spec = json.loads(row.spec)
+    return JobRecord(
+        id=row.id,
+        seq=row.seq,
+        user=row.user_name,
+        class_name=row.class_name,
+        status=row.status,
+        arrived_at=row.arrived_at,
+        remaining_gpu_hours=row.remaining_gpu_hours,
+        generation=row.generation,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        step=row.step,
+        cause=row.cause,
+        is_cancelled=bool(row.is_cancelled),
+        content=spec["content"],
+        size_gpu_hours=spec["size_gpu_hours"],
+        failures=spec["failures"],
+        starts=tuple(spec["starts"]),
+        micro_dollars=spec["micro_dollars"],
+    )
+
+
+def _instance_of(row: Any) -> InstanceRecord:
+    """Return a node from its row."""
+    return InstanceRecord(
+        node=loads(row.node),
+        ready_at=row.ready_at,
+        idle_since=row.idle_since,
+        was_used=bool(row.was_used),
+        last_seen_at=row.last_seen_at,
+    )

@@ -1,0 +1,329 @@
+"""The store of the daemon: every intent before its act, every bill, every decision, in SQL.
+
+What a tick asks for is kept in memory as well, written through: the process is the only writer. After a
+failed write `reload` brings memory back to what is on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode, act_of
+from boa_daemon.codec import dumps, loads
+from boa_daemon.limits import DAY_SECONDS, Act
+from boa_daemon.offers import Cooldown, cooled, covers
+from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
+from boa_daemon.state import ClusterState, Plan
+from boa_daemon.store.database import Database
+from boa_daemon.store.memory import GIVEN_UP_SECONDS
+from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, COOLDOWNS, INTENTS, META
+
+HOUR = 3600.0
+REMEMBERED_SECONDS = 2.0 * HOUR
+"""Acts older than this before the newest are of no use to the rules against flapping."""
+OPEN, DONE = "open", "done"
+"""An intent is open until its outcome is known; that of a launch, until all of its nodes were seen."""
+
+
+def kind_and_target(action: Action) -> tuple[str, str]:
+    """Return what an action does, and to what."""
+    if isinstance(action, StartJob):
+        return "start", action.job
+    if isinstance(action, StopJob):
+        return "stop", action.job
+    if isinstance(action, TerminateNode):
+        return "terminate", action.node
+    return "launch", action.offer_key
+
+
+def put(connection: Connection, table: Table, **values: Any) -> None:
+    """Write a row, in place of the one with the same key if there is one."""
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    keys = [column.name for column in table.primary_key.columns]
+    rest = {name: value for name, value in values.items() if name not in keys}
+    statement = dialect.insert(table).values(**values)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=rest)
+        if rest
+        else statement.on_conflict_do_nothing(index_elements=keys)
+    )
+
+
+class SqlStore:
+    """Implements `Store`."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.reload()
+
+    def reload(self) -> None:
+        """Read what a tick asks for back from disk."""
+        with self.database.read() as connection:
+            meta = {row.key: json.loads(row.value) for row in connection.execute(select(META))}
+            self._settled = int(connection.scalar(select(func.sum(CHARGES.c.micro_dollars))) or 0)
+            days = select(CHARGE_DAYS.c.day, func.sum(CHARGE_DAYS.c.micro_dollars)).group_by(
+                CHARGE_DAYS.c.day
+            )
+            self._by_day = {int(day): int(amount) for day, amount in connection.execute(days)}
+            self._charged = set(connection.scalars(select(CHARGES.c.node)))
+            self._cooldowns = {
+                row.scope: Cooldown(until=row.until, times=row.times, kind=row.kind)
+                for row in connection.execute(select(COOLDOWNS))
+            }
+            launches = select(INTENTS).where(INTENTS.c.status == OPEN, INTENTS.c.kind == "launch")
+            self._unseen = {row.id: _open_launch(row) for row in connection.execute(launches)}
+            self._acts = self._recent_acts(connection)
+        self._tick = int(meta.get("tick", 0))
+        self._books_opened_at: float | None = meta.get("books_opened_at")
+        lean = meta.get("lean")
+        self._lean = None if lean is None else (float(lean[0]), float(lean[1]))
+
+    def _recent_acts(self, connection: Connection) -> dict[str, Act]:
+        """Return what was ordered lately, in order of time; refused launches are left out."""
+        last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
+        recent = select(INTENTS).where(INTENTS.c.at >= last - REMEMBERED_SECONDS)
+        return {
+            row.id: act_of(loads(row.action), at=row.at)
+            for row in connection.execute(recent.order_by(INTENTS.c.at, INTENTS.c.id))
+            if not (row.kind == "launch" and row.outcome and isinstance(loads(row.outcome), Refused))
+        }
+
+    @property
+    def tick(self) -> int:
+        """The number of the last tick."""
+        return self._tick
+
+    def never_below(self, tick: int) -> None:
+        """Number ticks above this one from now on: an old copy of the database must not name acts twice."""
+        if tick > self._tick:
+            self._write_meta("tick", tick)
+            self._tick = tick
+
+    def next_tick(self) -> int:
+        """Return the number of the tick that begins; it is on disk with its decision, before any act."""
+        self._tick += 1
+        return self._tick
+
+    def record_intent(self, action: Action, *, at: float) -> None:
+        """Write down an action before it is tried."""
+        self.record_intents([action], at=at)
+
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write down several actions before they are tried, in one transaction."""
+        rows = []
+        for action in actions:
+            kind, target = kind_and_target(action)
+            rows.append(
+                {
+                    "id": action.id,
+                    "at": at,
+                    "kind": kind,
+                    "target": target,
+                    "action": dumps(action),
+                    "status": OPEN,
+                    "seen": "[]",
+                }
+            )
+        if rows:
+            with self.database.write() as connection:
+                connection.execute(insert(INTENTS), rows)
+        for action in actions:
+            self._acts[action.id] = act_of(action, at=at)
+            if isinstance(action, LaunchNodes):
+                self._unseen[action.id] = OpenLaunch(action=action, at=at)
+
+    def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
+        """Write down what became of an action."""
+        self.record_outcomes([(action, outcome)], at=at)
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Write down what became of several actions, in one transaction."""
+        if not outcomes:
+            return
+        with self.database.write() as connection:
+            for action, outcome in outcomes:
+                nodes = json.dumps(outcome.nodes) if isinstance(outcome, Launched) else None
+                is_open = isinstance(outcome, Unknown) or bool(nodes)
+                connection.execute(
+                    update(INTENTS)
+                    .where(INTENTS.c.id == action.id)
+                    .values(outcome=dumps(outcome), nodes=nodes, status=OPEN if is_open else DONE)
+                )
+                if isinstance(action, LaunchNodes) and not isinstance(outcome, Unknown):
+                    self._settle(connection, action, outcome, at)
+
+    def _settle(self, connection: Connection, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
+        """Note which nodes a launch will show, and what not to ask for again too soon."""
+        if isinstance(outcome, Launched):
+            for scope in [scope for scope in self._cooldowns if covers(scope, launch.offer_key)]:
+                connection.execute(delete(COOLDOWNS).where(COOLDOWNS.c.scope == scope))
+                del self._cooldowns[scope]
+            known = self._unseen.get(launch.id)
+            if known is not None:
+                self._keep_unseen(connection, replace(known, nodes=outcome.nodes))
+            outcome = outcome.short or outcome
+        else:
+            self._unseen.pop(launch.id, None)
+            self._acts.pop(launch.id, None)
+        if isinstance(outcome, Refused):
+            self._cool(connection, launch, outcome, at)
+
+    def _cool(self, connection: Connection, launch: LaunchNodes, refused: Refused, at: float) -> None:
+        """Leave the refused scopes alone for a while."""
+        for scope in refused.scopes or (launch.offer_key,):
+            rest = cooled(
+                self._cooldowns.get(scope),
+                kind=refused.kind,
+                at=at,
+                retry_after_seconds=refused.retry_after_seconds,
+            )
+            put(connection, COOLDOWNS, scope=scope, until=rest.until, times=rest.times, kind=rest.kind)
+            self._cooldowns[scope] = rest
+
+    def _keep_unseen(self, connection: Connection, launch: OpenLaunch) -> None:
+        """Keep a launch while nodes of it were not listed."""
+        name, status = launch.action.id, OPEN if launch.unseen else DONE
+        seen = json.dumps(sorted(launch.seen))
+        connection.execute(update(INTENTS).where(INTENTS.c.id == name).values(seen=seen, status=status))
+        if launch.unseen:
+            self._unseen[name] = launch
+        else:
+            self._unseen.pop(name, None)
+
+    def open_intents(self) -> Sequence[Action]:
+        """Return the actions whose outcome is unknown."""
+        with self.database.read() as connection:
+            found = connection.scalars(select(INTENTS.c.action).where(INTENTS.c.status == OPEN))
+            return [loads(text) for text in found]
+
+    def unsettled(self) -> Sequence[OpenLaunch]:
+        """Return launches whose outcome is unknown, or whose nodes were not all seen yet."""
+        return list(self._unseen.values())
+
+    def record_seen(self, launched_by: str, nodes: Collection[str]) -> None:
+        """Nodes of a launch are in the cloud's list; all of them settle it."""
+        launch = self._unseen.get(launched_by)
+        if launch is not None:
+            with self.database.write() as connection:
+                self._keep_unseen(connection, replace(launch, seen=launch.seen | frozenset(nodes)))
+
+    def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
+        """Settle a launch with the nodes that were seen."""
+        launch = self._unseen.get(launched_by)
+        refused = Refused(reason=reason, retry_after_seconds=GIVEN_UP_SECONDS)
+        with self.database.write() as connection:
+            values = {"status": DONE, "outcome": dumps(refused)}
+            connection.execute(update(INTENTS).where(INTENTS.c.id == launched_by).values(values))
+            if launch is not None:
+                self._cool(connection, launch.action, refused, at)
+        self._unseen.pop(launched_by, None)
+
+    def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
+        """Return the scopes that were refused, while asking again is still too soon."""
+        return {scope: rest for scope, rest in self._cooldowns.items() if rest.until > now}
+
+    def record_charge(self, charge: Charge) -> None:
+        """Append a final bill; a second one for the same node is ignored."""
+        if charge.node in self._charged:
+            return
+        days = charge.days or ((int(charge.started_at // DAY_SECONDS), charge.micro_dollars),)
+        with self.database.write() as connection:
+            connection.execute(
+                insert(CHARGES).values(
+                    node=charge.node,
+                    instance_type=charge.instance_type,
+                    started_at=charge.started_at,
+                    ended_at=charge.ended_at,
+                    micro_dollars=charge.micro_dollars,
+                )
+            )
+            connection.execute(
+                insert(CHARGE_DAYS),
+                [{"node": charge.node, "day": day, "micro_dollars": part} for day, part in days],
+            )
+        self._charged.add(charge.node)
+        self._settled += charge.micro_dollars
+        for day, part in days:
+            self._by_day[day] = self._by_day.get(day, 0) + part
+
+    def settled_micro_dollars(self) -> int:
+        """Return the sum of all final bills."""
+        return self._settled
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills of the day of an instant and later ones."""
+        first = int(at // DAY_SECONDS)
+        return sum(part for day, part in self._by_day.items() if day >= first)
+
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
+        for name in [name for name, act in self._acts.items() if act.at < at - REMEMBERED_SECONDS]:
+            del self._acts[name]
+        return sorted((act for act in self._acts.values() if act.at >= at), key=lambda act: act.at)
+
+    def books_opened_at(self, now: float) -> float:
+        """Return the instant from which the budget accrues; the first call sets it."""
+        if self._books_opened_at is None:
+            self.reopen_books(now)
+        return now if self._books_opened_at is None else self._books_opened_at
+
+    def reopen_books(self, at: float) -> None:
+        """Let the budget accrue from a later instant."""
+        self._write_meta("books_opened_at", at)
+        self._books_opened_at = at
+
+    def record_lean(self, lean: float, *, at: float) -> None:
+        """Keep the last lean."""
+        self._write_meta("lean", [lean, at])
+        self._lean = (lean, at)
+
+    def lean(self) -> tuple[float, float] | None:
+        """Return the last lean and its instant."""
+        return self._lean
+
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
+        """Write the number of the tick down."""
+        del actions, plan
+        self._write_meta("tick", state.tick)
+
+    @property
+    def name(self) -> str:
+        """A name that no other database has; it is made up when first asked for."""
+        with self.database.read() as connection:
+            found = connection.scalar(select(META.c.value).where(META.c.key == "name"))
+        if found is not None:
+            return str(json.loads(found))
+        self._write_meta("name", secrets.token_hex(4))
+        return self.name
+
+    def flag(self, key: str) -> bool:
+        """Return a yes or no that was written down; no where it never was."""
+        with self.database.read() as connection:
+            found = connection.scalar(select(META.c.value).where(META.c.key == key))
+        return found is not None and bool(json.loads(found))
+
+    def set_flag(self, key: str, value: bool) -> None:
+        """Write a yes or no down."""
+        self._write_meta(key, value)
+
+    def _write_meta(self, key: str, value: object) -> None:
+        """Write one of the single values."""
+        with self.database.write() as connection:
+            put(connection, META, key=key, value=json.dumps(value))
+
+
+def _open_launch(row: Any) -> OpenLaunch:
+    """Return a launch that is not settled, from its row."""
+    return OpenLaunch(
+        action=loads(row.action),
+        at=row.at,
+        nodes=None if row.nodes is None else tuple(json.loads(row.nodes)),
+        seen=frozenset(json.loads(row.seen)),
+    )

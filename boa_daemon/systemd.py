@@ -1,0 +1,146 @@
+"""What a service says to systemd, and the unit that it is installed as.
+
+The protocol is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)); where no systemd
+listens, or it does not take the message, nothing happens. Say `alive` at the end of each tick, also of one
+that failed because the cloud did, and never from a thread of its own: a loop that hangs must be noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+
+from boa_daemon.errors import BoaError, InputError
+
+UNIT = "boa-daemon.service"
+UNIT_FOLDER = Path("/etc/systemd/system")
+HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/run/user")
+"""What ProtectHome and PrivateTmp hide from the service."""
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+
+
+def ready(status: str) -> None:
+    """Say that the service works; with Type=notify, whoever waits for its start goes on now."""
+    _say("READY=1", _status(status))
+
+
+def alive(status: str) -> None:
+    """Keep the watchdog quiet, and say in a line how things are."""
+    _say("WATCHDOG=1", _status(status))
+
+
+def reloading() -> None:
+    """Say that the settings are being read again; `ready` says when that is over."""
+    _say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+
+def stopping() -> None:
+    """Say that the service is on its way out."""
+    _say("STOPPING=1", _status("stopping; jobs and instances go on"))
+
+
+def watchdog_seconds(environment: Mapping[str, str] = os.environ) -> float | None:
+    """Return within how many seconds `alive` must be said; None where nobody waits for it."""
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    micro = environment.get("WATCHDOG_USEC", "")
+    return int(micro) / 1e6 if micro.isdigit() and int(micro) > 0 else None
+
+
+def check_tick(tick_seconds: float, environment: Mapping[str, str] = os.environ) -> None:
+    """Check that ticks come often enough for the watchdog.
+
+    Raises:
+        InputError: when two ticks take longer than the watchdog waits.
+    """
+    limit = watchdog_seconds(environment)
+    if limit is not None and 2.0 * tick_seconds > limit:
+        raise InputError(
+            f"tick_seconds {tick_seconds:g} is too long: the watchdog waits {limit:g} s, and a tick that "
+            "is late must not be taken for one that hangs",
+            hint=f"Set tick_seconds to {limit / 2.0:g} or less, or WatchdogSec of {UNIT} to more",
+        )
+
+
+def unit_text(program: str | None = None) -> str:
+    """Return the unit with the path of a program in it, by default that of this one.
+
+    Raises:
+        InputError: when the program is where the hardened service cannot see it.
+    """
+    words = [program] if program else [shutil.which("boa") or sys.executable]
+    if not program and not shutil.which("boa"):
+        words += ["-m", "boa_daemon"]
+    path = os.path.abspath(words[0])
+    hidden = next((root for root in HIDDEN if path.startswith(f"{root}/")), None)
+    if hidden is not None:
+        raise InputError(
+            f"{path} is in {hidden}, which the hardened service cannot see",
+            hint="Install BOA for the whole system, for instance in /opt/boa, and name it with --program",
+        )
+    command = " ".join(_quoted(word) for word in (path, *words[1:]))
+    text = (resources.files("boa_daemon") / "data" / UNIT).read_text(encoding="utf-8")
+    return text.replace("ExecStart=/usr/local/bin/boa", f"ExecStart={command}")
+
+
+def install_unit(text: str, folder: Path = UNIT_FOLDER) -> Path:
+    """Write the unit, whole or not at all, and return where.
+
+    Raises:
+        BoaError: when the folder cannot be written.
+    """
+    target = folder / UNIT
+    partial: str | None = None
+    try:
+        handle, partial = tempfile.mkstemp(dir=folder, prefix=f".{UNIT}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except OSError as error:
+        if partial is not None:
+            with suppress(OSError):
+                os.unlink(partial)
+        reason = error.strerror or type(error).__name__
+        raise BoaError(
+            f"cannot write {target}: {reason}. Nothing was changed. Run it as root, or --print it"
+        ) from None
+    return target
+
+
+def _quoted(word: str) -> str:
+    """Return a word as systemd reads it in a command line; a percent sign is doubled."""
+    word = word.replace("%", "%%")
+    if _PLAIN.fullmatch(word):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _status(line: str) -> str:
+    """Return a status; it has one line."""
+    return f"STATUS={' '.join(line.split())}"
+
+
+def _say(*lines: str) -> None:
+    """Send lines to systemd, if it listens."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+        channel.settimeout(1.0)
+        channel.connect(address)
+        channel.sendall("\n".join(lines).encode())

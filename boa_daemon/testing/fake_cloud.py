@@ -1,0 +1,408 @@
+"""A cloud worse than AWS, on top of moto, for tests: all that moto leaves out, and faults on demand.
+
+moto knows call shapes, tags and filters; it has no capacity, no quotas, no prices, no time, and makes a
+second instance of a repeated token. `FakeCloud` stands between the caller and moto, in process
+(`boa_daemon.testing.fronts.mocked`) or over sockets (`fronts.FakeServer`), with the same rules:
+
+- a token is answered once more with the same instances, or refused where the question differs;
+- each (type, zone, market) has a stock, each quota a number of vCPUs; a launch gets what there is, or
+  nothing;
+- instances are invisible, then pending, then running, and take their time to end, on a clock that the test
+  sets;
+- spot prices follow a path; above the bid comes a warning, and two minutes later the end;
+- launches without our tag are denied, as the policy of `boa iam` would.
+
+`history()` is the truth to compare a ledger with.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
+from threading import RLock
+from typing import Any
+
+from moto import backends as moto_backends
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
+
+from boa_daemon.catalog import Catalog
+from boa_daemon.testing import fake_side
+from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
+from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
+
+LISTED_AFTER_END_SECONDS = 3600.0
+SPOT_WARNING_SECONDS = 120.0
+_IDS = re.compile(rb"<instanceId>(i-[0-9a-f]+)</instanceId>")
+Forward = Callable[[bytes], Answer]
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None before."""
+
+    id: str
+    region: str
+    instance_type: str
+    zone: str
+    market: str
+    tags: dict[str, str]
+    launched_at: float
+    max_usd_per_hour: float = inf
+    warned_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+    is_protected: bool = False
+
+
+@dataclass(slots=True)
+class Terms:
+    """How this cloud behaves. Stock and quotas that are not named are unlimited."""
+
+    boot_seconds: float = 0.0
+    shutdown_seconds: float = 0.0
+    invisible_seconds: float = 0.0
+    stock: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    vcpu_quotas: dict[str, int] = field(default_factory=dict)
+    spot_paths: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    list_prices: dict[str, float] = field(default_factory=dict)
+    free_addresses: dict[str, int] = field(default_factory=dict)
+    reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    event_queue: str = ""
+    enforces_cluster: str = ""
+    throttles: bool = False
+
+
+class FakeCloud:
+    """The rules; a front hands it every request and a way to forward it to moto."""
+
+    def __init__(self, clock: Callable[[], float], terms: Terms | None = None) -> None:
+        self.clock = clock
+        self.terms = terms or Terms()
+        self.faults = Faults()
+        self.forbidden: list[str] = []
+        self.catalog = Catalog.load()
+        self._throttle = Throttle(clock)
+        self._lives: dict[str, Lifetime] = {}
+        self._by_token: dict[tuple[str, str], tuple[Mapping[str, str], Answer]] = {}
+        self._lock = RLock()
+
+    def history(self) -> Sequence[Lifetime]:
+        """Return every instance that ever was, in order of launch."""
+        with self._lock:
+            return list(self._lives.values())
+
+    def live(self) -> Sequence[Lifetime]:
+        """Return the instances that cost money."""
+        self._advance()
+        return [life for life in self.history() if life.ended_at is None]
+
+    def end(self, name: str, reason: str = "Client.InstanceInitiatedShutdown") -> None:
+        """End an instance from the inside, or from AWS's side; the reason then bears no time."""
+        with self._lock:
+            life = self._lives[name]
+            if life.ended_at is None:
+                life.ended_at, life.reason = self.clock(), reason
+                self._teardown(life)
+                fake_side.send_event(self, life, "EC2 Instance State-change Notification", "shutting-down")
+
+    def warn(self, name: str) -> None:
+        """Announce that a spot instance is taken back in two minutes."""
+        with self._lock:
+            life = self._lives[name]
+            life.warned_at = self.clock()
+            fake_side.send_event(self, life, "EC2 Spot Instance Interruption Warning")
+
+    def handle(self, call: Call, body: bytes, forward: Forward) -> Answer:
+        """Answer a request by the rules, with moto's help; faults are the front's business."""
+        with self._lock:
+            if call.service != "ec2":
+                return fake_side.other_service(self, call) or forward(body)
+            self._advance()
+            if self.terms.throttles and not self._throttle.admits(call.operation):
+                return ec2_error("RequestLimitExceeded", "Request limit exceeded.", 503)
+            rule = getattr(self, f"_on_{call.operation}", None)
+            if rule is not None:
+                answer: Answer | None = rule(call, forward)
+                if answer is not None:
+                    return answer
+            with self._invisible(call.region):
+                return forward(body)
+
+    def error(self, code: str, service: str = "ec2") -> Answer:
+        """Return a planned error in the wording of a service."""
+        message = "You have requested more vCPU capacity than your current vCPU limit of 32 allows" if (
+            code == "VcpuLimitExceeded") else f"planned: {code}"  # fmt: skip
+        make = ec2_error if service in ("ec2", "sts") else fake_side.json_error
+        return make(code, message, HTTP_STATUS.get(code, 400))
+
+    def backend(self, region: str) -> Any:
+        """Return moto's EC2 of a region."""
+        return moto_backends.get_backend("ec2")[DEFAULT_ACCOUNT_ID][region]
+
+    # What EC2 does differently from moto, one rule per operation; None leaves it to moto.
+
+    def _on_RunInstances(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
+        """Launch: token, dry run, permissions, parameters, quota, stock; then as many as there are."""
+        zone = self.zone_of(call)
+        token, query = call.query.get("ClientToken", ""), _comparable(call.query)
+        if (token, zone) in self._by_token:
+            asked, answer = self._by_token[token, zone]
+            if asked != query:
+                return ec2_error("IdempotentParameterMismatch", "Arguments on this idempotent request differ")
+            return answer
+        refused = self._refused(call, zone)
+        if refused is not None:
+            return refused
+        most, least = int(call.query["MaxCount"]), int(call.query["MinCount"])
+        granted, why = self._grant(call, zone, most)
+        if granted < least:
+            return why
+        answer = forward(call.with_query(_for_moto(call.query, granted)))
+        if answer.status == 200:
+            self._born(call, zone, [each.decode() for each in _IDS.findall(answer.body)])
+            if token:
+                self._by_token[token, zone] = (query, answer)
+        return answer
+
+    def _on_TerminateInstances(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
+        """End all of the named, or none: unknown, protected and foreign ones spoil the call."""
+        ids = call.numbered("InstanceId")
+        for name in ids:
+            life = self._lives.get(name)
+            if life is None or self._is_invisible(life) or life.region != call.region:
+                return ec2_error("InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
+            cluster = self.terms.enforces_cluster
+            if cluster and life.tags.get("boa:cluster") != cluster:
+                return ec2_error(
+                    "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
+                )
+            if life.is_protected:
+                return ec2_error("OperationNotPermitted", f"The instance '{name}' may not be terminated")
+        if call.query.get("DryRun", "").lower() == "true":
+            return self.error("DryRunOperation")
+        answer = forward(call.with_query(call.query))
+        now = self.clock()
+        for name in ids:
+            life = self._lives[name]
+            if life.ended_at is None:
+                life.ended_at, life.reason = now, f"User initiated ({reason_time(now)})"
+                fake_side.send_event(self, life, "EC2 Instance State-change Notification", "shutting-down")
+        self._advance()
+        return answer
+
+    def _on_StopInstances(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Never called by us; spot instances cannot be stopped at all."""
+        self.forbidden.append(call.operation)
+        return ec2_error("UnsupportedOperation", "You can't stop the Spot Instance")
+
+    def _on_DescribeSpotPriceHistory(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Return the paths from the start on, and of each the last price before."""
+        return fake_side.spot_history(self, call)
+
+    def _on_DescribeCapacityReservations(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Return the reservations of the terms."""
+        return fake_side.reservations(self, call)
+
+    # Launching, step by step.
+
+    def zone_of(self, call: Call) -> str:
+        """Return the zone of a launch: named, or that of its subnet."""
+        subnet = call.query.get("SubnetId") or call.query.get("NetworkInterface.1.SubnetId", "")
+        if subnet:
+            by_zone = self.backend(call.region).subnets.values()
+            return next(
+                (s.availability_zone for subnets in by_zone for s in subnets.values() if s.id == subnet), ""
+            )
+        return call.query.get("Placement.AvailabilityZone", "") if call.operation == "RunInstances" else ""
+
+    def _refused(self, call: Call, zone: str) -> Answer | None:
+        """Return why a launch is refused whatever there is; None where it is not."""
+        query, cluster = call.query, self.terms.enforces_cluster
+        if cluster and call.tags().get("boa:cluster") != cluster:
+            return ec2_error(
+                "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
+            )
+        if int(query["MinCount"]) > int(query["MaxCount"]):
+            return ec2_error("InvalidParameterValue", "MinCount is greater than MaxCount")
+        if len(base64.b64decode(query.get("UserData", ""))) > 16384:
+            return ec2_error("InvalidParameterValue", "User data is limited to 16384 bytes")
+        if query.get("ImageId") not in self.backend(call.region).amis:
+            return ec2_error(
+                "InvalidAMIID.NotFound", f"The image id '[{query.get('ImageId')}]' does not exist"
+            )
+        name = query["InstanceType"]
+        if not _is_offered(name, call.region, ""):
+            return ec2_error("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
+        if zone and not _is_offered(name, call.region, zone):
+            return ec2_error("Unsupported", f"{name} is not supported in {zone}")
+        if query.get("DryRun", "").lower() == "true":
+            return self.error("DryRunOperation")
+        return None
+
+    def _grant(self, call: Call, zone: str, most: int) -> tuple[int, Answer]:
+        """Return how many instances there are, and what to say where that is too few."""
+        query, region = call.query, call.region
+        name, market = query["InstanceType"], _market_of(query)
+        subnet = query.get("SubnetId") or query.get("NetworkInterface.1.SubnetId", "")
+        limits = [(self._quota_left(name, market, region), self.error("VcpuLimitExceeded"))]
+        no_room = ec2_error("InsufficientInstanceCapacity", f"no capacity of {name} in {zone}", 500)
+        limits.append((self._stock_left(name, zone, market), no_room))
+        if subnet in self.terms.free_addresses:
+            full = ec2_error("InsufficientFreeAddressesInSubnet", f"{subnet} has no free addresses")
+            limits.append((self.terms.free_addresses[subnet], full))
+        bid = float(query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
+        if market == "spot" and bid < self.spot_price(name, zone):
+            limits.append((0, ec2_error("SpotMaxPriceTooLow", "Your Spot request price is too low")))
+        reserved = query.get(
+            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+        )
+        if reserved:
+            left = next((left for cr, _, left in self.terms.reservations.values() if cr == reserved), 0)
+            limits.append((left, ec2_error("ReservationCapacityExceeded", f"{reserved} is full")))
+        least, why = min(limits, key=lambda limit: limit[0])
+        return int(min(most, least)), why
+
+    def _quota_left(self, name: str, market: str, region: str) -> float:
+        """Return how many instances the quota still allows."""
+        entry = self.catalog.entries.get(name)
+        code = (
+            "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+        )
+        if entry is None or code not in self.terms.vcpu_quotas:
+            return inf
+        used = 0
+        for life in self._lives.values():
+            other = self.catalog.entries.get(life.instance_type)
+            if life.ended_at is None and life.region == region and other is not None:
+                theirs = other.vcpu_quota_spot if life.market == "spot" else other.vcpu_quota_on_demand
+                used += other.vcpus if theirs == code else 0
+        return (self.terms.vcpu_quotas[code] - used) // entry.vcpus
+
+    def _stock_left(self, name: str, zone: str, market: str) -> float:
+        """Return how many more of a type a zone has on a market."""
+        key = (name, zone, market)
+        if key not in self.terms.stock:
+            return inf
+        taken = sum(
+            1 for life in self._lives.values()
+            if life.ended_at is None and (life.instance_type, life.zone, life.market) == key
+        )  # fmt: skip
+        return self.terms.stock[key] - taken
+
+    def _born(self, call: Call, zone: str, ids: Sequence[str]) -> None:
+        """Note new instances, and give moto's what EC2 would have given them."""
+        now = self.clock()
+        launched = float(int(now))
+        bid = float(call.query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
+        for name in ids:
+            instance = self.backend(call.region).get_instance(name)
+            instance.launch_time = datetime.fromtimestamp(launched, tz=UTC).replace(tzinfo=None)
+            for card in instance.nics.values():
+                card.delete_on_termination = True
+                card.add_tags(call.tags("network-interface"))
+            self._lives[name] = Lifetime(
+                name, call.region, call.query["InstanceType"], zone or instance.availability_zone,
+                _market_of(call.query), call.tags(), launched, bid,
+            )  # fmt: skip
+        subnet = call.query.get("SubnetId", "")
+        if subnet in self.terms.free_addresses:
+            self.terms.free_addresses[subnet] -= len(ids)
+        self._advance()
+
+    # Time.
+
+    def spot_price(self, name: str, zone: str) -> float:
+        """Return what the spot market asks now; nothing where no path is set."""
+        path = self.terms.spot_paths.get((name, zone), [])
+        before = [usd for at, usd in path if at <= self.clock()]
+        return before[-1] if before else 0.0
+
+    def _advance(self) -> None:
+        """Bring moto's instances to where they are by now; spot instances above their bid are taken back."""
+        now = self.clock()
+        for life in self._lives.values():
+            self._interrupt(life, now)
+        for region in {life.region for life in self._lives.values()}:
+            for reservation in self.backend(region).reservations.values():
+                reservation.instances = [each for each in reservation.instances if self._show(each, now)]
+
+    def _show(self, instance: Any, now: float) -> bool:
+        """Bring one of moto's instances up to date; return whether EC2 would list it still."""
+        life = self._lives.get(instance.id)
+        if life is None:
+            return True
+        instance._state.name, instance._state.code = self._state(life, now)
+        instance._reason = life.reason
+        return life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS
+
+    def _interrupt(self, life: Lifetime, now: float) -> None:
+        """Warn a spot instance that is outbid, and take it back two minutes later."""
+        if life.ended_at is not None or life.market != "spot":
+            return
+        if life.warned_at is None and self.spot_price(life.instance_type, life.zone) > life.max_usd_per_hour:
+            self.warn(life.id)
+        if life.warned_at is not None and now - life.warned_at >= SPOT_WARNING_SECONDS:
+            life.ended_at = life.warned_at + SPOT_WARNING_SECONDS
+            life.reason = "Server.SpotInstanceTermination: Spot instance termination"
+            self._teardown(life)
+            fake_side.send_event(self, life, "EC2 Instance State-change Notification", "shutting-down")
+
+    def _state(self, life: Lifetime, now: float) -> tuple[str, int]:
+        """Return the state of an instance, and its code."""
+        if life.ended_at is not None:
+            is_over = now - life.ended_at >= self.terms.shutdown_seconds
+            return ("terminated", 48) if is_over else ("shutting-down", 32)
+        return ("running", 16) if now - life.launched_at >= self.terms.boot_seconds else ("pending", 0)
+
+    def _teardown(self, life: Lifetime) -> None:
+        """Free disk and network of an instance that ends without a call."""
+        self.backend(life.region).get_instance(life.id).terminate()
+
+    def _is_invisible(self, life: Lifetime) -> bool:
+        """Return whether listings do not show an instance yet."""
+        return self.clock() - life.launched_at < self.terms.invisible_seconds
+
+    @contextmanager
+    def _invisible(self, region: str) -> Iterator[None]:
+        """Hide what listings do not show yet."""
+        hidden = {life.id for life in self._lives.values() if self._is_invisible(life)}
+        kept = []
+        for reservation in self.backend(region).reservations.values() if hidden else ():
+            kept.append((reservation, reservation.instances))
+            reservation.instances = [each for each in reservation.instances if each.id not in hidden]
+        yield
+        for reservation, instances in kept:
+            reservation.instances = instances
+
+
+def _comparable(query: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what of a request EC2 compares when a token comes again."""
+    return {key: value for key, value in query.items() if key not in ("Version", "Action")}
+
+
+def _market_of(query: Mapping[str, str]) -> str:
+    """Return the market that a launch asks for."""
+    if any(key.startswith("CapacityReservationSpecification") for key in query):
+        return "reserved"
+    return "spot" if query.get("InstanceMarketOptions.MarketType") == "spot" else "on-demand"
+
+
+def _for_moto(query: Mapping[str, str], granted: int) -> dict[str, str]:
+    """Return a launch as moto understands it: it reads MinCount alone, and leaks every EFA card but one."""
+    changed = {key: value for key, value in query.items() if not key.startswith("NetworkInterface.")}
+    if "NetworkInterface.1.SubnetId" in query:
+        changed["SubnetId"] = query["NetworkInterface.1.SubnetId"]
+    return changed | {"MinCount": str(granted), "MaxCount": str(granted)}
+
+
+def _is_offered(name: str, region: str, zone: str) -> bool:
+    """Return whether a region, or a zone of it, rents a type."""
+    kind = "availability-zone" if zone else "region"
+    rows = INSTANCE_TYPE_OFFERINGS[kind].get(region, [])
+    return any(row["InstanceType"] == name and row["Location"] in (zone, region) for row in rows)

@@ -1,0 +1,108 @@
+"""The fake cloud beside its instances: prices, quotas, images, reservations, and the events it sends."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from moto import backends as moto_backends
+from moto.core import DEFAULT_ACCOUNT_ID
+
+from boa_daemon.testing.fake_answers import (
+    Answer,
+    Call,
+    ec2_rows,
+    iso,
+    json_answer,
+    json_error,
+    price_entry,
+)
+
+if TYPE_CHECKING:
+    from boa_daemon.testing.fake_cloud import FakeCloud, Lifetime
+
+__all__ = ["json_error", "other_service", "reservations", "send_event", "spot_history"]
+
+
+def other_service(cloud: FakeCloud, call: Call) -> Answer | None:
+    """Answer for services that moto lacks; None leaves a call to moto."""
+    if call.service == "pricing" and call.operation == "GetProducts":
+        terms = {each["Field"]: each["Value"] for each in call.document["Filters"]}
+        name = terms["instanceType"]
+        price = cloud.terms.list_prices.get(name) or _catalogue_price(cloud, name)
+        return json_answer(
+            {"FormatVersion": "aws_v1", "PriceList": [price_entry(name, price)] if price else []}
+        )
+    if call.service == "servicequotas" and call.operation == "GetServiceQuota":
+        code = call.document["QuotaCode"]
+        if code not in cloud.terms.vcpu_quotas:
+            return json_error("NoSuchResourceException", f"no quota {code}", 400)
+        value = float(cloud.terms.vcpu_quotas[code])
+        return json_answer(
+            {"Quota": {"QuotaCode": code, "ServiceCode": "ec2", "Value": value, "Unit": "None"}}
+        )
+    if call.service == "ssm" and str(call.document.get("Name", "")).startswith("/aws/service/deeplearning/"):
+        image = next(iter(cloud.backend(call.region).amis))
+        name = call.document["Name"]
+        return json_answer({"Parameter": {"Name": name, "Type": "String", "Value": image, "Version": 1}})
+    return None
+
+
+def _catalogue_price(cloud: FakeCloud, name: str) -> float | None:
+    """Return the catalogue's price of a type, if it has one."""
+    entry = cloud.catalog.entries.get(name)
+    return None if entry is None else entry.usd_per_hour
+
+
+def spot_history(cloud: FakeCloud, call: Call) -> Answer:
+    """Return prices since the start that was asked for, and of each path the last one before it."""
+    wanted = set(call.numbered("InstanceType"))
+    text = call.query.get("StartTime", "")
+    start = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
+    rows = []
+    for (name, zone), path in cloud.terms.spot_paths.items():
+        known = [(at, usd) for at, usd in path if at <= cloud.clock()]
+        before = [point for point in known if point[0] <= start][-1:]
+        for at, usd in before + [point for point in known if point[0] > start]:
+            if not wanted or name in wanted:
+                row = {"instanceType": name, "productDescription": "Linux/UNIX", "spotPrice": f"{usd:.6f}"}
+                rows.append(row | {"timestamp": iso(at), "availabilityZone": zone})
+    return ec2_rows("DescribeSpotPriceHistory", "spotPriceHistorySet", rows)
+
+
+def reservations(cloud: FakeCloud, call: Call) -> Answer:
+    """Return the capacity reservations of the terms; those named, where some are."""
+    wanted = call.numbered("CapacityReservationId")
+    rows = [
+        {
+            "capacityReservationId": name,
+            "instanceType": kind,
+            "availabilityZone": zone,
+            "availableInstanceCount": left,
+            "totalInstanceCount": left,
+            "state": "active",
+        }
+        for kind, (name, zone, left) in cloud.terms.reservations.items()
+        if not wanted or name in wanted
+    ]
+    return ec2_rows("DescribeCapacityReservations", "capacityReservationSet", rows)
+
+
+def send_event(cloud: FakeCloud, life: Lifetime, what: str, state: str = "") -> None:
+    """Put an event of an instance into the queue of the terms, as EventBridge would."""
+    if not cloud.terms.event_queue:
+        return
+    detail = {"instance-id": life.id}
+    detail |= {"state": state} if state else {"instance-action": "terminate"}
+    event = {
+        "version": "0",
+        "source": "aws.ec2",
+        "detail-type": what,
+        "region": life.region,
+        "time": iso(cloud.clock() if life.ended_at is None else life.ended_at),
+        "resources": [f"arn:aws:ec2:{life.zone}:instance/{life.id}"],
+        "detail": detail,
+    }
+    queues = moto_backends.get_backend("sqs")[DEFAULT_ACCOUNT_ID][life.region]
+    queues.send_message(cloud.terms.event_queue, json.dumps(event))

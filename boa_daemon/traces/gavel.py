@@ -1,0 +1,155 @@
+"""Gavel's traces: jobs of 26 kinds with measured steps a second on V100, P100 and K80 GPUs.
+
+A class is a kind of job: a model at a batch per GPU. Gavel's jobs keep the width that they were given; here a
+job may use every width that was measured, and its work, the steps of all workers together, is the same at
+each: throughput counts, not statistical efficiency, which was not measured. Size is steps / (steps a second
+on one GPU of the first type), speed at n is steps a second at n divided by that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from boa_daemon.errors import InputError
+from boa_daemon.traces.reader import TraceJob
+from boa_daemon.traces.tables import Row, pick_file, read_text
+from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble, cut
+from policies.model import JobClass, Phase
+from policies.speedup import Table
+
+FILES = ("*.trace", "physical_cluster/*.trace", "msr/*/*.trace")
+THROUGHPUTS = "simulation_throughputs.json"
+GPU_TYPES: Mapping[str, GpuSource] = {
+    "v100": GpuSource(instance_type="p3.8xlarge"),
+    # No EC2 instance carries them any more: Google Cloud's list prices of GPUs, as Gavel's paper uses them.
+    "p100": GpuSource(usd_per_gpu_hour=1.46, gpus_per_instance=4),
+    "k80": GpuSource(usd_per_gpu_hour=0.45, gpus_per_instance=4),
+}
+StepsPerSecond: TypeAlias = dict[str, dict[int, float]]
+"""GPU type -> GPUs -> steps a second of all workers together."""
+_COLUMNS = {10: (0, 5, 9), 7: (0, 4, 5)}
+"""Columns in a line -> where the kind, the steps and the arrival stand."""
+_KEY = re.compile(r"\('(.+)', (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A job of the trace."""
+
+    id: str
+    kind: str
+    steps: float
+    arrived_at_seconds: float
+
+
+def import_gavel(source: Path, options: Options) -> Workload:
+    """Return the workload of one trace.
+
+    Raises:
+        InputError: when a file is missing, damaged or one of several, or no job's kind was measured.
+    """
+    path = pick_file(source, FILES, options.workload)
+    measured = _priced(read_throughputs(_throughputs_beside(source, path)), options)
+    jobs = list(_jobs(path))
+    dropped: Counter[str] = Counter()
+    known = [job for job in jobs if job.kind in measured and job.steps > 0]
+    dropped["of a kind that was not measured"] += sum(job.kind not in measured for job in jobs)
+    dropped["without steps"] += sum(job.kind in measured and job.steps <= 0 for job in jobs)
+    kept = cut(known, lambda job: job.arrived_at_seconds, options, dropped)
+    steps: dict[str, list[float]] = defaultdict(list)
+    for _, job in kept:
+        steps[job.kind].append(job.steps)
+    mean = {kind: sum(values) / len(values) for kind, values in sorted(steps.items())}
+    return assemble(
+        f"Gavel {path.name}",
+        [TraceJob(job.id, seconds, _name(job.kind), job.steps / mean[job.kind]) for seconds, job in kept],
+        [_class(kind, count, measured[kind], options) for kind, count in mean.items()],
+        GPU_TYPES,
+        path=path,
+        options=options,
+        dropped=dropped,
+        notes=["jobs may change their width, which Gavel's do not; the widths in the trace are not used"],
+    )
+
+
+def read_throughputs(path: Path) -> dict[str, StepsPerSecond]:
+    """Return the steps a second of each kind running alone; widths that could not run are left out.
+
+    Raises:
+        InputError: when the file cannot be read or is no such table.
+    """
+    try:
+        document: dict[str, Any] = json.loads(read_text(path))
+        found: dict[str, StepsPerSecond] = defaultdict(lambda: defaultdict(dict))
+        for gpu_type, kinds in document.items():
+            for key, partners in kinds.items():
+                match = _KEY.fullmatch(key)
+                rate = float(partners["null"])
+                if match is not None and rate > 0.0 and not gpu_type.endswith("_unconsolidated"):
+                    found[match[1]][gpu_type][int(match[2])] = rate
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"no table of throughputs: {error}", file=path, hint="Expected TYPE -> ('KIND', GPUS) -> 'null'"
+        ) from error
+    return {
+        kind: {name: dict(sorted(w.items())) for name, w in rates.items()} for kind, rates in found.items()
+    }
+
+
+def _throughputs_beside(source: Path, path: Path) -> Path:
+    """Return the table of throughputs in the source, or in a directory above the trace."""
+    for home in (source, *path.parents[:3]):
+        if (home / THROUGHPUTS).is_file():
+            return home / THROUGHPUTS
+    raise InputError(f"no {THROUGHPUTS} beside the trace", file=path)
+
+
+def _priced(measured: Mapping[str, StepsPerSecond], options: Options) -> dict[str, StepsPerSecond]:
+    """Return the kinds measured on one GPU of the first type, on the types that have a price."""
+    types = [*GPU_TYPES, *(name for name in options.gpu_types if name not in GPU_TYPES)]
+    usable = {
+        kind: {name: rates[name] for name in types if name in rates} for kind, rates in measured.items()
+    }
+    return {kind: rates for kind, rates in usable.items() if 1 in rates.get(types[0], {})}
+
+
+def _class(kind: str, steps: float, by_type: StepsPerSecond, options: Options) -> JobClass:
+    """Return the class of a kind whose mean job takes so many steps."""
+    one_gpu = by_type[next(iter(GPU_TYPES))][1]
+    speedups = {
+        gpu_type: Table(gpus=tuple(rates), speeds=tuple(rate / one_gpu for rate in rates.values()))
+        for gpu_type, rates in by_type.items()
+    }
+    return JobClass(
+        name=_name(kind),
+        phases=(Phase(size_gpu_hours=steps / one_gpu / 3600.0, speedups=speedups),),
+        startup_hours=options.startup_hours(RESTART_SECONDS),
+        rescale_hours=options.rescale_hours(RESTART_SECONDS),
+    )
+
+
+def _name(kind: str) -> str:
+    """Return the class name of a kind: ``ResNet-18 (batch size 16)`` is ``resnet-18-b16``."""
+    return re.sub(r" \(batch size (\d+)\)", r"-b\1", kind).lower()
+
+
+def _jobs(path: Path) -> Iterator[_Job]:
+    """Yield the jobs of either layout, ten columns or the older seven; their ids are their line numbers."""
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        cells = line.split("\t")
+        if len(cells) not in _COLUMNS:
+            raise InputError(f"{len(cells)} columns where 10 or 7 are known", file=path, line=number)
+        kind, steps, arrival = _COLUMNS[len(cells)]
+        row = Row({"kind": cells[kind], "steps": cells[steps], "arrival": cells[arrival]}, path, number)
+        yield _Job(
+            id=str(number - 1),
+            kind=row.text("kind"),
+            steps=row.number("steps"),
+            arrived_at_seconds=row.number("arrival"),
+        )

@@ -1,0 +1,276 @@
+"""The jobs as the tick sees them: the queue, with what the engine reports of the generations that run.
+
+Reports come first, then the tick: a generation that has ended lets its GPUs go before anything is planned. A
+start whose GPUs are claimed and that the engine does not know was lost with an earlier process; it is ordered
+once more, which starts it at most once. An engine that does not know how a generation does is believed:
+nothing happens to the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import fsum
+
+from boa_daemon.actions import StartJob, StopJob
+from boa_daemon.fleet import cost_of
+from boa_daemon.ports import Accepted, Clock, Refused, Runner, RunReport
+from boa_daemon.records import JobRecord, JobStatus
+from boa_daemon.state import JobState
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from policies.model import Job, JobClass, JobId, NodeId, Width
+
+LEAST_LEFT = 0.02
+"""A job that outruns its class's size still has this part of it left: it is not done before it says so."""
+
+
+class Work:
+    """Implements `JobSource` and `Engine` around the queue and a runner.
+
+    `class_of` names the class that a job is planned by, limits on its width included. `alert` is told of jobs
+    that failed for good.
+    """
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        runner: Runner,
+        clock: Clock,
+        *,
+        class_of: Callable[[str], JobClass | None],
+        alert: Callable[[str, str], None] = lambda _key, _sentence: None,
+    ) -> None:
+        self._queue, self._runner, self._clock = queue, runner, clock
+        self._class_of, self._alert = class_of, alert
+        self._stopping: set[JobId] = set()
+        self._over: set[JobId] = set()
+
+    def reattach(self) -> int:
+        """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
+        for job in self._queue.active.values():
+            if job.slots:
+                self._runner.admit(job.spec)
+        reports = self._runner.reattach()
+        self._take_in(reports)
+        return sum(not report.is_over for report in reports.values())
+
+    def look(self) -> bool:
+        """Bring the queue up to what the engine reports; return whether a generation has ended."""
+        # Only now is it on disk that they are over: an engine that forgets earlier would start them again.
+        for name in self._over:
+            self._runner.forget(name)
+        self._over.clear()
+        return self._take_in(self._runner.poll())
+
+    def jobs(self) -> Mapping[JobId, JobState]:
+        """Return the jobs that wait or run, in order of arrival."""
+        now = self._clock.now()
+        return {
+            job.id: self._state(job, now)
+            for job in list(self._queue.active.values())
+            if not (job.is_cancelled and not job.slots)
+        }
+
+    def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
+        """Bring the queue up to reports; return whether a generation has ended."""
+        now = self._clock.now()
+        with self._queue.database.write():
+            self._end_strays(reports)
+            before = sum(bool(job.slots) for job in self._queue.active.values())
+            for job in list(self._queue.active.values()):
+                if job.slots:
+                    self._take_in_one(job, reports.get(job.id), now)
+                elif job.is_cancelled:
+                    self._queue.save(replace(job, status="cancelled", ended_at=now))
+            return sum(bool(job.slots) for job in self._queue.active.values()) < before
+
+    def _end_strays(self, reports: Mapping[JobId, RunReport]) -> None:
+        """Stop what runs and is not in the queue, as after an old copy of the database came back."""
+        for name, report in reports.items():
+            if name in self._queue.active:
+                continue
+            if report.is_over:
+                self._over.add(name)
+            elif name not in self._stopping:
+                self._stopping.add(name)
+                self._alert(f"stray:{name}", f"job {name} runs and is not in the queue: it is stopped")
+                self._runner.stop(
+                    StopJob(id=f"stray-{name}", job=name, generation=report.generation, reason="stray")
+                )
+
+    def _take_in_one(self, job: JobRecord, report: RunReport | None, now: float) -> None:
+        """Bring one job up to its report."""
+        if report is not None and report.generation > job.generation:
+            # An older copy of the database: never start a generation that was started already.
+            self._runner.kill(job.id, report.generation)
+            job = replace(job, generation=report.generation)
+            self._let_go(job, now, end="fenced", status="queued")
+        elif report is None or report.generation < job.generation:
+            self._order_again(job, now)
+        elif report.is_over:
+            self._stopping.discard(job.id)
+            self._end(job, report, now)
+        else:
+            if report.phase == "stopping":
+                self._stopping.add(job.id)
+            if report.step is not None and report.step != job.step:
+                self._queue.note(replace(job, step=report.step))
+            self._within_its_money(self._queue.active[job.id], now)
+
+    def _order_again(self, job: JobRecord, now: float) -> None:
+        """Order a start that was claimed and never reached the engine."""
+        width = job.width or Width("gpu", len(job.slots))
+        start = StartJob(
+            id=f"again-{job.id}-{job.generation}",
+            job=job.id,
+            generation=job.generation,
+            width=width,
+            slots=job.slots,
+            reason="ordered again: the engine does not know it",
+        )
+        self._runner.admit(job.spec)
+        if isinstance(self._runner.start(start), Refused):
+            self._let_go(job, now, end="never-started", status="queued")
+
+    def _end(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """A generation has ended: free its GPUs, and say what becomes of the job."""
+        job = replace(job, step=report.step if report.step is not None else job.step, cause=report.evidence)
+        if report.phase == "finished":
+            self._let_go(job, now, end="finished", status="finished")
+        elif job.is_cancelled:
+            self._let_go(job, now, end=report.phase, status="cancelled")
+        elif report.phase == "stopped":
+            if job.cause.startswith("max_usd") or self._is_too_dear(job, now):
+                self._let_go(replace(job, cause="max_usd reached"), now, end="max-usd", status="failed")
+            else:
+                self._let_go(job, now, end="stopped", status="queued")
+        else:
+            job = replace(job, failures=job.failures + 1)
+            is_final = not report.is_retryable or job.failures > int(job.content["retries"])
+            self._let_go(job, now, end=report.cause or "failed", status="failed" if is_final else "queued")
+            if is_final:
+                self._alert(f"failed:{job.id}", f"job {job.id} failed: {report.evidence}")
+
+    def _let_go(self, job: JobRecord, now: float, *, end: str, status: JobStatus) -> None:
+        """Free the GPUs of a job."""
+        left = self._left(job, now)
+        spent = cost_of(job, self._queue.instances, until=now)
+        self._queue.release(
+            replace(job, remaining_gpu_hours=left),
+            at=now,
+            end=end,
+            status=status,
+            micro_dollars=spent,
+        )
+
+    def _is_too_dear(self, job: JobRecord, now: float) -> bool:
+        """Whether a job has cost what its file allows."""
+        most = job.content.get("max_usd")
+        spent = job.micro_dollars + cost_of(job, self._queue.instances, until=now)
+        return most is not None and dollars(spent) >= float(most)
+
+    def _within_its_money(self, job: JobRecord, now: float) -> None:
+        """Stop a job that has cost what its file allows."""
+        if job.id not in self._stopping and self._is_too_dear(job, now):
+            self._alert(f"max-usd:{job.id}", f"job {job.id} reached its max_usd and is stopped")
+            self._order_stop(job)
+
+    def _order_stop(self, job: JobRecord) -> Accepted | Refused:
+        """Ask the engine for a checkpoint and an end."""
+        stop = StopJob(
+            id=f"stop-{job.id}-{job.generation}", job=job.id, generation=job.generation, reason="ordered"
+        )
+        answer = self._runner.stop(stop)
+        if isinstance(answer, Accepted):
+            self._stopping.add(job.id)
+        return answer
+
+    def cancel(self, name: JobId) -> JobRecord | None:
+        """Write down that a job is not wanted any more, and stop it if it runs; None where it is over."""
+        job = self._queue.active.get(name)
+        if job is None:
+            return None
+        with self._queue.database.write():
+            now = self._clock.now()
+            if not job.slots:
+                job = replace(job, status="cancelled", is_cancelled=True, ended_at=now)
+                self._queue.save(job)
+                return job
+            job = replace(job, is_cancelled=True)
+            self._queue.save(job)
+        self._order_stop(job)
+        return job
+
+    def start(self, action: StartJob) -> Accepted | Refused:
+        """Start a generation whose GPUs are claimed; let them go if the engine refuses."""
+        job = self._queue.active.get(action.job)
+        if job is None or job.generation != action.generation or not job.slots:
+            return Refused(reason=f"generation {action.generation} of job {action.job} is not claimed")
+        answer = self._runner.admit(job.spec)
+        if isinstance(answer, Accepted):
+            answer = self._runner.start(action)
+        if isinstance(answer, Refused):
+            is_final = answer.kind == "bad-request"
+            self._let_go(
+                replace(job, cause=answer.reason),
+                self._clock.now(),
+                end="refused",
+                status="failed" if is_final else "queued",
+            )
+        return answer
+
+    def stop(self, action: StopJob) -> Accepted | Refused:
+        """Checkpoint and stop a job; its GPUs are free once the engine says so."""
+        job = self._queue.active.get(action.job)
+        if job is None or not job.slots or job.generation != action.generation:
+            return Accepted()
+        return self._order_stop(job)
+
+    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
+        """Tell the jobs who may send first."""
+        self._runner.order_links(order)
+
+    def _left(self, job: JobRecord, now: float) -> float:
+        """Return the work left, by the class's curve; never nothing while the job has not said that it is."""
+        job_class = self._class_of(job.class_name)
+        if job_class is None or job.width is None or job.started_at is None:
+            return job.remaining_gpu_hours
+        phase, _ = phase_at(job_class, job.remaining_gpu_hours, job.size_gpu_hours)
+        curve = job_class.phases[phase].speedups.get(job.width.gpu_type)
+        speed = 0.0 if curve is None else float(curve.speed_at(job.width.gpus))
+        hours = max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
+        return max(job.remaining_gpu_hours - speed * hours, LEAST_LEFT * job.size_gpu_hours)
+
+    def _state(self, job: JobRecord, now: float) -> JobState:
+        """Return what a tick may see of a job."""
+        left = self._left(job, now)
+        job_class = self._class_of(job.class_name)
+        phase, scale = (0, 1.0) if job_class is None else phase_at(job_class, left, job.size_gpu_hours)
+        return JobState(
+            job=Job(
+                id=job.id,
+                class_name=job.class_name,
+                arrived_at=job.arrived_at,
+                phase=phase,
+                remaining_gpu_hours=left,
+                scale=scale,
+                weight=float(job.content["weight"]),
+                draw=job.draw,
+                width=job.width,
+            ),
+            slots=job.slots,
+            generation=job.generation,
+            is_stopping=job.id in self._stopping and bool(job.slots),
+        )
+
+
+def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
+    """Return the phase that a job is in when so much of its work is left, and its scale."""
+    whole = job_class.size_gpu_hours
+    scale = size / whole
+    for phase in range(len(job_class.phases)):
+        after = fsum(rest.size_gpu_hours for rest in job_class.phases[phase + 1 :]) * scale
+        if left > after:
+            return phase, scale
+    return len(job_class.phases) - 1, scale

@@ -1,0 +1,264 @@
+"""HTTP over a Unix socket: who asks, what is refused, and that nothing malformed gets in."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from boa_daemon.api.app import an_app
+from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
+from boa_daemon.api.server import MOST_BYTES, ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.who import Gatekeeper, read_tokens, user_name
+from boa_daemon.config import ApiSettings
+from boa_daemon.errors import InputError
+from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.testing import ManualClock
+
+TOKEN = "a-token-that-is-long-enough"
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Rehearsal]:
+    found = Rehearsal(tmp_path, ManualClock(1_800_000_000.0))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    path.write_text(f"# who may\n{TOKEN} carol\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def served(play: Rehearsal, folder: Path, tokens: Path) -> Iterator[tuple[Path, int]]:
+    settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
+    tcp = tcp_socket("127.0.0.1:0")
+    server = ApiServer(an_app(play.service, Gatekeeper(settings)), [unix_socket(folder / "boa.sock"), tcp])
+    server.start()
+    yield folder / "boa.sock", tcp.getsockname()[1]
+    server.stop()
+
+
+def test_the_kernel_says_who_submits(served: tuple[Path, int], play: Rehearsal) -> None:
+    """The job is of the user who runs the test, whatever anybody claims."""
+    with Client(served[0]) as client:
+        (job,) = client.post("/jobs", {"jobs": [job_content()]})["jobs"]
+        assert client.get(f"/jobs/{job}")["user"] == user_name(os.getuid())
+    assert len(play.books.queue.active) == 1
+
+
+def test_only_the_user_may_open_the_socket(served: tuple[Path, int]) -> None:
+    """0600, or 0660 where there is a group for it."""
+    assert served[0].stat().st_mode & 0o007 == 0
+
+
+def test_tcp_needs_a_token(served: tuple[Path, int]) -> None:
+    """401 without or with a wrong one, also with a header that claims a user id."""
+    url = f"http://127.0.0.1:{served[1]}/v1/status"
+    claims = {"X-Forwarded-For": "uid:0", "Forwarded": "for=uid:0"}
+    assert httpx.get(url, headers=claims).status_code == 401
+    assert httpx.get(url, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_a_token_is_one_user_who_is_no_administrator(served: tuple[Path, int]) -> None:
+    """Carol may not let everything go."""
+    answer = httpx.post(
+        f"http://127.0.0.1:{served[1]}/v1/down",
+        json={"is_down": True},
+        headers={"Authorization": f"Bearer {TOKEN}"},
+    )
+    assert (answer.status_code, answer.json()["error"]) == (403, "NotAllowed")
+
+
+def test_tokens_that_others_can_read_are_refused(tokens: Path) -> None:
+    """And so are short ones."""
+    tokens.chmod(0o644)
+    with pytest.raises(InputError, match="others can read"):
+        read_tokens(tokens)
+    tokens.write_text("short carol\n")
+    tokens.chmod(0o600)
+    with pytest.raises(InputError, match="at least 16"):
+        read_tokens(tokens)
+
+
+def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: Rehearsal) -> None:
+    """One bad job of two: 422, a sentence, exit code 2, an empty queue."""
+    with Client(served[0]) as client:
+        with pytest.raises(RefusedByDaemon, match="Did you mean 'default'") as refused:
+            client.post("/jobs", {"jobs": [job_content(), job_content(**{"class": "defualt"})]})
+        assert (refused.value.status, refused.value.exit_code) == (422, 2)
+        with pytest.raises(RefusedByDaemon) as missing:
+            client.get("/jobs/nobody-1")
+        assert missing.value.status == 404
+    assert play.books.queue.active == {}
+
+
+def test_an_oversize_request_is_refused(served: tuple[Path, int], play: Rehearsal) -> None:
+    """With its length said at the start, and without."""
+    transport = httpx.HTTPTransport(uds=str(served[0]))
+    with httpx.Client(transport=transport, base_url="http://boa", timeout=30.0) as client:
+        chunk = b" " * 2**20
+
+        def endless() -> Iterator[bytes]:
+            for _ in range(MOST_BYTES // len(chunk) + 2):
+                yield chunk
+
+        try:
+            assert client.post("/v1/jobs", content=endless()).status_code == 413
+        except (httpx.WriteError, httpx.ReadError):
+            pass  # the server hung up in the middle, which is a refusal too
+    assert play.books.queue.active == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: boa\r\nContent-Length: abc\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: boa\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: boa\r\n\r\n",
+    ],
+)
+def test_malformed_http_is_answered_with_4xx(served: tuple[Path, int], play: Rehearsal, text: bytes) -> None:
+    """And the next request is served."""
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(10.0)
+        channel.connect(str(served[0]))
+        channel.sendall(text)
+        assert b" 4" in channel.recv(100)[:12]
+    with Client(served[0]) as client:
+        assert client.get("/status")["fault"] == ""
+    assert play.books.queue.active == {}
+
+
+def test_nobody_home_is_exit_code_5(folder: Path) -> None:
+    """No socket; a file that is none; a socket that nobody listens on."""
+    with pytest.raises(DaemonUnreachable, match="no daemon listens"):
+        Client(folder / "none")
+    (folder / "file").write_text("")
+    with pytest.raises(DaemonUnreachable, match="not a socket"):
+        Client(folder / "file")
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.bind(str(folder / "dead"))
+    with (
+        Client(folder / "dead") as client,
+        pytest.raises(DaemonUnreachable, match="does not answer") as error,
+    ):
+        client.get("/status")
+    assert error.value.exit_code == 5
+
+
+def test_a_socket_of_somebody_else_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could pretend to be the daemon."""
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.bind(str(folder / "boa.sock"))
+        found = (folder / "boa.sock").stat()
+
+        class Foreign:
+            st_mode, st_uid = found.st_mode, 4242
+
+        monkeypatch.setattr(Path, "stat", lambda _self, **_: Foreign())
+        with pytest.raises(DaemonUnreachable, match="belongs to user 4242"):
+            Client(folder / "boa.sock")
+
+
+def test_metrics_are_numbers_for_prometheus(served: tuple[Path, int], play: Rehearsal) -> None:
+    """After a tick with a job that waits."""
+    play.service.submit([job_content()], user="ann")
+    play.daemon.tick()
+    transport = httpx.HTTPTransport(uds=str(served[0]))
+    with httpx.Client(transport=transport, base_url="http://boa") as client:
+        text = client.get("/metrics").text
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
+    assert 'boa_jobs{state="waiting"} 1.0' in text
+    assert 'boa_ticks_total{outcome="done"} 1.0' in text
+
+
+def test_not_ready_before_the_first_tick(play: Rehearsal) -> None:
+    """503, and the plan cannot be asked for."""
+    with TestClient(an_app(play.service, Gatekeeper(ApiSettings())), client=("uid:0", 1)) as client:
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/v1/plan").status_code == 503
+        play.daemon.tick()
+        assert client.get("/v1/plan").json()["actions"] == []
+
+
+def test_the_plan_shows_what_the_next_tick_would_do_and_does_nothing(play: Rehearsal) -> None:
+    """A job is submitted: one launch is shown, none is made, and the tick then does it."""
+    play.daemon.tick()
+    play.service.submit([job_content()], user="ann")
+    shown = play.service.plan()["actions"]
+    assert [action["kind"] for action in shown] == ["launch"]
+    assert play.cloud.nodes() == []
+    decision = play.daemon.tick()
+    assert decision is not None
+    assert [action.reason for action in decision.actions] == [action["reason"] for action in shown]
+
+
+def test_whatever_is_sent_is_answered_as_the_openapi_document_says(play: Rehearsal) -> None:
+    """Schemathesis draws requests for every operation: no 5xx, answers of the declared kind and shape."""
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, settings
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
+    app = an_app(play.service, Gatekeeper(ApiSettings()))
+    play.daemon.tick()
+    (job,) = play.service.submit([job_content()], user="ann")["jobs"]
+    client = TestClient(app, client=("uid:0", 1), raise_server_exceptions=False)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    checks: list[Any] = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
+    count = 0
+    for operation in schema.get_all_operations():
+        strategy = operation.ok().as_strategy()
+
+        @settings(
+            max_examples=15,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @__import__("hypothesis").given(case=strategy)
+        def send(case: Any) -> None:
+            nonlocal count
+            if "name" in case.path_parameters and count % 2:
+                case.path_parameters["name"] = job
+            answer = case.call(session=client)
+            if answer.status_code == 503:
+                return  # documented: there is no plan, or no record
+            case.validate_response(answer, checks=checks)
+            count += 1
+
+        send()
+    assert count > 150
+    client.close()

@@ -1,0 +1,238 @@
+"""`backends/aws.py` listing and ending: what is ours, what has ended, what vanished, and what is never touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_events import Notice
+from boa_daemon.ledger import charge_for
+from boa_daemon.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.testing.fake_cloud import Terms
+
+
+def launched(rig: AwsRig, count: int = 1, **named: object) -> tuple[str, ...]:
+    """Launch nodes and return their ids."""
+    outcome = rig.cloud.launch(a_launch(rig.offer(), count, **named))  # type: ignore[arg-type]
+    assert isinstance(outcome, Launched)
+    return outcome.nodes
+
+
+def test_a_bill_runs_from_launch_to_the_order_to_end(rig: AwsRig) -> None:
+    """By EC2's own clock, whenever the listing is read, and after a restart too."""
+    launched(rig)
+    rig.pass_time(1000.0)
+    rig.cloud.terminate(ends(*[node.id for node in rig.cloud.nodes()]))
+    rig.pass_time(500.0)
+    [node] = rig.another().nodes()
+    charge = charge_for(node)
+
+    assert (charge.started_at, charge.ended_at) == (START, START + 1000.0)
+    assert charge.micro_dollars == round(1000.0 / 3600.0 * 1.006 * 1e6)
+
+
+def test_a_node_that_ends_is_billed_until_ec2_says_so(rig: AwsRig) -> None:
+    """While it shuts down it counts as terminating, without an end."""
+    launched(rig)
+    rig.pass_time(200.0)
+    rig.cloud.terminate(ends(*[node.id for node in rig.cloud.nodes()]))
+    [node] = rig.cloud.nodes()
+
+    assert (node.phase, node.ended_at) == ("terminating", None)
+
+
+def test_no_list_is_not_an_empty_list(rig: AwsRig) -> None:
+    """A failed listing is an error, so that nothing is decided on it."""
+    launched(rig)
+    rig.fake.faults.plan("DescribeInstances", "error:UnauthorizedOperation", times=9)
+
+    with pytest.raises(CallFailed, match="boa iam"):
+        rig.cloud.nodes()
+
+
+def test_all_pages_are_read(rig: AwsRig) -> None:
+    """Each launch is a reservation, and a page ends after so many of them."""
+    for number in range(12):
+        launched(rig, name=f"n{number}")
+    original = rig.cloud.calls.call
+
+    def small_pages(operation: str, **arguments: object) -> dict[str, object]:
+        if "MaxResults" in arguments:
+            arguments["MaxResults"] = 5
+        return original(operation, **arguments)  # type: ignore[arg-type]
+
+    rig.cloud.calls.call = small_pages  # type: ignore[method-assign, assignment]
+    before = rig.cloud.calls.counts["ec2:DescribeInstances"]
+
+    assert len(rig.cloud.nodes()) == 12
+    assert rig.cloud.calls.counts["ec2:DescribeInstances"] - before == 3
+
+
+def test_foreign_instances_are_not_seen_and_not_ended(rig: AwsRig) -> None:
+    """Only what bears our cluster's tag is ours, whoever asks."""
+    other = rig.another(cluster="theirs")
+    outcome = other.launch(a_launch(rig.offer(), name="theirs"))
+    assert isinstance(outcome, Launched)
+    said = rig.cloud.terminate(ends(*outcome.nodes))
+
+    assert list(rig.cloud.nodes()) == []
+    assert isinstance(said[outcome.nodes[0]], Refused)
+    assert len(rig.fake.live()) == 1
+
+
+def test_one_missing_id_does_not_keep_the_others(rig: AwsRig) -> None:
+    """EC2 refuses the whole call for it, so each is ended by itself."""
+    names = launched(rig, 3)
+    rig.pass_time(100.0)
+    rig.cloud.nodes()
+    rig.fake._lives.pop(names[1])  # EC2 forgets it between the listing and the call.
+    said = rig.cloud.terminate(ends(*names))
+
+    assert said[names[0]] == said[names[2]] == Accepted()
+    assert isinstance(said[names[1]], Unknown)
+
+
+def test_a_protected_instance_is_cried_about(rig: AwsRig) -> None:
+    """It is refused as denied, with the fix; the others end."""
+    names = launched(rig, 2)
+    rig.cloud.nodes()
+    next(life for life in rig.fake.history() if life.id == names[0]).is_protected = True
+    said = rig.cloud.terminate(ends(*names))
+
+    assert isinstance(said[names[0]], Refused)
+    assert "termination protection" in said[names[0]].reason
+    assert said[names[1]] == Accepted()
+
+
+def test_an_end_is_ordered_again_and_cried_about(make_rig: RigMaker) -> None:
+    """Each minute until EC2 obeys; after a quarter of an hour somebody hears of it."""
+    rig = make_rig(Terms())
+    names = launched(rig)
+    rig.cloud.nodes()
+    rig.fake.faults.plan("TerminateInstances", "drop", times=20)
+    assert isinstance(rig.cloud.terminate(ends(*names))[names[0]], Unknown)
+    for _ in range(19):
+        rig.pass_time(60.0)
+        assert [node.phase for node in rig.cloud.nodes()] == ["terminating"]
+
+    assert any("told to end" in sentence for sentence in rig.said)
+    rig.pass_time(60.0)
+    rig.cloud.nodes()
+    assert rig.fake.live() == []
+
+
+def test_what_fell_out_of_the_list_is_gone_after_two_listings_and_a_minute(rig: AwsRig) -> None:
+    """Not at once, and never while young: listings lag."""
+    [name] = launched(rig)
+    rig.pass_time(400.0)
+    rig.cloud.nodes()
+    rig.fake.terms.invisible_seconds = 1e9
+    phases = []
+    for _ in range(4):
+        rig.pass_time(30.0)
+        phases.append([(node.id, node.ended_at is None) for node in rig.cloud.nodes()])
+
+    assert phases[:2] == [[(name, True)]] * 2
+    assert phases[3] == [(name, False)]
+
+
+def test_nodes_of_an_earlier_process_do_not_vanish_unbilled(rig: AwsRig) -> None:
+    """What was recorded and is no longer listed gets an end and a bill."""
+    [name] = launched(rig)
+    rig.pass_time(400.0)
+    [node] = rig.cloud.nodes()
+    restarted = rig.another()
+    restarted.remember([replace(node, id="i-longgone"), node])
+    ended = []
+    for _ in range(4):
+        rig.pass_time(40.0)
+        ended = [each.id for each in restarted.nodes() if each.ended_at is not None]
+
+    assert ended == ["i-longgone"]
+    assert name not in ended
+
+
+def test_leases_are_renewed_in_one_call(rig: AwsRig) -> None:
+    """When more than a third is over, for all nodes together; else no call is made."""
+    launched(rig, 5)
+    rig.pass_time(100.0)
+    rig.cloud.nodes()
+    assert rig.cloud.calls.counts["ec2:CreateTags"] == 0
+    rig.pass_time(700.0)
+    rig.cloud.nodes()
+
+    assert rig.cloud.calls.counts["ec2:CreateTags"] == 1
+    lease = rig.cloud._listed()[0]["Tags"]
+    assert {"Key": "boa:lease", "Value": str(int(START + 800.0 + 1800.0))} in lease
+
+
+def test_a_verb_that_looks_renews_nothing(rig: AwsRig) -> None:
+    """Or looking would keep a fleet alive whose daemon is dead."""
+    launched(rig)
+    looker = rig.another()
+    looker._touches = False
+    rig.pass_time(1700.0)
+    looker.nodes()
+
+    assert looker.calls.counts["ec2:CreateTags"] == 0
+
+
+def test_a_spot_warning_moves_the_jobs_at_once(rig: AwsRig) -> None:
+    """The node counts as terminating, with the instant at which it goes."""
+    [name] = launched(rig)
+    rig.pass_time(100.0)
+    rig.cloud.nodes()
+    rig.cloud.notices.add(Notice(kind="spot-warning", node=name, at=rig.clock.now()))
+    [node] = rig.cloud.nodes()
+
+    assert node.phase == "terminating"
+    assert node.ends_by == rig.clock.now() + 120.0
+
+
+def test_spot_is_billed_at_the_prices_of_its_time(make_rig: RigMaker) -> None:
+    """The price at launch, then those that the market asked; the same after a restart."""
+    path = [(START - 500.0, 0.40), (START + 1000.0, 0.60)]
+    rig = make_rig(Terms(spot_paths={("g5.xlarge", "us-east-1a"): path}), market="spot")
+    outcome = rig.cloud.launch(a_launch(rig.offer(market="spot")))
+    assert isinstance(outcome, Launched)
+    rig.pass_time(2000.0)
+    expected = ((START, 0.4), (START + 1000.0, 0.6))
+
+    assert [node.prices for node in rig.cloud.nodes()] == [expected]
+    assert [node.prices for node in rig.another().nodes()] == [expected]
+
+
+def test_an_outbid_spot_node_is_warned_and_taken(make_rig: RigMaker) -> None:
+    """Two minutes after the warning it ends, without a word about when."""
+    path = [(START - 500.0, 0.40), (START + 300.0, 0.90)]
+    terms = Terms(spot_paths={("g5.xlarge", "us-east-1a"): path})
+    rig = make_rig(terms, market="spot", spot_max_usd_per_hour={"g5.xlarge": 0.5})
+    rig.cloud.launch(a_launch(rig.offer(market="spot")))
+    rig.pass_time(310.0)
+    assert [node.phase for node in rig.cloud.nodes()] == ["ready"]
+    rig.pass_time(130.0)
+    [node] = rig.cloud.nodes()
+
+    assert node.phase == "terminated"
+    assert node.ended_at == START + 440.0
+
+
+def test_stopping_is_never_asked_for(rig: AwsRig) -> None:
+    """The call is not even in the table."""
+    from boa_daemon.backends.aws_calls import OPERATIONS
+
+    assert not [name for name in OPERATIONS if "Stop" in name]
+    with pytest.raises(ValueError, match="not in the table"):
+        rig.cloud.calls.call("ec2:StopInstances", InstanceIds=["i-1"])
+
+
+def test_moto_without_an_operation_fails_loudly(rig: AwsRig) -> None:
+    """`NotImplementedError` reaches the test: no broad handler hides what moto cannot do."""
+    launched(rig)
+    client = rig.cloud.calls._client("ec2:DescribeInstances", "")
+
+    with pytest.raises(NotImplementedError):
+        client.describe_instances(Filters=[{"Name": "client-token", "Values": ["x"]}])

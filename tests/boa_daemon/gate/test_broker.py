@@ -1,0 +1,404 @@
+"""`boa_daemon.gate.broker`: questions in, grants out."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.gate.broker import Broker
+from boa_daemon.gate.nouns import Ask, GateSettings, Grant
+from boa_daemon.network.model import Cluster, Experiment, NetworkJob
+from boa_daemon.network.simulate import simulate
+from policies.ada_srsf import link_policy
+from policies.contention import Link
+from policies.errors import InvalidProblem, UnknownPolicy
+
+LINK = Link(latency_seconds=0.0, seconds_per_byte=1e-6, contention_seconds_per_byte=0.0)
+
+
+def a_gate(**changes: object) -> Broker:
+    """Return a gate that orders everything on a link of 1 MB/s."""
+    return Broker(
+        replace(GateSettings(link=LINK, policy="srsf-1", is_always_on=True, fits_link=False), **changes)
+    )
+
+
+def an_ask(number: int = 1, size: float = 1e6, **measured: float) -> Ask:
+    """Return a question for a message of that size."""
+    return Ask(id=number, ready_bytes=size, message_bytes=size, iteration_bytes=size, **measured)
+
+
+def seat(gate: Broker, *jobs: str, nics: str = "AB", now: float = 0.0) -> None:
+    """Seat jobs on the same cards."""
+    for job in jobs:
+        gate.join(job, nics=frozenset(nics), gpus=1, weight=1.0, now=now)
+
+
+def jobs_of(grants: list[Grant]) -> list[str]:
+    """Return who may send."""
+    return [grant.job for grant in grants]
+
+
+def test_one_sends_and_the_other_follows_when_it_is_done() -> None:
+    """Under SRSF(1) a card carries one message at a time."""
+    gate = a_gate()
+    seat(gate, "a", "b")
+    gate.ask("a", an_ask(), 0.0)
+    (first,) = gate.settle(0.0)
+    gate.ask("b", an_ask(), 0.1)
+
+    assert first.job == "a"
+    assert gate.settle(0.1) == []
+    gate.done("a", first.fence, 1.0, 1.0)
+    assert jobs_of(gate.settle(1.0)) == ["b"]
+
+
+def test_cards_are_granted_all_or_none() -> None:
+    """A message over A and B does not hold A while B is busy."""
+    gate = a_gate()
+    gate.join("on-b", nics=frozenset("B"), gpus=1, weight=1.0, now=0.0)
+    gate.join("both", nics=frozenset("AB"), gpus=1, weight=1.0, now=0.0)
+    gate.join("on-a", nics=frozenset("A"), gpus=1, weight=1.0, now=0.0)
+    gate.ask("on-b", an_ask(), 0.0)
+    assert jobs_of(gate.settle(0.0)) == ["on-b"]
+    gate.ask("both", an_ask(), 0.0)
+    gate.ask("on-a", an_ask(), 0.0)
+
+    assert jobs_of(gate.settle(0.0)) == ["on-a"]
+
+
+def test_a_stalled_holder_is_passed_over_and_its_fence_is_void() -> None:
+    """When the lease ends, the next one sends; what the late holder says changes nothing."""
+    gate = a_gate(lease_factor=2.0)
+    seat(gate, "a", "b")
+    gate.ask("a", an_ask(), 0.0)
+    (stalled,) = gate.settle(0.0)
+    gate.ask("b", an_ask(), 0.5)
+    gate.settle(0.5)
+    assert gate.next_wake(0.5) == stalled.lease_seconds == 2.0 * 2.0 * 1.0
+
+    (next_one,) = gate.settle(4.0)
+    gate.done("a", stalled.fence, 4.5, 4.5)
+
+    assert next_one.job == "b"
+    assert next_one.fence > stalled.fence
+    assert gate.seats["b"].lease is not None
+    assert gate.counts["stalled"] == 1
+    assert gate.counts["late"] == 1
+
+
+def test_a_job_that_leaves_while_it_holds_frees_its_cards() -> None:
+    """A killed client is a closed connection."""
+    gate = a_gate()
+    seat(gate, "a", "b")
+    gate.ask("a", an_ask(), 0.0)
+    gate.settle(0.0)
+    gate.ask("b", an_ask(), 0.1)
+    gate.settle(0.1)
+    gate.leave("a", 0.2)
+
+    assert jobs_of(gate.settle(0.2)) == ["b"]
+
+
+def test_the_least_remaining_service_goes_first_and_age_overtakes_it() -> None:
+    """Of two that wait, the nearly finished one is next, unless the other has waited too long."""
+    for waited, expected in ((1.0, "short"), (6.0, "long")):
+        gate = a_gate(patience_seconds=5.0, lease_factor=100.0)
+        seat(gate, "holder", "long", "short")
+        gate.ask("holder", an_ask(), 0.0)
+        (held,) = gate.settle(0.0)
+        gate.ask("long", an_ask(iterations_left=1000.0, compute_seconds=1.0), 0.1)
+        gate.settle(0.1)
+        gate.ask("short", an_ask(iterations_left=2.0, compute_seconds=1.0), 0.1 + waited - 0.05)
+        gate.settle(0.1 + waited - 0.05)
+        gate.done("holder", held.fence, 1.0, 0.1 + waited)
+
+        assert jobs_of(gate.settle(0.1 + waited)) == [expected]
+
+
+def test_a_bucket_and_the_next_question_are_decided_together() -> None:
+    """A job that gives back and asks in one frame keeps its rank: the better one sends bucket after bucket."""
+    gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e5)
+    seat(gate, "short", "long")
+    gate.ask("short", an_ask(iterations_left=2.0, compute_seconds=0.1), 0.0)
+    (grant,) = gate.settle(0.0)
+    gate.ask("long", an_ask(iterations_left=500.0, compute_seconds=0.1), 0.01)
+    gate.settle(0.01)
+    gate.done("short", grant.fence, 0.1, 0.1)
+    gate.ask("short", an_ask(2, 9e5, iterations_left=2.0, compute_seconds=0.1), 0.1)
+
+    assert grant.bytes == 1e5
+    assert jobs_of(gate.settle(0.1)) == ["short"]
+
+
+def test_a_withdrawn_question_is_not_granted_and_its_lease_ends() -> None:
+    """A job that ran out of patience no longer blocks anybody, whichever frames crossed."""
+    gate = a_gate()
+    seat(gate, "a", "b")
+    gate.ask("a", an_ask(), 0.0)
+    gate.settle(0.0)
+    gate.ask("b", an_ask(), 0.0)
+    gate.settle(0.0)
+    gate.cancel("b", 0.1)
+    gate.cancel("a", 0.2)
+    gate.ask("b", an_ask(2), 0.3)
+
+    assert jobs_of(gate.settle(0.3)) == ["b"]
+
+
+def test_the_plan_stands_in_for_jobs_that_do_not_know_their_end() -> None:
+    """Remaining service comes from the daemon's plan where the job is silent, and from the job where it is not."""
+    gate = a_gate()
+    seat(gate, "a", "b")
+    gate.take_plan({"a": 100.0, "b": 10.0})
+    gate.ask("b", an_ask(iterations_left=3.0, compute_seconds=0.5), 0.0)
+    gate.join("c", nics=frozenset("A"), gpus=1, weight=1.0, now=0.0)
+
+    assert gate.seats["a"].service_seconds(LINK, 4.0) == 100.0
+    assert gate.seats["b"].service_seconds(LINK, 4.0) == 3.0 * (0.5 + 1.0) - 0.5
+    assert gate.seats["c"].service_seconds(LINK, 4.0) == 4.0
+
+
+def test_without_end_and_plan_the_least_attained_service_goes_first() -> None:
+    """Attained GPU-seconds rank jobs of which nothing is known."""
+    gate = a_gate()
+    gate.join("old", nics=frozenset("A"), gpus=2, weight=1.0, now=0.0)
+    gate.join("new", nics=frozenset("A"), gpus=2, weight=1.0, now=5.0)
+
+    assert gate.seats["old"].service_seconds(LINK, 10.0) == 2 * 10.0
+    assert gate.seats["new"].service_seconds(LINK, 10.0) == 2 * 5.0
+
+
+def test_a_card_with_one_job_is_off_and_costs_one_question_a_second() -> None:
+    """The answer frees about a second of iterations, and holds nothing."""
+    gate = a_gate(is_always_on=False)
+    seat(gate, "a")
+    gate.ask("a", an_ask(compute_seconds=0.3, exposed_seconds=1.0), 0.0)
+    (grant,) = gate.settle(0.0)
+
+    assert (grant.fence, grant.free_iterations) == (0, math.ceil(1.0 / (0.3 + 1.0)))
+    assert gate.nics["A"].verdict is not None
+    assert "one job" in gate.nics["A"].verdict.why
+
+
+def test_ordering_switches_off_where_it_cannot_pay_and_on_where_it_can() -> None:
+    """Two jobs that hardly send are let through; two that mostly send are ordered."""
+    for size, is_on in ((1e3, False), (1e6, True)):
+        gate = a_gate(is_always_on=False, evaluate_seconds=1.0)
+        seat(gate, "a", "b")
+        assert gate.nics["A"].is_on, "learning"
+        for job in ("a", "b"):
+            measured = {"compute_seconds": 0.5, "exposed_seconds": size * 1e-6, "iterations_left": 100.0}
+            gate.ask(job, an_ask(size=size, **measured), 0.1)
+        gate.settle(0.1)
+        gate.settle(1.2)
+
+        assert gate.nics["A"].is_on is is_on
+        assert gate.nics["A"].verdict is not None
+        assert (
+            "cannot pay" in gate.nics["A"].verdict.why or "fast" in gate.nics["A"].verdict.why
+        ) is not is_on
+
+
+def test_what_cannot_be_done_is_refused_in_a_sentence() -> None:
+    """Pausing messages, unknown names, impossible durations."""
+    with pytest.raises(UnknownPolicy, match="ada-srsf-buckets comes nearest"):
+        GateSettings(link=LINK, policy="srsf-preemptive")
+    with pytest.raises(UnknownPolicy, match="Choose one of"):
+        GateSettings(link=LINK, policy="fifo")
+    with pytest.raises(InvalidProblem, match="beat_seconds"):
+        GateSettings(link=LINK, beat_seconds=0.0)
+
+
+def play(
+    jobs: list[NetworkJob], cards: list[frozenset[str]], gate: Broker, *, epoch: float = 0.0
+) -> list[float]:
+    """Return when each job ends if the gate's grants are obeyed on an ideal link, by events."""
+    link, bucket = gate.settings.link, gate.settings.grant_bytes
+    index = {job.id: n for n, job in enumerate(jobs)}
+    left = [float(job.message_bytes) for job in jobs]
+    iterations = [job.iterations for job in jobs]
+    flying: dict[int, list[float]] = {}
+    ends = [math.nan] * len(jobs)
+    ids, order = count(1), count()
+    clock: list[tuple[float, int, int]] = []
+    for n, job in enumerate(jobs):
+        gate.join(job.id, nics=cards[n], gpus=job.gpus, weight=1.0, now=epoch)
+        heapq.heappush(
+            clock, (job.arrived_at_seconds + job.forward_seconds + job.backward_seconds, next(order), n)
+        )
+    now = 0.0
+
+    def pace(n: int) -> float:
+        return link.pace(max(sum(1 for other in flying if card in cards[other]) for card in cards[n]))
+
+    def ask(n: int) -> None:
+        size = min(bucket, left[n])
+        measured = {
+            "iterations_left": float(iterations[n]),
+            "compute_seconds": jobs[n].forward_seconds + jobs[n].backward_seconds,
+        }
+        gate.ask(
+            jobs[n].id,
+            Ask(
+                id=next(ids),
+                ready_bytes=left[n],
+                message_bytes=left[n],
+                iteration_bytes=jobs[n].message_bytes,
+                **measured,
+            ),
+            epoch + now,
+        )
+        assert size > 0
+
+    while clock or flying:
+        ready = clock[0][0] if clock else math.inf
+        lands = min((now + f[1] + f[0] * pace(n) for n, f in flying.items()), default=math.inf)
+        then = min(ready, lands)
+        for n, flight in flying.items():
+            step = then - now
+            used = min(flight[1], step)
+            flight[1] -= used
+            flight[0] -= (step - used) / pace(n)
+        now = then
+        for n in [n for n, f in flying.items() if f[0] <= 1e-6 and f[1] <= 1e-12]:
+            lease = gate.seats[jobs[n].id].lease
+            assert lease is not None
+            del flying[n]
+            gate.done(jobs[n].id, lease.fence, None, epoch + now)
+            if left[n] > 0:
+                ask(n)
+                continue
+            iterations[n] -= 1
+            if iterations[n] == 0:
+                ends[n] = now
+                gate.leave(jobs[n].id, epoch + now)
+            else:
+                left[n] = float(jobs[n].message_bytes)
+                heapq.heappush(
+                    clock, (now + jobs[n].forward_seconds + jobs[n].backward_seconds, next(order), n)
+                )
+        while clock and clock[0][0] <= now + 1e-12:
+            ask(heapq.heappop(clock)[2])
+        for grant in gate.settle(epoch + now):
+            n = index[grant.job]
+            size = min(bucket, left[n])
+            left[n] -= size
+            flying[n] = [size, link.latency_seconds]
+    return ends
+
+
+@pytest.mark.parametrize("policy", ["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "ada-srsf-queue"])
+def test_obeying_the_gate_gives_the_simulators_completion_times(policy: str) -> None:
+    """The gate is the simulator's policy with sockets: five random cases end at the same instants."""
+    link = Link(latency_seconds=1e-3, seconds_per_byte=1e-6, contention_seconds_per_byte=2.7e-7)
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        pins = [tuple(sorted(draw.choice(3, 2, replace=False).tolist())) for _ in range(5)]
+        jobs = [
+            NetworkJob(
+                id=f"j{n}",
+                gpus=2,
+                iterations=int(draw.integers(2, 9)),
+                forward_seconds=float(draw.uniform(0.05, 0.3)),
+                backward_seconds=float(draw.uniform(0.05, 0.3)),
+                message_bytes=float(draw.integers(100_000, 900_000)),
+                arrived_at_seconds=float(draw.uniform(0.0, 1.0)),
+            )
+            for n in range(5)
+        ]
+        rule = link_policy(policy, link, bucket_bytes=120_000.0)
+        cluster = Cluster(servers=3, gpus_per_server=5, gpu_memory_bytes=1.0)
+        case = Experiment(
+            cluster=cluster,
+            jobs=tuple(jobs),
+            link_policy=rule,
+            pinned={n: tuple(5 * server + n for server in pin) for n, pin in enumerate(pins)},
+        )
+        gate = a_gate(
+            link=link, policy=policy, bucket_bytes=120_000.0, patience_seconds=1e6, lease_factor=1e6
+        )
+        cards = [frozenset(f"n{server}" for server in pin) for pin in pins]
+
+        assert play(jobs, cards, gate) == pytest.approx(simulate(case, engine="python").finished_at, rel=1e-6)
+
+
+def test_clocks_may_be_wrong_by_any_amount() -> None:
+    """Only differences of the gate's own clock count: shifted by a year, it decides the same."""
+    jobs = [
+        NetworkJob(
+            id=f"j{n}",
+            gpus=2,
+            iterations=4,
+            forward_seconds=0.1 * n,
+            backward_seconds=0.25,
+            message_bytes=3e5,
+        )
+        for n in range(4)
+    ]
+    cards = [frozenset("AB")] * 4
+
+    assert play(jobs, cards, a_gate(), epoch=0.0) == pytest.approx(
+        play(jobs, cards, a_gate(), epoch=-3e7), abs=1e-5
+    )
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "done", "cancel", "leave", "join", "wait"]),
+        st.integers(0, 4),
+        st.floats(0.0, 3.0),
+    ),
+    max_size=60,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(steps=STEPS, policy=st.sampled_from(["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"]))
+def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
+    steps: list[tuple[str, int, float]], policy: str
+) -> None:
+    """Any order of questions, returns, withdrawals, deaths and silences keeps the books straight."""
+    gate = a_gate(policy=policy, bucket_bytes=2e5, is_always_on=True)
+    cards = [frozenset("A"), frozenset("AB"), frozenset("B"), frozenset("BC"), frozenset("ABC")]
+    now, last, number = 0.0, 0, 0
+    for verb, n, delay in steps:
+        job = f"j{n}"
+        now += delay
+        if verb == "join" or (verb != "wait" and job not in gate.seats):
+            gate.join(job, nics=cards[n], gpus=1, weight=1.0, now=now)
+        elif verb == "ask":
+            number += 1
+            gate.ask(job, an_ask(number, 4e5, compute_seconds=0.5, iterations_left=5.0), now)
+        elif verb == "done" and gate.seats[job].lease is not None:
+            gate.done(job, gate.seats[job].lease.fence, 0.4, now)
+        elif verb == "cancel":
+            gate.cancel(job, now)
+        elif verb == "leave":
+            gate.leave(job, now)
+        for grant in gate.settle(now):
+            if grant.fence:
+                assert grant.fence > last
+                last = grant.fence
+        for nic in gate.nics.values():
+            holders = {
+                j for j, s in gate.seats.items() if s.lease is not None and nic.name in s.lease.servers
+            }
+            assert nic.in_flight == holders
+            assert len(holders) <= gate.policy.max_at_once
+        assert all(s.lease is None or s.lease.deadline > now for s in gate.seats.values())
+    # With nobody alive but those who wait, all of them are served.
+    for _ in range(50):
+        wake = gate.next_wake(now)
+        if wake is None:
+            break
+        now = max(now, wake)
+        gate.settle(now)
+    assert not [s for s in gate.seats.values() if s.ask is not None]

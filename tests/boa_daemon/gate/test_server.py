@@ -1,0 +1,259 @@
+"""`boa_daemon.gate.server`: who may speak, and what becomes of those who break the rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.gate import server as server_module
+from boa_daemon.gate import wire
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.client import GateClient, call_as_planner
+from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.token import issue_token, prove
+
+from .conftest import LINK, SECRET, Bench, until
+
+Start = Callable[..., Bench]
+
+
+def test_a_stranger_is_refused(start: Start) -> None:
+    """Without the token there is no welcome, whatever else is right."""
+    bench = start()
+    line = bench.raw()
+
+    assert "wrong token" in line.hello(proof="0" * 64)["reason"]
+    assert line.end() == ""
+    assert bench.gate.status()["jobs"] == []
+    assert bench.gate.status()["refusals"] == {"wrong token": 1}
+
+
+def test_a_job_cannot_speak_for_another_and_not_as_the_planner(start: Start) -> None:
+    """A token proves one job."""
+    bench = start()
+    for frame in ({"job": "b"}, {"role": "planner"}):
+        line = bench.raw()
+        assert (
+            "wrong token"
+            in line.hello(**frame, proof=prove(issue_token(SECRET, job="a"), line.nonce))["reason"]
+        )
+        line.end()
+    line = bench.raw()
+    assert line.hello("a")["op"] == "welcome"
+    line.say({"op": "status"})
+
+    assert "a job cannot 'status'" in line.end()
+
+
+def test_a_proof_works_once(start: Start) -> None:
+    """An overheard hello is worth nothing on another line: the challenge is new each time."""
+    bench = start()
+    first, second = bench.raw(), bench.raw()
+    proof = prove(issue_token(SECRET, job="a"), first.nonce)
+
+    assert "wrong token" in second.hello(proof=proof)["reason"]
+    first.socket.close()
+    second.end()
+
+
+@pytest.mark.parametrize(
+    ("bytes_sent", "reason"),
+    [
+        (b"not json\n", "a frame is not JSON"),
+        (b"[1, 2]\n", "a frame is a JSON object; got list"),
+        (b"{}\n", "op must be a name"),
+        (b'{"op":"ask"}\n', "say hello first"),
+        (b"x" * 9000, "a frame is longer than 8192 bytes"),
+        (b'{"op":"hello","version":2}\n', "this gate speaks version 1; got 2"),
+        (b"\xff\xfe\n", "a frame is not JSON"),
+        (b"[" * 8000 + b"\n", "a frame is not JSON"),
+        (b'{"op":"hello","version":1,"role":"job","proof":"\\ud800","job":"a"}\n', "proof must be a name"),
+    ],
+)
+def test_malformed_frames_end_the_line_with_the_reason(start: Start, bytes_sent: bytes, reason: str) -> None:
+    """One sentence, then the line is cut; the gate lives on."""
+    bench = start()
+    line = bench.raw()
+    line.socket.sendall(bytes_sent)
+
+    assert reason in line.end()
+    after = bench.raw()
+    assert after.hello()["op"] == "welcome"
+    after.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ready_bytes", -1),
+        ("ready_bytes", "much"),
+        ("message_bytes", None),
+        ("id", 1.5),
+        ("id", True),
+        ("compute_seconds", -0.1),
+        ("iterations_left", 1e30),
+        ("fence", "x"),
+    ],
+)
+def test_a_question_with_a_wrong_field_ends_the_line(start: Start, field: str, value: object) -> None:
+    """Numbers are finite, within bounds, and of their kind."""
+    bench = start()
+    line = bench.raw()
+    line.hello()
+    line.say({"op": "ask", "id": 1, "ready_bytes": 1, "message_bytes": 1, field: value})
+
+    assert field in line.end()
+
+
+@settings(max_examples=40, deadline=None)
+@given(junk=st.binary(max_size=400))
+def test_no_bytes_bring_the_gate_down(junk: bytes) -> None:
+    """Whatever a stranger sends, the next caller is served."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gate.sock"
+        with GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=str(path))) as gate:
+            bench = Bench(gate, path)
+            stranger, line = bench.raw(), bench.raw()
+            stranger.socket.sendall(junk + b"\n")
+            stranger.socket.close()
+
+            assert line.hello()["op"] == "welcome"
+            line.socket.close()
+
+
+def test_a_flood_is_cut_off_and_the_others_do_not_notice(start: Start) -> None:
+    """More than 5000 frames a second from one line end it."""
+    bench = start()
+    with_others = bench.client("b", nics="B")
+    line = bench.raw()
+    line.hello()
+    frame = wire.encode({"op": "cancel", "id": 1})
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        for _ in range(40):
+            line.socket.sendall(frame * 1000)
+    line.end()
+
+    assert with_others.ask(1e3, 1e3).why == "granted"
+    assert bench.gate.status()["refusals"] == {"flood": 1}
+    with_others.close()
+
+
+def test_who_does_not_read_is_cut_off(start: Start) -> None:
+    """Answers pile up to a limit, then the line is cut."""
+    bench = start()
+    line = bench.raw()
+    line.hello()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        # Below the limit on frames: it is not the flood that is to be noticed here.
+        for number in range(4900):
+            line.say({"op": "ask", "id": number, "ready_bytes": 1, "message_bytes": 1})
+
+    until(lambda: bench.gate.status()["jobs"] == [])
+    assert bench.gate.status()["refusals"] == {"does not read": 1}
+    line.socket.close()
+
+
+def test_who_says_nothing_is_cut_off(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without a hello is closed after a while."""
+    monkeypatch.setattr(server_module, "HELLO_SECONDS", 0.05)
+    assert start().raw().end() == "no hello in time"
+
+
+def test_there_is_a_limit_on_lines(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too many is refused."""
+    monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 1)
+    bench = start()
+    first, second = bench.raw(), bench.raw()
+
+    assert second.end() == "too many connections"
+    first.socket.close()
+
+
+def test_a_job_that_connects_again_replaces_its_dead_line(start: Start) -> None:
+    """After a partition the old line may look alive; its lease ends, the new line works."""
+    bench = start()
+    old = bench.raw()
+    old.hello("a")
+    old.say({"op": "ask", "id": 1, "ready_bytes": 1e6, "message_bytes": 1e6})
+    assert old.read()["op"] == "grant"
+    new = bench.client("a")
+    other = bench.client("b")
+
+    assert old.end() == "the same job connected again"
+    assert other.ask(1e3, 1e3).why == "granted"
+    assert [job["job"] for job in bench.gate.status()["jobs"]] == ["a", "b"]
+    new.close()
+    other.close()
+
+
+def test_a_killed_holder_frees_its_cards_at_once(start: Start) -> None:
+    """The kernel closes a dead client's line; nobody waits for the lease."""
+    bench = start(least_lease_seconds=60.0)
+    line = bench.raw()
+    line.hello("a")
+    line.say({"op": "ask", "id": 1, "ready_bytes": 1e6, "message_bytes": 1e6})
+    assert line.read()["lease_seconds"] == 60.0
+    line.socket.close()
+    other = bench.client("b", nics="A")
+
+    assert other.ask(1e3, 1e3).why == "granted"
+    other.close()
+
+
+def test_the_planner_tells_what_is_left_and_reads_the_status(start: Start) -> None:
+    """The daemon's plan reaches the gate over the same socket."""
+    bench = start()
+    client = bench.client("a")
+    token = issue_token(SECRET, role="planner")
+    bench.gate.take_plan({"a": 77.0})
+    status = call_as_planner(bench.address, token, {"op": "status"})["status"]
+
+    assert status["jobs"][0]["remaining_gpu_seconds"] == 77.0
+    assert status["nics"][0] == {**status["nics"][0], "nic": "A", "is_on": True, "jobs": 1}
+    assert json.dumps(status)
+    with pytest.raises(ConnectionError, match="wrong token"):
+        call_as_planner(bench.address, "no token", {"op": "status"})
+    client.close()
+
+
+def test_tcp_is_the_same(tmp_path: Path) -> None:
+    """A gate listens on TCP as well; a port of 0 becomes a free one."""
+    with GateThread(GateSettings(link=LINK), SECRET, GateAddress(host="127.0.0.1", port=0)) as gate:
+        (bound,) = gate.addresses
+        client = GateClient(bound, job="a", nics=["A", "B"], token=issue_token(SECRET, job="a"))
+        until(lambda: client.is_connected)
+        assert client.ask(1e3, 1e3).why in ("free", "no answer")
+        client.close()
+
+
+def test_the_socket_is_private_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
+    """Only the owner and the group may connect; a dead gate's socket does not stop the next."""
+    path = tmp_path / "gate.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=str(path))):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        with (
+            pytest.raises(FileExistsError, match="another gate listens"),
+            GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=str(path))),
+        ):
+            pass
+        assert path.exists()
+    assert not path.exists()
+    path.write_text("no socket")
+    with (
+        pytest.raises(FileExistsError, match="is no socket"),
+        GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=str(path))),
+    ):
+        pass
+    assert path.read_text() == "no socket"

@@ -1,0 +1,67 @@
+"""What a policy is made to believe, and what that does to a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from boa_daemon.sim.beliefs import believed, told
+from boa_daemon.sim.settings import Beliefs, WorldSettings
+from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
+from boa_daemon.wiring import SimulationSettings, prepare
+from policies.model import Budget
+from policies.registry import PolicyOptions
+
+PROBLEM = a_problem(a_class("x", arrivals_per_hour=6.0), a_class("y", arrivals_per_hour=2.0))
+
+
+def test_true_beliefs_change_nothing() -> None:
+    """The very same problem, and jobs are told as they are."""
+    assert believed(PROBLEM, Beliefs()) is PROBLEM
+    assert told(Beliefs(), "x", "j", seed=0) == (1.0, 1.0)
+
+
+def test_factors_are_by_class_or_for_all_others() -> None:
+    """Twice the rate of x, half of everybody else's; sizes of all times 3."""
+    problem = believed(PROBLEM, Beliefs(rates={"x": 2.0, "": 0.5}, sizes={"": 3.0}))
+
+    assert [c.arrivals_per_hour for c in problem.classes] == [12.0, 1.0]
+    assert [c.size_gpu_hours for c in problem.classes] == [3.0, 3.0]
+
+
+def test_an_exponent_bends_the_speed_up_over_the_narrowest_width() -> None:
+    """Speeds 1, 1.8, 3 to the power 2."""
+    problem = believed(PROBLEM, Beliefs(speedup_exponents={"x": 2.0}))
+    bent, straight = (c.phases[0].speedups["gpu"] for c in problem.classes)
+
+    assert bent.speed_at([1, 2, 4]).tolist() == pytest.approx([1.0, 1.8**2, 9.0])
+    assert straight.speed_at([1, 2, 4]).tolist() == [1.0, 1.8, 3.0]
+
+
+def test_each_job_has_an_error_of_its_own_which_stays() -> None:
+    """The logarithms spread as asked, and a job's error is the same whenever it is asked for."""
+    beliefs = Beliefs(sizes={"x": 2.0}, size_spread=0.4)
+    errors = np.log([told(beliefs, "x", f"j{n}", seed=1)[1] for n in range(4000)])
+
+    assert errors.std() == pytest.approx(0.4, rel=0.06)
+    size, scale = told(beliefs, "x", "j7", seed=1)
+    assert (size, scale) == told(beliefs, "x", "j7", seed=1)
+    assert size == 2.0 * scale
+
+
+def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
+    """At one GPU for all, wrong beliefs change neither times nor money."""
+    settings = SimulationSettings(
+        trace=a_trace(0.0, 600.0, 1200.0, class_names=["x", "y", "x"]),
+        problem=PROBLEM,
+        instance_types={"gpu": an_instance_type()},
+        budget=Budget(amount=60.0),
+        policy="equal-width",
+        options=PolicyOptions(gpus_per_job=1),
+    )
+    wrong = WorldSettings(beliefs=Beliefs(rates={"": 2.0}, sizes={"": 0.5}, size_spread=0.5))
+    truth, run = prepare(settings).finish(), prepare(replace(settings, world=wrong)).finish()
+
+    assert (run.mean_jct_hours, run.spent_usd) == (truth.mean_jct_hours, truth.spent_usd)

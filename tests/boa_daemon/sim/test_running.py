@@ -1,0 +1,82 @@
+"""What a job does between events, against a walk second by second."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.sim.running import Running
+from boa_daemon.sim.settings import Checkpoints
+from boa_daemon.sim.workload import Physics
+from boa_daemon.testing import a_class, some_slots
+from boa_daemon.traces.reader import TraceJob
+from policies.model import Width
+
+
+def a_running_job(every: int, cost: int) -> Running:
+    """Return a job of an hour that starts on two GPUs at 0, with 10 s of start-up."""
+    physics = Physics(a_class(startup_hours=10.0 / 3600.0))
+    job = Running(
+        trace=TraceJob("a", 0.0, "c"),
+        physics=physics,
+        arrived_at=0.0,
+        draw=0.5,
+        left=physics.sizes[0],
+        startup_left=physics.startup_seconds,
+        checkpoints=Checkpoints(every_seconds=every, cost_seconds=cost),
+    )
+    job.begin(0.0, generation=1, width=Width("gpu", 2), slots=some_slots("n1", 0, 1))
+    return job
+
+
+def walked(every: int, cost: int, seconds: int) -> tuple[int, int]:
+    """Return (seconds of work, of which saved) after so many whole seconds, one by one."""
+    worked = saved = position = 0
+    for _ in range(max(0, seconds - 10)):
+        if position < every:
+            worked, position = worked + 1, position + 1
+        else:
+            position += 1
+        if position == every + cost:
+            saved, position = worked, 0
+    return worked, saved
+
+
+@given(
+    every=st.integers(1, 40),
+    cost=st.integers(0, 10),
+    looks=st.lists(st.integers(1, 60), min_size=1, max_size=8),
+)
+def test_work_and_checkpoints_are_those_of_a_walk_however_often_one_looks(
+    every: int, cost: int, looks: list[int]
+) -> None:
+    """Work left, GPU-seconds and what a failure would undo."""
+    job = a_running_job(every, cost)
+    now, used, overhead = 0, 0.0, 0.0
+    for step in looks:
+        now += step
+        paid, done = job.measure(float(now))
+        used, overhead = used + done, overhead + paid
+
+    worked, saved = walked(every, cost, now)
+    assert (used, overhead) == (pytest.approx(2.0 * worked), pytest.approx(2.0 * (now - worked)))
+    assert job.left == pytest.approx(3600.0 - 1.8 * worked)
+    assert job.fall_back() == pytest.approx(2.0 * (worked - saved), abs=1e-6)
+    assert job.left == pytest.approx(3600.0 - 1.8 * saved)
+
+
+@given(every=st.integers(50, 900), cost=st.integers(0, 60), look=st.floats(0.0, 2500.0))
+def test_the_phase_ends_when_it_was_said_to_end(every: int, cost: int, look: float) -> None:
+    """Measured on the way or not: at that instant no work is left, and a little earlier some is."""
+    job = a_running_job(every, cost)
+    first = job.phase_ends_at()
+    assert first is not None
+    job.measure(min(look, first - 1.0))
+    again = job.phase_ends_at()
+
+    assert again == pytest.approx(first)
+    job.measure(first - 0.5)
+    assert job.left > 0.0
+    job.measure(first)
+    assert job.left == pytest.approx(0.0, abs=1e-6)

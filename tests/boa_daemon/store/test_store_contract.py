@@ -1,0 +1,191 @@
+"""What every store must do: remember intents before acts, settle launches, add bills up, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import insert
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateTable
+
+from boa_daemon.actions import Action, LaunchNodes, StopJob
+from boa_daemon.limits import DAY_SECONDS
+from boa_daemon.offers import Cooldown
+from boa_daemon.ports import Accepted, Charge, Launched, OpenLaunch, Refused, Store, Unknown
+from boa_daemon.state import Plan
+from boa_daemon.store.engine import HEAD, MIGRATIONS, StoreUnusable, check, migrate, open_engine, sqlite_url
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.store.sql import SqlStore
+from boa_daemon.store.tables import METADATA, PLACEMENTS
+from boa_daemon.testing import a_state, an_instance_type
+
+LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed", count=2)
+Opener = Callable[[], Store]
+
+
+def a_charge(node: str, micro_dollars: int = 5) -> Charge:
+    """Return a bill."""
+    return Charge(node=node, instance_type="x", started_at=0.0, ended_at=1.0, micro_dollars=micro_dollars)
+
+
+def test_ticks_are_numbered_on_after_a_restart(new_store: Opener) -> None:
+    """A number counts as used once its decision is written down."""
+    store = new_store()
+    assert [store.next_tick(), store.next_tick()] == [1, 2]
+    store.record_decision(a_state(), [], Plan(widths={}, slots={}))
+    assert new_store().next_tick() == (3 if isinstance(store, MemoryStore) else 2)
+
+
+def test_a_launch_is_settled_when_its_nodes_are_seen(new_store: Opener) -> None:
+    """Intent, outcome, then sight of each: only the last settles it; a restart changes nothing."""
+    new_store().record_intent(LAUNCH, at=1.0)
+    assert new_store().unsettled() == [OpenLaunch(action=LAUNCH, at=1.0)]
+    new_store().record_outcome(LAUNCH, Launched(nodes=("n1", "n2")), at=2.0)
+    assert new_store().unsettled() == [OpenLaunch(action=LAUNCH, at=1.0, nodes=("n1", "n2"))]
+    new_store().record_seen(LAUNCH.id, ["n1"])
+    assert new_store().unsettled()[0].unseen == ("n2",)
+    new_store().record_seen(LAUNCH.id, ["n2"])
+    assert new_store().unsettled() == []
+
+
+def test_a_launch_without_an_answer_stays_open(new_store: Opener) -> None:
+    """It may have become nodes; given up, it leaves a cool-down of a minute."""
+    store = new_store()
+    store.record_intent(LAUNCH, at=0.0)
+    store.record_outcome(LAUNCH, Unknown(reason="timeout"), at=1.0)
+    assert [launch.unseen for launch in new_store().unsettled()] == [("t1-launch/0", "t1-launch/1")]
+    new_store().give_up(LAUNCH.id, "never seen", at=300.0)
+    store = new_store()
+    assert store.unsettled() == []
+    assert store.cooldowns(359.0).keys() == {LAUNCH.offer_key}
+
+
+def test_a_refusal_holds_its_type_back_until_the_cloud_said(new_store: Opener) -> None:
+    """At 60 s it may be asked for again; a launch that works forgets it."""
+    store = new_store()
+    store.record_intent(LAUNCH, at=0.0)
+    refused = Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=60.0)
+    store.record_outcome(LAUNCH, refused, at=0.0)
+    store = new_store()
+    assert store.cooldowns(59.0) == {"gpu-x4//on-demand": Cooldown(until=60.0)}
+    assert store.cooldowns(60.0) == {}
+    again = LaunchNodes(id="t2-launch", instance_type=an_instance_type(), reason="needed")
+    store.record_intent(again, at=60.0)
+    store.record_outcome(again, Launched(nodes=("n9",)), at=60.0)
+    assert new_store().cooldowns(0.0) == {}
+
+
+def test_bills_add_up_once_each(new_store: Opener) -> None:
+    """A hundred bills, each sent twice."""
+    store = new_store()
+    for number in range(100):
+        store.record_charge(a_charge(f"n{number}"))
+        new_store().record_charge(a_charge(f"n{number}")) if number < 3 else None
+    assert new_store().settled_micro_dollars() == 100 * 5
+
+
+def test_bills_are_known_by_day(new_store: Opener) -> None:
+    """A bill over midnight: two micro-dollars of the first day, three of the second."""
+    days = ((10, 2), (11, 3))
+    charge = Charge(node="n", instance_type="x", started_at=0.0, ended_at=1.0, micro_dollars=5, days=days)
+    new_store().record_charge(charge)
+    store = new_store()
+    assert [store.settled_since(day * DAY_SECONDS + 5.0) for day in (9, 10, 11, 12)] == [5, 5, 3, 0]
+
+
+def test_the_books_open_once_and_may_open_later(new_store: Opener) -> None:
+    """The first instant counts until it is moved; the lean is the last one."""
+    store = new_store()
+    assert (store.books_opened_at(5.0), store.books_opened_at(9.0), store.lean()) == (5.0, 5.0, None)
+    store.reopen_books(7.0)
+    store.record_lean(0.25, at=9.0)
+    store = new_store()
+    assert (store.books_opened_at(9.0), store.lean()) == (7.0, (0.25, 9.0))
+
+
+def test_several_actions_are_one_record(new_store: Opener) -> None:
+    """Written down together, answered together."""
+    store = new_store()
+    stops = [StopJob(id=f"t1-stop-{job}", job=job, generation=1, reason="moves") for job in "ab"]
+    store.record_intents(stops, at=0.0)
+    answers: list[tuple[Action, Accepted | Refused]] = [
+        (stops[0], Accepted()),
+        (stops[1], Refused(reason="x")),
+    ]
+    store.record_outcomes(answers, at=0.0)
+    assert new_store().unsettled() == []
+
+
+def test_memory_keeps_the_last_records_and_exact_sums() -> None:
+    """A hundred bills, ten kept, all counted, none twice."""
+    store = MemoryStore(keep=10)
+    for number in range(100):
+        store.record_charge(a_charge(f"n{number}"))
+        store.record_charge(a_charge(f"n{number}"))
+        store.record_decision(a_state(), [], Plan(widths={}, slots={}))
+    assert (len(store.charges), store.settled_micro_dollars()) == (10, 500)
+    assert len(store.decisions) == 10
+
+
+def test_open_intents_are_those_without_an_outcome(new_store: Opener) -> None:
+    """A stop that was done is closed; a launch without an answer is open."""
+    store, stop = new_store(), StopJob(id="t1-stop", job="a", generation=1, reason="moves")
+    assert isinstance(store, MemoryStore | SqlStore)
+    store.record_intent(stop, at=0.0)
+    store.record_intent(LAUNCH, at=0.0)
+    store.record_outcome(stop, Accepted(), at=0.0)
+    assert store.open_intents() == [LAUNCH]
+
+
+def test_no_gpu_is_held_twice(new_store: Opener) -> None:
+    """The key of the table of placements refuses it, whatever the program believes."""
+    store = new_store()
+    if isinstance(store, MemoryStore):
+        return
+    assert isinstance(store, SqlStore)
+    row = {"node": "n", "gpu": 0, "job": "a", "generation": 1}
+    with store.database.write() as connection:
+        connection.execute(insert(PLACEMENTS), [row])
+    with pytest.raises(IntegrityError), store.database.write() as connection:
+        connection.execute(insert(PLACEMENTS), [row | {"job": "b"}])
+
+
+def test_the_tables_are_those_of_the_migrations(tmp_path: object) -> None:
+    """Alembic finds nothing to change after the last revision, and the constant names that one."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+    engine = open_engine(f"sqlite:///{tmp_path}/new.sqlite")
+    migrate(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    engine.dispose()
+
+
+def test_every_table_is_sql_for_both_databases() -> None:
+    """The schema compiles for each dialect."""
+    for table in METADATA.sorted_tables:
+        for dialect in (sqlite.dialect(), postgresql.dialect()):
+            assert table.name in str(CreateTable(table).compile(dialect=dialect))
+
+
+def test_a_damaged_file_is_found(tmp_path: object) -> None:
+    """A page of noise in the middle: the check says so in one sentence."""
+    path = f"{tmp_path}/bad.sqlite"
+    engine = open_engine(sqlite_url(path))  # type: ignore[arg-type]
+    migrate(engine)
+    engine.dispose()
+    with open(path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"noise" * 4000)
+    engine = open_engine(sqlite_url(path))  # type: ignore[arg-type]
+    with pytest.raises(StoreUnusable):
+        check(engine)
+    engine.dispose()

@@ -1,0 +1,269 @@
+"""The daemon on a clock of the test's own: jobs, money, trouble, restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.replay import replay
+from boa_daemon.service import NotAllowed
+from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.testing import ManualClock
+
+START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 10.0},
+    "cloud": {"boot_seconds": 30.0},
+    "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
+}
+
+
+class Stage:
+    """A daemon, its clock, and the way to let time pass."""
+
+    def __init__(self, folder: Path, **changes: dict[str, Any]) -> None:
+        self.folder, self.clock = folder, ManualClock(START)
+        self.settings = {name: SETTINGS.get(name, {}) | changes.get(name, {}) for name in SETTINGS | changes}
+        self.open()
+
+    def open(self) -> None:
+        self.play = Rehearsal(self.folder, self.clock, self.settings)
+
+    def restart(self) -> None:
+        self.play.close()
+        self.open()
+
+    def run(self, seconds: float) -> None:
+        until = self.clock.instant + seconds
+        while self.clock.instant < until:
+            self.play.daemon.tick()
+            assert not self.play.daemon.standing.fault
+            self.clock.instant += 30.0
+
+    def submit(self, *contents: dict[str, Any], user: str = "ann") -> list[str]:
+        jobs: list[str] = self.play.service.submit(contents, user=user)["jobs"]
+        return jobs
+
+    def statuses(self) -> dict[str, str]:
+        return {row["id"]: row["status"] for row in self.play.service.jobs()["jobs"]}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    found = Stage(tmp_path)
+    yield found
+    found.play.close()
+
+
+def test_a_job_is_run_and_its_node_given_back(stage: Stage) -> None:
+    """Half an hour of work: it finishes, no node stays, and both books agree to the micro-dollar."""
+    (job,) = stage.submit(job_content(hours=0.5))
+    stage.run(3600.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.service.instances()["instances"] == []
+    assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars() > 0
+
+
+def test_rows_of_cost_add_up_to_the_bills(stage: Stage) -> None:
+    """By job, class, user and day: the same sum."""
+    stage.submit(job_content(hours=0.5), job_content("b", hours=0.25))
+    stage.submit(job_content("c", hours=0.25), user="bob")
+    stage.run(5400.0)
+    spent = stage.play.books.store.settled_micro_dollars() / 1e6
+    for by in ("job", "class", "user", "day"):
+        assert stage.play.service.cost(by=by)["usd"] == pytest.approx(spent, abs=2e-5)  # type: ignore[arg-type]
+
+
+def test_a_restart_takes_up_running_jobs(stage: Stage) -> None:
+    """The daemon is closed and opened in the middle: one start, one finish."""
+    (job,) = stage.submit(job_content(hours=0.5))
+    stage.run(600.0)
+    stage.restart()
+    assert stage.play.daemon.standing.reattached == (1, 1)
+    stage.run(3000.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.runner.started == [(job, 1)]
+
+
+def test_a_job_on_a_node_that_ends_waits_and_runs_again(stage: Stage) -> None:
+    """The cloud takes the node: the next generation runs on another one."""
+    (job,) = stage.submit(job_content(hours=0.5))
+    stage.run(300.0)
+    (node,) = stage.play.service.instances()["instances"]
+    stage.play.cloud.interrupt(node["id"])
+    stage.run(3600.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.runner.started == [(job, 1), (job, 2)]
+
+
+def test_a_cancelled_job_that_runs_checkpoints_first(stage: Stage) -> None:
+    """It is stopped, not killed, and its node goes."""
+    (job,) = stage.submit(job_content(hours=5.0))
+    stage.run(300.0)
+    stage.play.service.cancel(job, user="ann", is_admin=False)
+    stage.run(300.0)
+    assert stage.statuses() == {job: "cancelled"}
+    assert stage.play.service.instances()["instances"] == []
+
+
+def test_a_cancelled_job_that_waits_never_starts(stage: Stage) -> None:
+    """Cancelled before the first tick."""
+    (job,) = stage.submit(job_content())
+    stage.play.service.cancel(job, user="ann", is_admin=False)
+    stage.run(300.0)
+    assert stage.play.runner.started == []
+    assert stage.statuses() == {job: "cancelled"}
+
+
+def test_jobs_of_others_are_not_ours_to_cancel(stage: Stage) -> None:
+    """Only their owner or an administrator may."""
+    (job,) = stage.submit(job_content())
+    with pytest.raises(NotAllowed, match="is of user ann"):
+        stage.play.service.cancel(job, user="bob", is_admin=False)
+    assert stage.play.service.cancel(job, user="bob", is_admin=True)["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"class": "defualt"}, "Did you mean 'default'"),
+        ({"max_gpu": 3}, "Did you mean 'max_gpus'"),
+        ({"min_gpus": 4, "max_gpus": 2}, "min_gpus 4 is more than max_gpus 2"),
+        ({"min_gpus": 100, "max_gpus": None}, "no width from 100"),
+        ({"run": "\ud800"}, "not Unicode"),
+        ({"weight": float("nan")}, "finite number"),
+    ],
+)
+def test_a_bad_job_is_refused_and_nothing_is_stored(stage: Stage, change: dict[str, Any], words: str) -> None:
+    """The good one beside it is not stored either."""
+    with pytest.raises(InputError, match=words):
+        stage.submit(job_content(), job_content(**change))
+    assert stage.statuses() == {}
+
+
+def test_a_user_has_a_limit_on_jobs_and_on_dollars(tmp_path: Path) -> None:
+    """Two jobs at most; and none after a cent was spent today."""
+    stage = Stage(tmp_path, users={"ann": {"max_jobs": 2}, "bob": {"usd_per_day_cap": 0.01}})
+    try:
+        with pytest.raises(NotAllowed, match="3 more are too many"):
+            stage.submit(*[job_content()] * 3)
+        stage.submit(job_content(hours=0.2), user="bob")
+        stage.run(1200.0)
+        with pytest.raises(NotAllowed, match="has spent"):
+            stage.submit(job_content(), user="bob")
+    finally:
+        stage.play.close()
+
+
+def test_a_job_that_reaches_its_dollars_is_stopped(stage: Stage) -> None:
+    """An hour costs 1.006; with 0.5 allowed it ends after half of that."""
+    (job,) = stage.submit(job_content(hours=2.0, max_usd=0.5))
+    stage.run(3600.0)
+    record = stage.play.service.job(job)
+    assert record["status"] == "failed"
+    assert record["cause"] == "max_usd reached"
+    assert 0.5 <= record["usd"] < 0.6
+
+
+def test_a_job_that_fails_is_tried_again_as_often_as_its_file_says(stage: Stage) -> None:
+    """One retry: two starts, then it has failed."""
+    content = job_content(hours=0.01, retries=1)
+    content["environment"]["FAILS"] = "1"
+    (job,) = stage.submit(content)
+    stage.run(1200.0)
+    assert stage.statuses() == {job: "failed"}
+    assert stage.play.runner.started == [(job, 1), (job, 2)]
+
+
+def test_down_lets_everything_go_and_resume_takes_it_up(stage: Stage) -> None:
+    """Jobs checkpoint, wait, and finish later; it outlives a restart."""
+    (job,) = stage.submit(job_content(hours=0.5))
+    stage.run(600.0)
+    stage.play.service.down(is_down=True)
+    stage.run(300.0)
+    stage.restart()
+    stage.run(300.0)
+    assert stage.play.service.instances()["instances"] == []
+    assert stage.statuses() == {job: "queued"}
+    stage.play.service.down(is_down=False)
+    stage.run(3600.0)
+    assert stage.statuses() == {job: "finished"}
+
+
+def test_every_recorded_decision_replays(stage: Stage) -> None:
+    """From JSON, by a policy that is built anew: the same actions."""
+    stage.submit(job_content(hours=0.5), job_content("wide", hours=1.0, max_gpus=4))
+    stage.run(1800.0)
+    acting = stage.play.service.decisions(limit=100, acting=True)["decisions"]
+    assert len(acting) >= 3
+    for row in acting:
+        record = json.loads(json.dumps(stage.play.service.decision(row["tick"])))
+        assert replay(record).is_same
+
+
+def test_constant_load_gives_no_moves(tmp_path: Path) -> None:
+    """Eight equal jobs, each followed by another when it ends, for six hours: one start each."""
+    stage = Stage(tmp_path, budget={"usd_per_hour": 8.0})
+    try:
+        for number in range(8):
+            stage.submit(job_content(f"j{number}", hours=1.0, max_gpus=4))
+        for _ in range(24):
+            done = sum(status == "finished" for status in stage.statuses().values())
+            stage.run(900.0)
+            for number in range(sum(s == "finished" for s in stage.statuses().values()) - done):
+                stage.submit(job_content(f"k{number}", hours=1.0, max_gpus=4))
+        started = stage.play.runner.started
+        assert len(started) == len({job for job, _ in started}) > 20
+    finally:
+        stage.play.close()
+
+
+def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
+    """The second is told who has it."""
+    from boa_daemon.solo import AlreadyRunning, Lock
+
+    first, second = Lock(tmp_path), Lock(tmp_path)
+    first.take()
+    with pytest.raises(AlreadyRunning, match="another daemon"):
+        second.take()
+    first.give_back()
+    second.take()
+    second.give_back()
+
+
+def test_an_old_copy_of_the_database_names_nothing_twice(stage: Stage) -> None:
+    """Yesterday's file comes back: no tick number, node or generation is used again, and all jobs finish."""
+    jobs = stage.submit(job_content(hours=1.0), job_content("b", hours=1.0))
+    stage.play.daemon.tick()
+    stage.play.close()
+    old = {path: path.read_bytes() for path in stage.folder.glob("boa.sqlite*")}
+    stage.open()
+    stage.run(1200.0)
+    stage.play.close()
+    for path in stage.folder.glob("boa.sqlite*"):
+        path.unlink()
+    for path, content in old.items():
+        path.write_bytes(content)
+    stage.open()
+    stage.run(7200.0)
+    assert stage.statuses() == dict.fromkeys(jobs, "finished")
+    assert len(set(stage.play.runner.started)) == len(stage.play.runner.started)
+    assert stage.play.service.instances()["instances"] == []
+    assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
+
+
+def test_observing_touches_nothing(tmp_path: Path) -> None:
+    """It decides and records; no node, no start."""
+    stage = Stage(tmp_path, daemon={"observe": True})
+    try:
+        stage.submit(job_content())
+        stage.run(120.0)
+        assert stage.play.cloud.nodes() == []
+        assert stage.play.service.decisions()["decisions"][0]["actions"][0]["kind"] == "launch"
+    finally:
+        stage.play.close()

@@ -1,0 +1,171 @@
+"""SIGKILL at every statement boundary: before and after each SQL statement, commit, and call to the world.
+
+Each case copies the files as they were before one tick, forks a child that does the tick and kills itself at
+the n-th boundary, opens what is left, and plays on to the end. The cloud and the engine keep files of their
+own, as other parties do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.testing import ManualClock
+
+START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
+STEP = 30.0
+CAP_USD = 6.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 4.0, "usd_per_day_cap": CAP_USD, "max_instances": 3},
+    "cloud": {"boot_seconds": 45.0},
+    "daemon": {"tick_seconds": STEP, "idle_hold_seconds": 30.0},
+}
+TICKS = 60
+STRIDE = int(os.environ.get("BOA_KILL_STRIDE", "8"))
+"""Every eighth boundary, beginning with the first; with BOA_KILL_STRIDE=1 it is each of them."""
+
+
+class Boundaries:
+    """Counts boundaries and does something at one of them."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.count, self.at = 0, at
+
+    def cross(self, *_: Any) -> None:
+        self.count += 1
+        if self.count == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, inner: Any) -> Any:
+        crosser = self
+
+        class Watched:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(inner, name)
+                if not callable(found):
+                    return found
+
+                def call(*args: Any, **values: Any) -> Any:
+                    crosser.cross()
+                    answer = found(*args, **values)
+                    crosser.cross()
+                    return answer
+
+                return call
+
+        return Watched()
+
+    def watch(self, play: Rehearsal) -> None:
+        engine = play.books.store.database.engine
+        for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+            event.listen(engine, name, self.cross)
+
+
+def play_at(folder: Path, tick: int, boundaries: Boundaries | None = None) -> tuple[Rehearsal, ManualClock]:
+    """Open the folder at the instant of a tick."""
+    clock = ManualClock(START + tick * STEP)
+    around: Callable[[Any], Any] | None = None if boundaries is None else boundaries.around
+    play = Rehearsal(folder, clock, SETTINGS, wrap_cloud=around, wrap_runner=around)
+    if boundaries is not None:
+        boundaries.watch(play)
+    return play, clock
+
+
+def submit(play: Rehearsal) -> None:
+    """Give it three jobs, one of them dear, one on two GPUs."""
+    play.service.submit(
+        [
+            job_content("short", hours=0.05),
+            job_content("long", hours=0.12),
+            job_content("wide", hours=0.1, min_gpus=2, max_gpus=2),
+        ],
+        user="ann",
+    )
+
+
+def play_on(folder: Path, tick: int) -> None:
+    """Go on from a tick to the end, and check that all is as it should be."""
+    play, clock = play_at(folder, tick)
+    try:
+        for number in range(tick, TICKS):
+            clock.instant = START + number * STEP
+            play.daemon.tick()
+            assert not play.daemon.standing.fault
+        statuses = Counter(row["status"] for row in play.service.jobs()["jobs"])
+        assert statuses == {"finished": 3}, "no job lost"
+        assert len(set(play.runner.started)) == len(play.runner.started), "no generation started twice"
+        assert all(node.ended_at is not None for node in play.cloud.nodes()), "no node leaked"
+        settled = play.books.store.settled_micro_dollars()
+        assert settled == play.cloud.bill_micro_dollars(), "the ledger is exact"
+        assert settled <= CAP_USD * 1e6, "the cap holds"
+        assert play.books.store.unsettled() == [], "nothing is left open"
+    finally:
+        play.close()
+
+
+def killed_child(folder: Path, tick: int, at: int) -> bool:
+    """Do one tick in a child that dies at a boundary; return whether it got that far."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            play, _ = play_at(folder, tick, Boundaries(at))
+            play.daemon.tick()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Play undisturbed; keep the files before every tick that acts, and before two that do not."""
+    folder = tmp_path_factory.mktemp("story")
+    live, kept = folder / "live", {}
+    live.mkdir()
+    play, _ = play_at(live, 0)
+    submit(play)
+    play.close()
+    quiet = 0
+    for tick in range(TICKS):
+        copy = folder / f"before-{tick}"
+        shutil.copytree(live, copy)
+        play, _ = play_at(live, tick)
+        decision = play.daemon.tick()
+        play.close()
+        assert decision is not None
+        if decision.actions or (decision.state.jobs and quiet < 2):
+            quiet += not decision.actions
+            kept[tick] = copy
+        else:
+            shutil.rmtree(copy)
+    return kept
+
+
+def test_killed_at_every_boundary_of_every_kind_of_tick(story: dict[int, Path], tmp_path: Path) -> None:
+    """Launch, start, end, release and quiet ticks: whatever is on disk, the next tick goes on from there."""
+    cases = 0
+    for tick, before in story.items():
+        at = 1
+        while True:
+            folder = tmp_path / f"{tick}-{at}"
+            shutil.copytree(before, folder)
+            if not killed_child(folder, tick, at):
+                break
+            play_on(folder, tick + 1)
+            shutil.rmtree(folder)
+            cases += 1
+            at += STRIDE
+    assert cases > 20
+    print(f"{cases} kills in {len(story)} ticks")  # noqa: T201 - shown with -s

@@ -1,0 +1,156 @@
+"""Ranks cannot send different buckets under one answer: by construction, and checked on top."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.client import Go
+from boa_daemon.job import torch_gate
+from boa_daemon.job.torch_gate import GatedModel
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
+    """A model on a group of one rank."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch.manual_seed(3)
+    layers = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(3)))
+    yield DistributedDataParallel(layers, bucket_cap_mb=0.005)
+    dist.destroy_process_group()
+
+
+def attach(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, answers: list[Go]) -> GatedModel:
+    """Gate a model whose answers are given; one rank alone would not ask."""
+    monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
+    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=None)
+    given = iter(answers)
+    monkeypatch.setattr(gated, "_ask", lambda ready, is_last: next(given))
+    model.register_comm_hook(gated, torch_gate._hook)
+    return gated
+
+
+def test_nothing_is_enqueued_before_its_answer_and_never_twice(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Question, answer, piece; question, answer, piece: one thread walks the list."""
+    events: list[tuple[str, Any, str]] = []
+    broadcast, all_reduce = dist.broadcast, dist.all_reduce
+
+    def note_answer(answer: torch.Tensor, **options: Any) -> Any:
+        events.append(("answer", int(answer[0]), threading.current_thread().name))
+        return broadcast(answer, **options)
+
+    def note_piece(piece: torch.Tensor, **options: Any) -> Any:
+        events.append(("piece", piece.numel() * 4, threading.current_thread().name))
+        return all_reduce(piece, **options)
+
+    gated = attach(model, monkeypatch, [Go(bytes=2000.0)] * 100)
+    monkeypatch.setattr(dist, "broadcast", note_answer)
+    monkeypatch.setattr(dist, "all_reduce", note_piece)
+    for _ in range(2):
+        model(torch.ones(4, 32)).sum().backward()
+    gated.close()
+
+    kinds = [kind for kind, _, _ in events]
+    answers = [value for kind, value, _ in events if kind == "answer"]
+    pieces = [value for kind, value, _ in events if kind == "piece"]
+    assert answers == list(range(1, len(answers) + 1))
+    assert all(size <= 2000 for size in pieces)
+    assert sum(pieces) == 2 * 3 * (32 * 32 + 32) * 4
+    assert kinds[0] == "answer"
+    # A piece may follow a piece only where the first did not use the answer up.
+    left = 0
+    for kind, value, thread in events:
+        assert thread == "boa-gate-send"
+        left = 2000 if kind == "answer" else left - int(value)
+        assert left >= 0
+
+
+def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer to another question sends nothing; DDP raises it in backward."""
+    sent: list[int] = []
+    gated = attach(model, monkeypatch, [Go(bytes=1e18)] * 100)
+
+    def other_question(answer: torch.Tensor, **options: Any) -> None:
+        answer[0] += 4
+
+    monkeypatch.setattr(dist, "broadcast", other_question)
+    monkeypatch.setattr(dist, "all_reduce", lambda piece, **options: sent.append(piece.numel()))
+    with pytest.raises(RuntimeError, match="rank 0 answers question 5, this rank waits at 1"):
+        model(torch.ones(4, 32)).sum().backward()
+    gated.close()
+
+    assert sent == []
+
+
+def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autograd is not held up: the hook promises, another thread asks."""
+    gated = attach(model, monkeypatch, [])
+    asked = threading.Event()
+    release = threading.Event()
+
+    def slow(ready: int, is_last: bool) -> Go:
+        asked.set()
+        assert release.wait(10.0)
+        return Go(bytes=1e18, free_iterations=10)
+
+    monkeypatch.setattr(gated, "_ask", slow)
+    pushed: list[bool] = []
+    push = gated.push
+
+    def note(bucket: Any) -> Any:
+        promise = push(bucket)
+        pushed.append(release.is_set())
+        if bucket.is_last():
+            assert asked.wait(10.0)
+            release.set()
+        return promise
+
+    monkeypatch.setattr(gated, "push", note)
+    model(torch.ones(4, 32)).sum().backward()
+    gated.close()
+
+    assert pushed
+    assert not any(pushed)
+
+
+def test_free_iterations_ask_nothing(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer for five iterations: no broadcast in between."""
+    gated = attach(model, monkeypatch, [Go(bytes=1e18, free_iterations=5), Go(bytes=1e18, free_iterations=5)])
+    for _ in range(10):
+        model(torch.ones(4, 32)).sum().backward()
+    gated.close()
+
+    assert gated._sequence == 2
+
+
+def test_one_node_is_left_alone(model: DistributedDataParallel) -> None:
+    """Where all ranks share a node there is no card to share: DDP stays as it is."""
+    assert GatedModel.attach(model, address="unix:/nowhere") is None
+    assert GatedModel.attach(model, address="") is None
+
+
+def test_an_address_of_no_use_is_said_and_training_goes_on(
+    model: DistributedDataParallel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A missing token or a wrong BOA_GATE must not stop a job."""
+    nowhere = GateAddress(path="/nowhere", token_file="/nowhere/token")
+    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=nowhere)
+    model.register_comm_hook(gated, torch_gate._hook)
+    model(torch.ones(4, 32)).sum().backward()
+    gated.close()
+
+    assert capsys.readouterr().out.startswith("boa gate: off, ")
+    assert GatedModel.attach(model, address="nonsense") is None
+    assert "unix:PATH or tcp:HOST:PORT" in capsys.readouterr().out

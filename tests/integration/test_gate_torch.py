@@ -1,0 +1,175 @@
+"""The gate in PyTorch: real ranks over gloo, with the gate alive, killed, restarted and mute."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.inject import hooked
+from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.token import issue_token
+from policies.contention import Link
+
+RANKS = 3
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = GateSettings(
+    policy="ada-srsf-buckets",
+    link=Link(latency_seconds=0.0, seconds_per_byte=1e-9, contention_seconds_per_byte=0.0),
+    bucket_bytes=9_000.0,
+    is_always_on=True,
+)
+
+
+def a_port() -> int:
+    """Return a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Ranks:
+    """The ranks of one job, each on a node of its own by name."""
+
+    def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS, hook: bool = False) -> None:
+        port = str(a_port())
+        self.processes = []
+        for rank in range(ranks):
+            place = {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+                "RANK": str(rank),
+                "WORLD_SIZE": str(ranks),
+                "GLOO_SOCKET_IFNAME": "lo",
+                "BOA_NODE_ID": f"node-{rank}",
+                "BOA_JOB_ID": "j1",
+                "BOA_GATE": gate,
+                "PYTHONPATH": str(ROOT),
+                "OMP_NUM_THREADS": "1",
+            }
+            environment = {**os.environ, **place}
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, *script],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=hooked(environment, gate=gate) if hook else environment,
+                )
+            )
+
+    def train(self, iterations: int) -> list[dict[str, Any]]:
+        """Train on all ranks, and return what each says."""
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{iterations}\n")
+            process.stdin.flush()
+        return [self._hear(process) for process in self.processes]
+
+    @staticmethod
+    def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        return dict(json.loads(process.stdout.readline()))
+
+    def end(self) -> list[int]:
+        """End all ranks, and return their exit codes."""
+        codes = []
+        for process in self.processes:
+            process.communicate(timeout=30.0)
+            codes.append(process.returncode)
+        return codes
+
+    def kill(self) -> None:
+        """End what is left."""
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[str, Path]:
+    """Return a job's BOA_GATE, and the socket's path."""
+    token = tmp_path / "j1.token"
+    token.write_text(issue_token("s", job="j1"), encoding="utf-8")
+    # The patience is long because the ranks share busy cores with everything else.
+    return f"unix:{tmp_path / 'gate.sock'}?token_file={token}&answer_ms=50", tmp_path / "gate.sock"
+
+
+@pytest.fixture
+def ranks(place: tuple[str, Path]) -> Iterator[Ranks]:
+    """Start the ranks of a training run."""
+    started = Ranks([str(Path(__file__).parent / "gate_training.py")], gate=place[0])
+    yield started
+    started.kill()
+
+
+def test_training_through_the_gates_life_and_death(place: tuple[str, Path], ranks: Ranks) -> None:
+    """Alive, killed, restarted, mute: gradients are those of the ungated twin, all ranks send the same pieces."""
+    address = GateAddress(path=str(place[1]))
+    with GateThread(SETTINGS, "s", address) as gate:
+        alive = until_granted(ranks, more_than=0)
+        mute_from(gate)
+        mute = ranks.train(6)
+        assert mute[0]["counts"].get("no answer", 0) + mute[0]["counts"].get("silence", 0) >= 1
+    dead = ranks.train(30)
+    with GateThread(SETTINGS, "s", address):
+        # What the mute gate cost has to be earned back before the next question.
+        back = until_granted(ranks, more_than=dead[0]["counts"]["granted"])
+
+    assert dead[0]["questions"] - mute[0]["questions"] < 30, "a dead gate is not asked at every iteration"
+    for answers in (alive, mute, dead, back):
+        assert all(answer["off"] < 1e-6 for answer in answers)
+        assert all(answer["pieces"] == answers[0]["pieces"] for answer in answers)
+        assert len({answer["questions"] for answer in answers}) == 1
+    assert ranks.end() == [0] * RANKS
+
+
+def until_granted(ranks: Ranks, *, more_than: int) -> list[dict[str, Any]]:
+    """Train until the gate has granted more buckets than that."""
+    deadline = time.monotonic() + 30.0
+    while True:
+        answers = ranks.train(5)
+        if answers[0]["counts"].get("granted", 0) > more_than:
+            return answers
+        assert time.monotonic() < deadline, answers[0]
+
+
+def mute_from(gate: GateThread) -> None:
+    """Let the gate answer nothing any more."""
+    gate.server.settle = lambda: None  # type: ignore[method-assign]
+    gate.server.say_wait = lambda job: None  # type: ignore[method-assign,misc]
+
+
+SCRIPT = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+dist.init_process_group("gloo")
+model = DDP(torch.nn.Linear(9, 9))
+for _ in range(3):
+    model(torch.ones(2, 9)).sum().backward()
+print(float(model.module.weight.grad.sum()))
+dist.destroy_process_group()
+"""
+
+
+def test_without_a_line_in_the_script_the_job_asks(place: tuple[str, Path], tmp_path: Path) -> None:
+    """An engine's environment is enough; the script knows nothing of the gate."""
+    (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
+    with GateThread(SETTINGS, "s", GateAddress(path=str(place[1]))) as gate:
+        job = Ranks([str(tmp_path / "train.py")], gate=place[0], ranks=2, hook=True)
+        try:
+            assert job.end() == [0, 0]
+        finally:
+            job.kill()
+        assert gate.status()["counts"]["asks"] >= 1
+        assert gate.status()["jobs"] == []

@@ -1,0 +1,42 @@
+"""Pollux's world, re-implemented in benchmarks/pollux.py, against the figures that its authors published."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data/pollux"
+
+
+@pytest.fixture(scope="module")
+def pollux() -> ModuleType:
+    """Return the benchmark as a module."""
+    spec = importlib.util.spec_from_file_location("benchmark_pollux", ROOT / "benchmarks/pollux.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("number", "published"), [(6, 3469.69375), (1, 2473.65)])
+def test_tiresias_comes_out_to_the_second(pollux: ModuleType, number: int, published: float) -> None:
+    """The published mean JCT of 160 jobs on 16 nodes of 4 T4, to the last digit."""
+    jobs = pollux.jobs_of(DATA / f"workloads/workload-{number}.csv", pollux.applications_of(DATA), rigid=True)
+
+    assert pollux.World(jobs=jobs, nodes=16).run(pollux.TiresiasRounds()) == published
+
+
+def test_our_pollux_is_within_a_tenth_of_the_published_one(pollux: ModuleType) -> None:
+    """2446 s with rounds of 60 s on workload-6; ours finds better shares, so it may be a little faster."""
+    jobs = pollux.jobs_of(DATA / "workloads/workload-6.csv", pollux.applications_of(DATA), rigid=False)
+
+    mean = pollux.World(jobs=jobs, nodes=16).run(pollux.PolluxRounds(pollux.classes_of(DATA)))
+
+    assert mean == pytest.approx(2446.1, rel=0.1)
