@@ -1,7 +1,7 @@
 """How long engines take to start, stop and resume jobs, and what the helper costs per step.
 
     python benchmarks/engines.py            # local engine and helper, about a minute
-    python benchmarks/engines.py --all      # and PyTorch, SSM whose scripts run here, and Ray: some minutes
+    python benchmarks/engines.py --all      # and PyTorch, and SSM whose scripts run here: some minutes
 
 The baseline is the same command without an engine: started with the same environment, stopped with SIGTERM.
 Times are medians, in seconds. Most of each is Python that starts and imports; the engine's share is the

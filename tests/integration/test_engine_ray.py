@@ -23,20 +23,25 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     cluster = ray.cluster_utils.Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
-    for name in ("n1", "n2"):
-        cluster.add_node(num_cpus=2, num_gpus=4, resources={f"boa_node_{name}": 1})
-    yield cluster
+    nodes = {
+        name: cluster.add_node(num_cpus=2, num_gpus=4, resources={f"boa_node_{name}": 1})
+        for name in ("n1", "n2")
+    }
+    yield cluster, nodes
     ray.shutdown()
     cluster.shutdown()
 
 
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
-def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(cluster: Any, tmp_path: Path) -> None:
-    """Over two nodes, then on one under a second engine, then on a node that leaves: no saved step is lost."""
+def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(
+    cluster: tuple[Any, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Over two nodes, then under a second engine, then on a node that leaves: no saved step is lost."""
     import ray
 
-    engine = RayEngine(tmp_path / "shared", address=cluster.address)
+    ray_cluster, ray_nodes = cluster
+    engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
     bench = Bench(engine=engine, workdir=tmp_path)
     answers = engine.prepare([a_node("n1"), a_node("n2"), a_node("elsewhere")])
     assert [type(answers[name]) for name in ("n1", "n2", "elsewhere")] == [Accepted, Accepted, Unknown]
@@ -48,7 +53,7 @@ def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(cluster: An
     assert sorted(bundle["GPU"] for bundle in group["bundles"].values()) == [1.0, 1.0]
     assert group["state"] == "CREATED"
 
-    bench.engine = RayEngine(tmp_path / "shared", address=cluster.address)
+    bench.engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
     assert bench.engine.reattach()["a"].generation == 1
     bench.wait_step(step + 2)
     bench.stop()
@@ -59,8 +64,7 @@ def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(cluster: An
 
     bench.start(2)
     bench.wait_step((end.step or 0) + 3)
-    node = next(node for node in cluster.list_all_nodes() if "boa_node_n1" in str(node._resource_spec))
-    cluster.remove_node(node)
+    ray_cluster.remove_node(ray_nodes["n1"])
     lost = bench.wait_end()
     assert (lost.phase, lost.cause) == ("failed", "agent-lost")
     assert lost.lost_steps <= 1
