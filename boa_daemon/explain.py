@@ -35,6 +35,11 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
         sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    if job_id in plan.head_starts:
+        later = plan.head_starts[job_id]
+        sentences.append(
+            f"It is to have {later} once there is room; what it does until then outweighs the restart."
+        )
     sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
     if len({slot.node for slot in slots}) > 1:
@@ -113,6 +118,8 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
         return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."
     if reason == "fleet-full":
         return f"The fixed fleet is full. {have}."
+    if reason == "gpus-to-fall-free":
+        return f"It waits for GPUs that other jobs let go of soon: a new node is not worth its boot. {have}."
     return f"It waits for nodes. {have}."
 
 

@@ -47,7 +47,7 @@ def with_head_starts(state: ClusterState, plan: Plan, follower: Follower | None,
     left = room.after(plan.slots)
     free = left.free_gpus()
     wait_hours = _wait_hours(state, plan, follower)
-    widths, slots = dict(plan.widths), dict(plan.slots)
+    widths, slots, starts = dict(plan.widths), dict(plan.slots), dict[JobId, Width]()
     for job in waiting:
         then = widths[job]
         most = free.get(then.gpu_type, 0)
@@ -58,11 +58,11 @@ def with_head_starts(state: ClusterState, plan: Plan, follower: Follower | None,
         )
         placed = {} if now is None else left.place({job: now})
         if now is not None and job in placed:
-            widths[job], slots[job] = now, placed[job]
+            widths[job], slots[job], starts[job] = now, placed[job], then
             free[then.gpu_type] -= now.gpus
             left = left.after(placed)
     still = {job: why for job, why in plan.waiting.items() if job not in slots}
-    return replace(plan, widths=widths, slots=slots, waiting=still)
+    return replace(plan, widths=widths, slots=slots, waiting=still, head_starts=starts)
 
 
 def _wait_hours(state: ClusterState, plan: Plan, follower: Follower) -> float:

@@ -171,7 +171,8 @@ def _rented_fleet(
     rest = {job: width for job, width in wishes.items() if job not in slots}
     ending = about_to_end(state, allocation.follower, rest)
     demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
-    reason: WaitReason = "nodes-to-come"
+    coming = demand.launches or any(_is_coming(node) for node in state.nodes.values())
+    reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
     allowed = _within_cap(state, demand.launches, rules)
     if allowed != demand.launches:
         reason = "node-limit"

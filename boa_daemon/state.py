@@ -18,6 +18,7 @@ from policies.pacing import Pace
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
     "nodes-to-come",
+    "gpus-to-fall-free",
     "node-limit",
     "out-of-stock",
     "fleet-full",
@@ -184,5 +185,6 @@ class Plan:
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
+    head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     held: tuple[Held, ...] = ()
     forced: tuple[NodeId, ...] = ()

@@ -32,6 +32,8 @@ REHEARSALS = 14
 """Planning budgets that a rehearsal tries over the whole range."""
 REFINEMENTS = 5
 """Further ones, each halving the gap above the best."""
+WIDER_TRIALS, WIDER_STEP = 4, 1.08
+"""Plans above the budget that are tried while the widest one still keeps it, and the factor between them."""
 NEARLY = 1.02
 """Spends within this factor of the least are as good as the least, where none is within the budget."""
 LEAST_BUDGET = 1e-9
@@ -234,6 +236,15 @@ def rehearsed(settings: SimulationSettings) -> SimulationSettings:
     most = settings.budget.amount
     plans = np.geomspace(most, min(_least_plan(settings), most), REHEARSALS).tolist()
     trials = {planned: _rehearse(settings, planned) for planned in plans}
+    for _ in range(WIDER_TRIALS):
+        # Plans count a boot for every job; where most are spared theirs, a wider plan spends the budget.
+        widest = max(trials)
+        if _best_plan(trials, most) != widest:
+            break
+        result = _rehearse(settings, widest * WIDER_STEP)
+        if result == trials[widest]:
+            break
+        trials[widest * WIDER_STEP] = result
     for _ in range(REFINEMENTS):
         best = _best_plan(trials, most)
         above = min((planned for planned in trials if planned > best), default=best)

@@ -57,7 +57,6 @@ class WidthColumns:
             size_after=tuple(sum(sizes[number + 1 :]) for number in range(len(sizes))),
         )
 
-
     def part_left(self, job: Job) -> float:
         """Return the fraction of its phase that a job has still to do."""
         phase_size = self.job_class.phases[job.phase].size_gpu_hours * job.scale

@@ -19,10 +19,10 @@ price of money, mu hours per unit of budget, says what each of these is worth:
 Where n comes from: nodes fall idle and are wanted again at the same long-run rate, so the number of idle ones
 is a symmetric random walk. Held between 0 and n it is uniform: n/2 nodes are idle on average, which costs
 mu P n/2, and one demand in n + 1 meets none, which costs (w D + mu P N) b. The sum is least at the n above:
-the square root of the economic order quantity. The limit in time is the ski-rental one: an idle node never
+a square root, as in the economic order quantity. The limit in time is the ski-rental one: an idle node never
 costs more than the boot and the wait that it may save, so a night without jobs costs no more than that.
 
-Where no money is spent on boots (b = 0) nothing is held and nobody waits. Cost: O(phases) per job asked about.
+Without boots (b = 0) nothing is held and nobody waits. Cost: O(columns) per job asked about.
 """
 
 from __future__ import annotations

@@ -85,9 +85,7 @@ class PacedBudgetOptimal:
         """Return the best width for the rest of one job."""
         columns = self.columns[job.class_name]
         table = self._table(job.class_name, job.scale, position.level_for(job.draw))
-        return table.width_for(
-            job.phase, left=columns.part_left(job), holds=job.width, margin=self.margin
-        )
+        return table.width_for(job.phase, left=columns.part_left(job), holds=job.width, margin=self.margin)
 
     def _table(self, name: str, scale: float, level: int) -> CostToGo:
         """Return the costs of a class at a level; scales are rounded to powers of two."""

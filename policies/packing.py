@@ -44,7 +44,7 @@ class Packing:
         for node in range(len(self._ids)):
             self._total_free[self._type[node]] += self._capacity[node]
             self._widest[self._type[node]] = max(self._widest[self._type[node]], self._capacity[node])
-            insort(self._shelf_of(node), node)
+            self._shelf_of(node).append(node)
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:

@@ -32,9 +32,9 @@ def published(data: Path, scratch: Path) -> None:
     print("\n### BOA at the GPU-hours of Pollux in its own simulator, 85 jobs\n")
     print("| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |")
     print("|---|---|---|---|---|---|---|")
-    for boot, said_boot in BOOTS:
+    for boot in BOOTS:
         scenario = Scenario(
-            name=f"published {said_boot}",
+            name=f"published {boot:g}",
             sources=(pollux("", 1, SMALL_APPS),),
             factor=1.5,
             boot_seconds=boot,
@@ -48,7 +48,7 @@ def published(data: Path, scratch: Path) -> None:
         for (name, held, seconds), row in zip(PUBLISHED, rows, strict=True):
             own = 3600.0 * row.mean_jct_hours
             print(
-                f"| {name} | {held:.1f} | {seconds:.0f} | {said_boot} | {own:.0f} | "
+                f"| {name} | {held:.1f} | {seconds:.0f} | {boot:g} s | {own:.0f} | "
                 f"{row.gpu_hours_rented:.1f} | {seconds / own:.2f} |",
                 flush=True,
             )

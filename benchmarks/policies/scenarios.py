@@ -8,21 +8,12 @@ from dataclasses import dataclass
 from boa_daemon.traces.sources import SourceName
 from boa_daemon.traces.workload import Options
 
-RIVALS = (
-    "efficiency",
-    "equal-width",
-    "boa-authors",
-    "asked",
-    "asked-hold",
-    "pollux-autoscale",
-    "pollux",
-    "tiresias",
-)
-ALL_RIVALS = (*RIVALS, "greedy-marginal", "static-srsf", "static-equal", "static-fifo")
-QUICK_RIVALS = ("efficiency", "equal-width", "pollux-autoscale", "pollux")
+RIVALS = ("efficiency", "equal-width", "pollux-autoscale", "pollux")
+MORE_RIVALS = (*RIVALS, "boa-authors", "greedy-marginal", "asked")
+ALL_RIVALS = (*MORE_RIVALS, "asked-hold", "tiresias", "static-srsf", "static-equal", "static-fifo")
 SMALL_APPS = ("cifar10", "deepspeech2", "bert")
 WORKLOADS = (1, 2, 3, 6)
-BOOTS = ((0.0, "0 s"), (180.0, "180 s"))
+BOOTS = (0.0, 180.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +35,8 @@ class Scenario:
 
     name: str
     sources: tuple[Source, ...]
-    factor: float
-    boot_seconds: float
+    factor: float = 1.5
+    boot_seconds: float = 180.0
     rivals: tuple[str, ...] = RIVALS
     gpu_types: tuple[str, ...] = ()
     seeds: int = 1
@@ -59,47 +50,25 @@ def pollux(load: str, number: int, apps: tuple[str, ...] | None = None) -> Sourc
 
 
 def scenarios(*, quick: bool) -> Iterator[Scenario]:
-    """Yield the scenarios in the order of the tables."""
-    rivals, seeds = (QUICK_RIVALS, 1) if quick else (RIVALS, 3)
-    for factor in (1.5,) if quick else (1.5, 1.25, 2.0):
-        for boot, said in BOOTS:
-            yield Scenario(
-                name=f"85 jobs, {factor:g} x load, boot {said}",
-                sources=(pollux("", 1, SMALL_APPS),),
-                factor=factor,
-                boot_seconds=boot,
-                seeds=seeds,
-                rivals=ALL_RIVALS if factor == 1.5 and not quick else rivals,
-            )
-    for boot, said in BOOTS:
-        for load in ("", "-0.5", "-1.5", "-2.0"):
-            if load and (quick or boot == 0.0):
-                continue
-            yield Scenario(
-                name=f"Pollux load {load.strip('-') or '1.0'}, 1.5 x load, boot {said}",
-                sources=tuple(pollux(load, number) for number in ((6,) if quick else WORKLOADS)),
-                factor=1.5,
-                boot_seconds=boot,
-                rivals=rivals,
-            )
-    yield Scenario(
-        name="Pollux load 1.0 on spot, 1.5 x load, boot 180 s",
-        sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
-        factor=1.5,
-        boot_seconds=180.0,
-        rivals=rivals,
-        on_spot=True,
-    )
-    gavel = Options(workload="physical_cluster/max_min_fairness.trace")
-    for types in (("v100",), ("v100", "p100"), ("v100", "p100", "k80")):
+    """Yield the scenarios, those that say most first."""
+    seeds = 1 if quick else 3
+    for boot in BOOTS:
         yield Scenario(
-            name=f"Gavel, {' + '.join(types)}, 1.5 x load, boot 180 s",
+            name=f"85 jobs, 1.5 x load, boot {boot:g} s",
+            sources=(pollux("", 1, SMALL_APPS),),
+            boot_seconds=boot,
+            seeds=seeds,
+            rivals=RIVALS if quick else ALL_RIVALS,
+        )
+    yield from _loads("", quick=quick)
+    gavel = Options(workload="physical_cluster/max_min_fairness.trace")
+    for types in (("v100",), ("v100", "p100")):
+        yield Scenario(
+            name=f"Gavel, {' and '.join(types)}, 1.5 x load, boot 180 s",
             sources=(Source(kind=SourceName.gavel, path="gavel", options=gavel),),
-            factor=1.5,
-            boot_seconds=180.0,
             gpu_types=types,
             seeds=seeds,
-            rivals=rivals,
+            rivals=RIVALS if quick else MORE_RIVALS,
         )
     itp = Source(
         kind=SourceName.itp,
@@ -107,10 +76,32 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
         profiles="elasticflow",
         options=Options(),
     )
+    yield Scenario(name="ITP, 195 jobs, 1.5 x load, boot 180 s", sources=(itp,))
     yield Scenario(
-        name="ITP, 195 jobs, 1.5 x load, boot 180 s",
-        sources=(itp,),
-        factor=1.5,
-        boot_seconds=180.0,
-        rivals=rivals,
+        name="Pollux load 1 on spot, 1.5 x load, boot 180 s",
+        sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
+        on_spot=True,
     )
+    if quick:
+        return
+    for factor in (1.25, 2.0):
+        yield Scenario(
+            name=f"85 jobs, {factor:g} x load, boot 180 s",
+            sources=(pollux("", 1, SMALL_APPS),),
+            factor=factor,
+            seeds=seeds,
+        )
+    for load in ("-0.5", "-1.5", "-2.0"):
+        yield from _loads(load, quick=False)
+
+
+def _loads(load: str, *, quick: bool) -> Iterator[Scenario]:
+    """Yield Pollux's workloads at one load; with and without boots where it is their own."""
+    numbers = (6,) if quick else WORKLOADS
+    for boot in BOOTS if not load else BOOTS[1:]:
+        yield Scenario(
+            name=f"Pollux load {load.strip('-') or '1'}, 1.5 x load, boot {boot:g} s",
+            sources=tuple(pollux(load, number) for number in numbers),
+            boot_seconds=boot,
+            rivals=RIVALS if quick or load else MORE_RIVALS,
+        )

@@ -15,10 +15,10 @@ from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
 from boa_daemon.cli.doctor import doctor
+from boa_daemon.cli.down import down
 from boa_daemon.cli.frontier import frontier
 from boa_daemon.cli.gc import gc
 from boa_daemon.cli.iam import iam
-from boa_daemon.cli.letting_go import down
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate

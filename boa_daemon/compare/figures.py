@@ -36,6 +36,8 @@ COLOURS = (
 )
 LINE_HEIGHT = 0.042
 """Least distance of two labels, as a share of the picture's height."""
+LINEAR_SPREAD = 4.0
+"""Waits that lie further apart than this factor are drawn on a logarithmic scale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +66,21 @@ def draw_money(plot: MoneyPlot) -> Figure:
     left, right = max(0.0, min(spends) - extra - 0.12 * span), max(spends) + extra + 0.06 * span
     top = 1.12 * scale * max(line.mean_jct_hours * _reach(line) for line in plot.lines)
     axes.set_xlim(left, right + 0.24 * (right - left))
-    axes.set_ylim(0.0, top)
-    _draw_floor(axes, plot.floor, scale, (left, right, top))
+    bottom = 0.0
+    if max(hours) > LINEAR_SPREAD * min(hours):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="y", which="minor", labelsize=8)
+        bottom = 0.7 * scale * min(line.lower_bound_mean_jct_hours for line in plot.lines)
+    axes.set_ylim(bottom, top)
+    _draw_floor(axes, plot.floor, scale, (left, right))
     ends: list[tuple[float, float, str, str]] = []
     colours = iter(COLOURS * (1 + len(plot.lines)))
     for policy in dict.fromkeys(line.policy for line in plot.lines):
         colour = LINE if policy == REFERENCE else next(colours)
         ends.append(_draw_policy(axes, [line for line in plot.lines if line.policy == policy], scale, colour))
-    _name_ends(axes, ends, top)
+    _name_ends(axes, ends)
     if not all(line.at_equal_spend for line in plot.lines):
         words = "hollow: spends more or less than boa"
         axes.text(
@@ -104,28 +113,33 @@ def _draw_policy(
     return x[-1], y[-1], policy, colour
 
 
-def _draw_floor(axes: Axes, floor: Floor, scale: float, frame: tuple[float, float, float]) -> None:
+def _draw_floor(axes: Axes, floor: Floor, scale: float, frame: tuple[float, float]) -> None:
     """Draw the planner's curve, and shade what nobody reaches."""
-    left, right, top = frame
+    left, right = frame
+    bottom, top = axes.get_ylim()
     bound = floor.bound_hours * scale
     finite = np.isfinite(bound)
     if finite.any():
-        axes.fill_between(floor.spends[finite], 0.0, bound[finite], color=SOFT, alpha=0.22, lw=0, zorder=1)
+        axes.fill_between(floor.spends[finite], bottom, bound[finite], color=SOFT, alpha=0.22, lw=0, zorder=1)
         middle = left + 0.5 * (right - left)
         height = float(np.interp(middle, floor.spends[finite], bound[finite]))
         words = "no policy can get here (dashed: what the planner promises without boots and idle GPUs)"
-        axes.text(middle, 0.45 * min(height, top), words, color=INK, fontsize=9.5, ha="center")
+        halfway = bottom + 0.45 * (min(height, top) - bottom)
+        axes.text(middle, halfway, words, color=INK, fontsize=9.5, ha="center", va="center")
     planned = floor.planned_hours * scale
     known = np.isfinite(planned)
     axes.plot(floor.spends[known], planned[known], color=INK, lw=1.3, ls=(0, (4, 3)), zorder=2)
 
 
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]], top: float) -> None:
+def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
     """Write each policy's name to the right of its last point, moved up or down where names would touch."""
-    step = LINE_HEIGHT * top
     places: list[float] = []
-    for _, height, _, _ in sorted(ends, key=lambda end: end[1]):
-        places.append(height if not places else max(height, places[-1] + step))
+    # In shares of the picture's height, so that any scale will do.
+    to_share = axes.transData + axes.transAxes.inverted()
+    for at, height, _, _ in sorted(ends, key=lambda end: end[1]):
+        share = float(to_share.transform((at, height))[1])
+        places.append(share if not places else max(share, places[-1] + LINE_HEIGHT))
+    places = [float(to_share.inverted().transform((0.0, share))[1]) for share in places]
     far = max(at for at, _, _, _ in ends)
     left, right = axes.get_xlim()
     for (at, height, policy, colour), place in zip(sorted(ends, key=lambda end: end[1]), places, strict=True):

@@ -181,7 +181,7 @@ def _search_utilities(bench: Bench) -> None:
     for _ in range(UTILITY_RUNS):
         utility = (low + high) / 2.0
         spent = bench.spend(utility=utility)
-        if abs(spent / bench.target - 1.0) <= TOLERANCE / 4.0:
+        if abs(spent / bench.target - 1.0) <= TOLERANCE / 2.0:
             return
         low, high = (low, utility) if spent < bench.target else (utility, high)
 

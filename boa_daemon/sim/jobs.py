@@ -79,10 +79,10 @@ class SimulatedJobs:
     def jobs(self) -> Mapping[JobId, JobState]:
         """Return the jobs that are present, in order of arrival."""
         if self._fresh_progress:
-            for job in self._present.values():
+            now, states = self._clock.now(), self._states
+            for name, job in self._present.items():
                 if job.slots:
-                    self._measure(job)
-                    self._states[job.trace.id] = job.state()
+                    states[name] = job.state(job.left_at(now))
         return self._states.copy()
 
     def arrive(

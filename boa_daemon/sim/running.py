@@ -61,10 +61,21 @@ class Running:
         """Work per second, once it works."""
         return self.speeds[self.phase] * self.pace * self.node_speed
 
-    def state(self) -> JobState:
-        """Return what a tick may see."""
+    def left_at(self, now: float) -> float:
+        """Return the work left in the phase at an instant, without bringing anything up to it."""
+        seconds = now - max(self.measured_at, self.works_from)
+        if seconds <= 0.0 or not self.slots:
+            return self.left
+        if self.checkpoints is not None and self.checkpoints.cost_seconds:
+            every = self.checkpoints.every_seconds
+            cycles, position = divmod(self.position + seconds, every + self.checkpoints.cost_seconds)
+            seconds = cycles * every + min(position, every) - min(self.position, every)
+        return max(0.0, self.left - seconds * self.rate)
+
+    def state(self, left: float | None = None) -> JobState:
+        """Return what a tick may see; of `left` in the phase, where that is not as last measured."""
         trace, physics = self.trace, self.physics
-        work = self.left + physics.tail_sizes[self.phase] * trace.scale
+        work = (self.left if left is None else left) + physics.tail_sizes[self.phase] * trace.scale
         return JobState(
             job=Job(
                 id=trace.id,

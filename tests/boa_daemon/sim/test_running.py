@@ -56,8 +56,10 @@ def test_work_and_checkpoints_are_those_of_a_walk_however_often_one_looks(
     now, used, overhead = 0, 0.0, 0.0
     for step in looks:
         now += step
+        foretold = job.left_at(float(now))
         paid, done = job.measure(float(now))
         used, overhead = used + done, overhead + paid
+        assert foretold == pytest.approx(job.left, abs=1e-6)
 
     worked, saved = walked(every, cost, now)
     assert (used, overhead) == (pytest.approx(2.0 * worked), pytest.approx(2.0 * (now - worked)))

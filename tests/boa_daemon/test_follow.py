@@ -1,0 +1,174 @@
+"""Following the plan with whole nodes: whom a job counts on, what it starts on, which idle nodes stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.explain import explain_job
+from boa_daemon.plan import make_plan
+from boa_daemon.state import ClusterState, Plan
+from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
+from policies.first_fit import FirstFit
+from policies.model import Allocation, Hold, Job, JobId, Money, Width
+
+BOOT_SECONDS = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A follower and allocator that says what it was told."""
+
+    widths: Mapping[JobId, int]
+    left_hours: Mapping[JobId, float] = field(default_factory=dict)
+    nodes: int = 0
+    starts: bool = False
+    boot_hours: float = BOOT_SECONDS / 3600.0
+
+    def hold(self, gpu_type: str) -> Hold:
+        """Return the nodes told, for ten minutes."""
+        return Hold(nodes=self.nodes, seconds=600.0)
+
+    def patience_hours(self, gpu_type: str) -> float:
+        """Return one boot."""
+        return self.boot_hours
+
+    def hours_left(self, job: Job) -> float:
+        """Return what was told; an hour otherwise."""
+        return self.left_hours.get(job.id, 1.0)
+
+    def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
+        """Return all that is free, where head starts pay and there is something to wait for."""
+        return Width("gpu", min(most_gpus, then.gpus - 1)) if self.starts and wait_hours > 0.0 else None
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the widths told."""
+        return Allocation(widths={job.id: Width("gpu", self.widths[job.id]) for job in jobs}, follower=self)
+
+
+def plan_of(state: ClusterState, known: Known) -> Plan:
+    """Return the plan with first fit on nodes of four GPUs."""
+    return make_plan(state, allocator=known, placer=FirstFit(), rules=rules())
+
+
+def one_running(*, waited_seconds: float = 0.0) -> ClusterState:
+    """Return a state where "old" has a whole node and "new" has arrived."""
+    now = 1000.0
+    return a_state(
+        a_job("old"),
+        a_job("new", arrived_at=now - waited_seconds),
+        nodes=[a_node("n1")],
+        held={"old": some_slots("n1", 0, 1, 2, 3)},
+        now=now,
+    )
+
+
+def test_no_node_is_rented_for_what_falls_free_before_it_would_have_booted() -> None:
+    """The old job ends in two minutes, a node boots in three: nothing is launched, and `explain` says why."""
+    state = one_running()
+    plan = plan_of(state, Known(widths={"old": 4, "new": 4}, left_hours={"old": 120.0 / 3600.0}))
+
+    assert plan.launches == {}
+    assert plan.waiting == {"new": "gpus-to-fall-free"}
+    assert "let go of soon" in explain_job(state, plan, "new")
+
+
+def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -> None:
+    """The old job runs for another hour; or its four GPUs are not enough for eight."""
+    late = plan_of(one_running(), Known(widths={"old": 4, "new": 4}))
+    wide = plan_of(one_running(), Known(widths={"old": 4, "new": 8}, left_hours={"old": 0.01}))
+
+    assert late.launches == {"gpu-x4": 1}
+    assert wide.launches == {"gpu-x4": 1}
+
+
+def test_two_jobs_do_not_count_on_the_same_gpus() -> None:
+    """Four GPUs fall free for two jobs of four: one node is rented."""
+    state = a_state(
+        a_job("old"),
+        a_job("b", arrived_at=1000.0),
+        a_job("c", arrived_at=1000.0),
+        nodes=[a_node("n1")],
+        held={"old": some_slots("n1", 0, 1, 2, 3)},
+        now=1000.0,
+    )
+    plan = plan_of(state, Known(widths={"old": 4, "b": 4, "c": 4}, left_hours={"old": 0.01}))
+
+    assert plan.launches == {"gpu-x4": 1}
+
+
+def test_a_job_that_waited_in_vain_counts_on_nobody() -> None:
+    """Forecasts say "soon" for longer than two boots: a node is rented. No wrong size starves a job."""
+    known = Known(widths={"old": 4, "new": 4}, left_hours={"old": 0.0})
+
+    assert plan_of(one_running(waited_seconds=359.0), known).launches == {}
+    assert plan_of(one_running(waited_seconds=361.0), known).launches == {"gpu-x4": 1}
+
+
+def test_a_waiting_job_starts_on_what_is_free_while_its_nodes_boot() -> None:
+    """Eight planned, four free: it starts on four now, one node is rented, and `explain` names the eight."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")])
+    plan = plan_of(state, Known(widths={"a": 8}, starts=True))
+
+    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3)}
+    assert plan.widths["a"] == Width("gpu", 4)
+    assert plan.head_starts == {"a": Width("gpu", 8)}
+    assert plan.launches == {"gpu-x4": 1}
+    assert "It is to have 8 x gpu once there is room" in explain_job(state, plan, "a")
+
+
+def test_a_job_with_a_head_start_does_not_rent_its_nodes_twice() -> None:
+    """It runs on four and one node boots: nothing more is launched, nothing moves."""
+    state = a_state(
+        a_job("a"),
+        nodes=[a_node("n1"), a_node("n2", phase="requested")],
+        held={"a": some_slots("n1", 0, 1, 2, 3)},
+    )
+    plan = plan_of(state, Known(widths={"a": 8}, starts=True))
+
+    assert (plan.launches, plan.slots, plan.stops) == ({}, {}, ())
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_so_many_idle_nodes_stay_those_that_fell_idle_last(kept: int) -> None:
+    """Three are idle; the ones that were not wanted for longest go back at once."""
+    nodes = [a_node(f"n{number}", idle_since=900.0 + number) for number in (1, 2, 3)]
+    plan = plan_of(a_state(nodes=nodes, now=1000.0), Known(widths={}, nodes=kept))
+
+    assert set(plan.releases) == {f"n{number}" for number in range(1, 4 - kept)}
+    assert (plan.wake_at is not None) == (kept > 0)
+
+
+def test_a_held_node_goes_back_when_its_time_is_over() -> None:
+    """Ten minutes idle."""
+    state = a_state(nodes=[a_node("n1", idle_since=400.0)], now=1000.0)
+
+    assert plan_of(state, Known(widths={}, nodes=5)).releases == ("n1",)
+
+
+@given(
+    left=st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=6), width=st.integers(1, 16)
+)
+def test_what_is_rented_and_what_falls_free_is_enough(left: list[float], width: int) -> None:
+    """Launches, free GPUs and those of jobs about to end cover what waits, whatever the forecasts."""
+    names = [f"j{number}" for number in range(len(left))]
+    state = a_state(
+        *(a_job(name) for name in names),
+        a_job("new", arrived_at=1000.0),
+        nodes=[a_node(f"n-{name}") for name in names],
+        held={name: some_slots(f"n-{name}", 0, 1, 2) for name in names},
+        now=1000.0,
+    )
+    known = Known(
+        widths=dict.fromkeys(names, 3) | {"new": width}, left_hours=dict(zip(names, left, strict=True))
+    )
+    plan = plan_of(state, known)
+
+    ending = sum(hours < known.boot_hours for hours in left)
+    rented = 4 * sum(plan.launches.values())
+    assert "new" in plan.slots or rented + len(names) + 3 * ending >= width
+    assert rented - 4 < width
