@@ -230,6 +230,17 @@ def test_a_unit_that_cannot_be_read_is_unknown_and_ends_nothing(bench: Bench) ->
     assert bench.wait_step(step + 2).phase == "running"
 
 
+def test_any_id_will_do(tmp_path: Path) -> None:
+    """Ids become folder names that hold no path, no quote and no percent sign, and come back as they were."""
+    engine = LocalEngine(tmp_path / "root")
+    bench = Bench(engine=engine, workdir=tmp_path, job="../it's 100% \N{GREEK SMALL LETTER PHI}")
+    assert bench.run_to_end("echo fine").phase == "finished"
+
+    again = LocalEngine(tmp_path / "root")
+    assert list(again.reattach()) == [bench.job]
+    assert [folder.parent for folder in (tmp_path / "root").iterdir()] == [tmp_path / "root"]
+
+
 def test_a_folder_that_is_not_there_is_refused(bench: Bench) -> None:
     """What could not work is said when the job comes, not when it starts."""
     assert isinstance(bench.admit("true", workdir=str(bench.workdir / "missing")), Refused)
