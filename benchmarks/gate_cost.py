@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
+from benchmarks.gate_runs import SECRET
 from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.client import GateClient
 from boa_daemon.gate.nouns import GateSettings
@@ -25,7 +26,6 @@ from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.token import issue_token
 from policies.contention import Link
 
-SECRET = "benchmark"
 LINK = Link.of_gigabits(10.0)
 CROWDS = (4, 16, 64, 256)
 QUESTION_EVERY_SECONDS = 0.1
@@ -109,9 +109,8 @@ def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def measure_overhead(*, quick: bool) -> dict[str, Any]:
+def measure_overhead(pairs: int, *, quick: bool) -> dict[str, Any]:
     """Return how much longer an unshared job's run takes beside a gate, by state of the gate, in pairs."""
-    pairs = 3 if quick else 10
     job = {
         "job": "j0",
         "message_bytes": 1_000_000,

@@ -108,7 +108,7 @@ class Daemon:
         """
         planner = Planner(settings)
         if self.books is not None:
-            for job in self.books.queue.active.values():
+            for job in list(self.books.queue.active.values()):
                 planner.class_for(job.content)
             self.books.store.prices = {
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
@@ -237,7 +237,7 @@ class Daemon:
         if self.books is None:
             raise BoaError("there is no database to work with")
         self._learn()
-        in_use = {job.class_name for job in self.books.queue.active.values()}
+        in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
         if self.standing.is_down:
             record = _all_down(record)

@@ -48,15 +48,21 @@ class Fleet:
         listed |= self._missing(listed, now)
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
-        with self._queue.database.write():
-            ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
-            # After the ended ones: a job that was on one of them lets its other nodes go as well.
-            held = self._queue.holders()
-            return ended + [
-                self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now)
-                for node in listed.values()
-                if node.ended_at is None
-            ]
+        ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
+        # After the ended ones: a job that was on one of them lets its other nodes go as well.
+        held = self._queue.holders()
+        changed: list[InstanceRecord] = []
+        nodes = [
+            self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now, changed)
+            for node in listed.values()
+            if node.ended_at is None
+        ]
+        # Nobody who submits waits for the look at thousands of nodes, only for what is new about them.
+        if changed:
+            with self._queue.database.write():
+                for record in changed:
+                    self._queue.save_instance(record)
+        return ended + nodes
 
     def _missing(self, listed: Mapping[NodeId, NodeState], now: float) -> dict[NodeId, NodeState]:
         """Return known nodes that the listing lacks: as they were, or ended when that is too long ago."""
@@ -76,8 +82,9 @@ class Fleet:
         prepared: Accepted | Refused | Unknown,
         held: Mapping[int, str],
         now: float,
+        changed: list[InstanceRecord],
     ) -> NodeState:
-        """Return a node with its jobs, after writing down what changed."""
+        """Return a node with its jobs; what is new about it joins `changed`."""
         is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
         if node.phase == "ready" and not is_ready and not held:
             node = replace(node, phase="requested")
@@ -98,7 +105,7 @@ class Fleet:
             last_seen_at=now,
         )
         if known is None or replace(record, last_seen_at=known.last_seen_at) != known:
-            self._queue.save_instance(record)
+            changed.append(record)
         else:
             self._queue.instances[node.id] = record
         return replace(node, gpus=gpus, idle_since=idle)

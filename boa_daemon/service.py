@@ -19,7 +19,7 @@ from boa_daemon.ledger import bill
 from boa_daemon.limits import day_of
 from boa_daemon.records import JobRecord
 from boa_daemon.store.sql import kind_and_target
-from boa_daemon.tick import decide
+from boa_daemon.tick import Decision, decide
 from boa_daemon.units import dollars
 from boa_daemon.yaml_file import Document
 from policies.model import JobId
@@ -44,6 +44,7 @@ class Service:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
+        self._added_up: tuple[Decision, dict[str, dict[str, float | None]]] | None = None
 
     def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
         """Take jobs, all or none.
@@ -76,7 +77,7 @@ class Service:
         if limits is None:
             return
         queue = self._books().queue
-        mine = [job for job in queue.active.values() if job.user == user]
+        mine = [job for job in list(queue.active.values()) if job.user == user]
         if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
             raise NotAllowed(
                 f"user {user} has {len(mine)} jobs and may have {limits.max_jobs}; {more} more are too many"
@@ -167,7 +168,7 @@ class Service:
                 "gpus_used": sum(len(node.gpus) - node.free_gpus for node in state.nodes.values()),
                 "running": running,
                 "waiting": len(state.jobs) - running,
-                "books": figures_of(state, self.daemon.planner.rules().caps),
+                "books": self._figures(decision),
                 "held": [held.sentence for held in decision.plan.held[:10]],
             }
         if self.daemon.books is not None:
@@ -175,6 +176,12 @@ class Service:
                 0 if decision is None else len(decision.state.jobs)
             )
         return document
+
+    def _figures(self, decision: Decision) -> dict[str, dict[str, float | None]]:
+        """Return the books at a decision; they are added up once for it."""
+        if self._added_up is None or self._added_up[0] is not decision:
+            self._added_up = (decision, figures_of(decision.state, self.daemon.planner.rules().caps))
+        return self._added_up[1]
 
     def explain(self, name: JobId) -> dict[str, Any]:
         """Return why a job has its width and its nodes, or why it waits."""
@@ -250,6 +257,7 @@ class Service:
         records = list(queue.instances.values())
         if ended:
             records = queue.past_instances(now - 86_400.0)
+        held = queue.holders()
         rows = [
             {
                 "id": record.node.id,
@@ -258,7 +266,7 @@ class Service:
                 "zone": record.node.zone,
                 "market": record.node.market,
                 "gpus": record.node.instance_type.gpus,
-                "jobs": sorted(queue.jobs_on(record.node.id)),
+                "jobs": sorted(set(held.get(record.node.id, {}).values())),
                 "launched_at": record.node.launched_at,
                 "ended_at": record.node.ended_at,
                 "usd_per_hour": record.node.usd_per_hour,

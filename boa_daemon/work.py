@@ -78,15 +78,18 @@ class Work:
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Bring the queue up to reports; return whether a generation has ended."""
         now = self._clock.now()
-        with self._queue.database.write():
-            self._end_strays(reports)
-            before = sum(bool(job.slots) for job in self._queue.active.values())
-            for job in list(self._queue.active.values()):
-                if job.slots:
-                    self._take_in_one(job, reports.get(job.id), now)
-                elif job.is_cancelled:
-                    self._queue.save(replace(job, status="cancelled", ended_at=now))
-            return sum(bool(job.slots) for job in self._queue.active.values()) < before
+        self._end_strays(reports)
+        before = self._held()
+        for job in list(self._queue.active.values()):
+            if job.slots:
+                self._take_in_one(job, reports.get(job.id), now)
+            elif job.is_cancelled:
+                self._queue.save(replace(job, status="cancelled", ended_at=now))
+        return self._held() < before
+
+    def _held(self) -> int:
+        """Return how many jobs hold GPUs."""
+        return sum(bool(job.slots) for job in list(self._queue.active.values()))
 
     def _end_strays(self, reports: Mapping[JobId, RunReport]) -> None:
         """Stop what runs and is not in the queue, as after an old copy of the database came back."""

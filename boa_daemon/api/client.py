@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,11 +53,27 @@ def check_owner(path: Path) -> None:
         )
 
 
+def check_listens(path: Path) -> None:
+    """Knock at a socket: the library that asks leaks one where nobody opens.
+
+    Raises:
+        DaemonUnreachable: when nobody listens.
+    """
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(PATIENCE_SECONDS)
+        try:
+            channel.connect(str(path))
+        except OSError as error:
+            why = error.strerror or error
+            raise DaemonUnreachable(f"the daemon at {path} does not answer: {why}") from None
+
+
 class Client:
     """Talks to a daemon; use it in a `with`."""
 
     def __init__(self, path: Path) -> None:
         check_owner(path)
+        check_listens(path)
         self._path = path
         self._http = httpx.Client(
             transport=httpx.HTTPTransport(uds=str(path)), base_url="http://boa", timeout=PATIENCE_SECONDS

@@ -138,6 +138,13 @@ class FileCloud:
         """End a node as the cloud does: for tests and rehearsals."""
         self.terminate([TerminateNode(id="interrupted", node=node, reason="the cloud took it back")])
 
+    def everything(self) -> list[NodeState]:
+        """Return every node that there ever was, however long ago it ended."""
+        now = self._clock.now()
+        with self._lock:
+            rows = self._file.execute("SELECT node, ready_at, ended_at FROM nodes").fetchall()
+        return [self._as_of(loads(text), ready_at, ended_at, now) for text, ready_at, ended_at in rows]
+
     def bill_micro_dollars(self) -> int:
         """Return what the cloud will bill for every node so far, from its own records."""
         now = self._clock.now()

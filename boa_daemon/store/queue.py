@@ -199,14 +199,14 @@ class JobQueue:
     def holders(self) -> dict[NodeId, dict[int, JobId]]:
         """Return by node which job holds which GPU."""
         held: dict[NodeId, dict[int, JobId]] = {}
-        for job in self.active.values():
+        for job in list(self.active.values()):
             for slot in job.slots:
                 held.setdefault(slot.node, {})[slot.index] = job.id
         return held
 
     def jobs_on(self, node: NodeId) -> list[JobId]:
         """Return the jobs that hold GPUs of a node."""
-        return [job.id for job in self.active.values() if any(slot.node == node for slot in job.slots)]
+        return [job.id for job in list(self.active.values()) if any(slot.node == node for slot in job.slots)]
 
     def job(self, name: JobId) -> JobRecord | None:
         """Return a job, active or not."""

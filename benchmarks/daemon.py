@@ -1,0 +1,200 @@
+"""The daemon under load: 10,000 jobs wait, 1,000 run, 2,000 nodes; ticks, submissions and status meanwhile.
+
+    python benchmarks/daemon.py                all of it, about four minutes
+    python benchmarks/daemon.py --seconds 10   a short look
+
+It runs the real store (SQLite, WAL, synchronous=FULL), the real loop and the real socket in one process, and
+the clients in others; machines and jobs are simulated. Beside each figure stands its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from boa_daemon.api.app import an_app
+from boa_daemon.api.server import ApiServer, unix_socket
+from boa_daemon.api.who import Gatekeeper
+from boa_daemon.assembly import open_books
+from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
+from boa_daemon.clock import ForwardClock
+from boa_daemon.config import Settings
+from boa_daemon.daemon import Daemon, World
+from boa_daemon.rehearsal import job_content
+from boa_daemon.serve import SWITCH_SECONDS
+from boa_daemon.service import Service
+from boa_daemon.sim.runner import SimulatedRunner
+from boa_daemon.store.engine import sqlite_url
+
+SETTINGS: dict[str, Any] = {
+    "budget": {
+        "usd_per_hour": 8000.0,
+        "usd_per_day_cap": 1e6,
+        "usd_per_month_cap": 2e7,
+        "max_instances": 2000,
+    },
+    "cloud": {"boot_seconds": 0.0, "instance_types": ["g4dn.12xlarge"]},
+    "workload": {"policy": "boa"},
+    "steady": {"moves_per_hour": 1_000_000},
+}
+
+
+def a_client(path: str) -> httpx.Client:
+    """Return a client of the socket."""
+    transport = httpx.HTTPTransport(uds=path)
+    return httpx.Client(transport=transport, base_url="http://boa", timeout=120.0)
+
+
+def submitter(path: str, per_second: float, seconds: float, out: Any) -> None:
+    """Submit at a steady rate, open loop: a late answer does not delay the next question's clock."""
+    took, names = [], []
+    with a_client(path) as client:
+        begin = time.perf_counter()
+        for number in range(int(per_second * seconds)):
+            due = begin + number / per_second
+            time.sleep(max(due - time.perf_counter(), 0.0))
+            asked = time.perf_counter()
+            answer = client.post("/v1/jobs", json={"jobs": [job_content(f"s{number}", hours=100.0)]})
+            took.append(time.perf_counter() - asked)
+            answer.raise_for_status()
+            names += answer.json()["jobs"]
+        lasted = time.perf_counter() - begin
+    out.put(("submit", took, names, lasted))
+
+
+def looker(path: str, seconds: float, out: Any) -> None:
+    """Ask for the status five times a second."""
+    took = []
+    with a_client(path) as client:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            asked = time.perf_counter()
+            client.get("/v1/status").raise_for_status()
+            took.append(time.perf_counter() - asked)
+            time.sleep(0.2)
+    out.put(("status", took, [], 0.0))
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return a percentile in milliseconds."""
+    return 1e3 * sorted(values)[min(int(share * len(values)), len(values) - 1)]
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--waiting", type=int, default=10_000)
+    parser.add_argument("--running", type=int, default=1_000)
+    parser.add_argument("--nodes", type=int, default=2_000)
+    options = parser.parse_args()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with tempfile.TemporaryDirectory() as name:
+        run(Path(name), options)
+
+
+def run(folder: Path, options: argparse.Namespace) -> None:
+    """Fill the daemon, then measure."""
+    clock = ForwardClock()
+    values = json.loads(json.dumps(SETTINGS))
+    values["budget"]["max_instances"] = options.nodes
+    settings = Settings.model_validate(values)
+    cloud = FileCloud(folder / "cloud.sqlite", clock, limits=SimulatedLimits(boot_seconds=0.0), durable=False)
+    runner = SimulatedRunner(clock, speed=lambda _name, _width: 1.0)
+    books = open_books(sqlite_url(folder / "boa.sqlite"))
+    daemon = Daemon(settings, World(clock=clock, cloud=cloud, runner=runner), books)
+    service = Service(daemon)
+    daemon.start()
+    gpus = 4 * options.nodes
+    width = max(gpus // options.running, 1)
+    content = job_content("run", hours=1000.0, min_gpus=width, max_gpus=width)
+    service.submit([content] * options.running, user="ann")
+    for _ in range(8):
+        daemon.tick()
+    began = time.perf_counter()
+    batch = [job_content(f"w{n}", hours=100.0, max_gpus=4) for n in range(options.waiting)]
+    service.submit(batch, user="ann")
+    batch_seconds = time.perf_counter() - began
+    daemon.tick()
+    daemon.tick()
+    state = daemon.standing.decision.state if daemon.standing.decision else None
+    assert state is not None
+    running = sum(bool(job.slots) for job in state.jobs.values())
+    print(f"{len(state.jobs) - running:,} jobs wait, {running:,} run, {len(state.nodes):,} nodes")
+    print(f"batch of {options.waiting:,} jobs in one call: {batch_seconds:.2f} s, all stored")
+    processor = time.thread_time()
+    alone = [one_tick(daemon) for _ in range(5)]
+    processor = (time.thread_time() - processor) / len(alone)
+    print(
+        f"tick alone: median {statistics.median(alone):.3f} s, most {max(alone):.3f} s, "
+        f"of which on the processor {processor:.3f} s (limit 1 s)"
+    )
+    under_load(folder, service, options)
+
+
+def one_tick(daemon: Daemon) -> float:
+    """Return the seconds of a tick."""
+    began = time.perf_counter()
+    if daemon.tick() is None:
+        raise SystemExit(daemon.standing.fault)
+    return time.perf_counter() - began
+
+
+def under_load(folder: Path, service: Service, options: argparse.Namespace) -> None:
+    """Submit and look while ticks go on without a pause."""
+    daemon = service.daemon
+    path = str(folder / "boa.sock")
+    server = ApiServer(an_app(service, Gatekeeper(daemon.settings.api)), [unix_socket(Path(path))])
+    server.start()
+    stop, ticks = threading.Event(), []
+
+    def tick_on() -> None:
+        while not stop.is_set():
+            ticks.append(one_tick(daemon))
+            stop.wait(max(2.0 - ticks[-1], 0.0))
+
+    ticker = threading.Thread(target=tick_on)
+    ticker.start()
+    before = len(daemon.books.queue.active) if daemon.books else 0
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    clients = [
+        context.Process(target=submitter, args=(path, options.rate, options.seconds, out)),
+        context.Process(target=looker, args=(path, options.seconds, out)),
+    ]
+    for process in clients:
+        process.start()
+    found = {row[0]: row[1:] for row in (out.get() for _ in clients)}
+    for process in clients:
+        process.join()
+    stop.set()
+    ticker.join()
+    server.stop()
+    took, names, lasted = found["submit"]
+    looks = found["status"][0]
+    stored = len(daemon.books.queue.active) - before if daemon.books else 0
+    print(f"tick under load: median {statistics.median(ticks):.3f} s, most {max(ticks):.3f} s (limit 1 s)")
+    rate, most = len(took) / lasted, percentile(took, 0.99)
+    print(
+        f"submit while ticking: {rate:.0f}/s for {lasted:.0f} s, p50 {percentile(took, 0.5):.1f} ms, ", end=""
+    )
+    print(f"p99 {most:.1f} ms (limit 50 ms)")
+    print(f"status: p50 {percentile(looks, 0.5):.1f} ms, p99 {percentile(looks, 0.99):.1f} ms (limit 200 ms)")
+    lost = len(set(names)) - stored
+    print(f"answered {len(set(names)):,}, stored {stored:,}: {'none lost' if lost == 0 else f'{lost} LOST'}")
+    daemon.close()
+
+
+if __name__ == "__main__":
+    main()
