@@ -22,7 +22,7 @@ class Layout:
     root: Path
 
     def job(self, job: JobId) -> Path:
-        """Return a job's folder; its name is the id with everything odd escaped, for shells and systemd too."""
+        """Return a job's folder; its name is the id with all that is odd escaped, for systemd too."""
         return self.root / quote(job, safe="").replace(".", "%2E").replace("%", "=")
 
     def checkpoints(self, job: JobId) -> Path:
