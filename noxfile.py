@@ -38,5 +38,5 @@ def contracts(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """The quick form of every benchmark."""
     session.install("-e", ".[test]")
-    for script in ("solver", "network", "ada_srsf", "links"):
+    for script in ("solver", "network", "ada_srsf", "links", "gate"):
         session.run("python", f"benchmarks/{script}.py", "--quick")

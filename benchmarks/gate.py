@@ -1,28 +1,25 @@
 """The gate on real traffic: hosts as network namespaces, rate-limited links, DDP jobs over gloo.
 
-    python benchmarks/gate.py                    all parts, about an hour on two cores; needs root and iproute2
+    python benchmarks/gate.py                    all parts, about half an hour; needs root and iproute2
     python benchmarks/gate.py --part four        one part
     python benchmarks/gate.py --quick            all parts, few repetitions, about three minutes
-    python benchmarks/gate.py --show             only the tables, from the stored results
+    python benchmarks/gate.py --show             only the tables and the picture, from the stored results
 
-Jobs are the four models of arXiv 2002.10105 with bytes and seconds scaled down alike; computing is a sleep, the
-gradients are real. In one repetition every policy runs the same jobs, in an order drawn anew; ratios are paired.
-Beside each stands what the network simulator says of the same case on the link as measured in the same run. Results
-go to docs/explanation/data/gate.json.
+Jobs are the four models of arXiv 2002.10105 with bytes and seconds scaled down alike; computing is a sleep,
+the gradients are real. In one repetition every policy runs the same jobs, in an order drawn anew; ratios
+are paired. Beside each stands what the network simulator says of the same case on the link as measured in
+the same run. Results go to docs/explanation/data/gate.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gate_cost import measure_overhead, measure_round_trips
 from benchmarks.gate_hosts import NICENESS, Crew, Hosts, run_jobs, start_crews, why_not
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.nouns import GateSettings
-from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token
+from benchmarks.gate_plots import draw
+from benchmarks.gate_runs import NO_GATE, a_gate
+from benchmarks.gate_shift import POLICIES as SHIFT_POLICIES
+from benchmarks.gate_shift import measure_shift
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
 from boa_daemon.network.workload import MODELS
@@ -46,14 +43,12 @@ from policies.contention import ETHERNET_10G, Link, LinkFit, Sample, fit_link
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "explanation" / "data" / "gate.json"
+PICTURE = ROOT / "docs" / "images" / "gate.png"
+TITLES = {"two": "2 jobs, 2 hosts", "four": "4 jobs, 2 hosts", "six": "6 jobs, 3 hosts"}
 
 MEGABITS = 200.0
 TIME_SCALE = 0.4
 """A message takes this part of what it takes on the paper's 10 Gbit/s, and so does computing."""
-SECRET = "benchmark"
-ANSWER_MS = 20
-"""Patience with the gate: two cores run everything here, so 5 ms would time the machine's other work."""
-NO_GATE = "no gate"
 POLICIES = (NO_GATE, "srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets")
 CASES: dict[str, list[tuple[int, ...]]] = {
     "two": [(0, 1)] * 2,
@@ -61,7 +56,8 @@ CASES: dict[str, list[tuple[int, ...]]] = {
     "six": [(0, 1), (1, 2), (0, 2), (0, 1), (1, 2), (0, 2)],
 }
 """Hosts of each job, by case; all jobs have one rank per host."""
-REPETITIONS = {"two": 6, "four": 20, "six": 6}
+PARTS = [*CASES, "shift", "round-trips", "overhead"]
+REPETITIONS = {"two": 6, "four": 20, "six": 6, "shift": 6, "overhead": 10, "round-trips": 1}
 
 
 def a_job(model: int, iterations: int) -> dict[str, Any]:
@@ -91,7 +87,7 @@ def draw_jobs(seed: int, count: int, *, quick: bool) -> list[dict[str, Any]]:
 
 
 def bucket_bytes(link: Link) -> float:
-    """Return the default bucket with its 25 MB scaled like the messages, and at least 30 latencies as ever."""
+    """Return the default bucket: 25 MB scaled like the messages, and at least 30 latencies as ever."""
     scaled = LEAST_BUCKET_BYTES * ETHERNET_10G.seconds_per_byte * TIME_SCALE / link.seconds_per_byte
     return max(scaled, 30 * link.latency_seconds / link.seconds_per_byte)
 
@@ -121,7 +117,7 @@ class Alone:
 
 
 def calibrate_jobs(crews: list[Crew], link: Link, *, quick: bool) -> Alone:
-    """Return what an iteration takes besides the message, and what a question adds, from jobs that run alone."""
+    """Return what an iteration takes besides the message, and what a question adds, from single jobs."""
     compute, asking = [], []
     for model in range(len(MODELS)):
         job = a_job(model, 6 if quick else 14)
@@ -132,36 +128,11 @@ def calibrate_jobs(crews: list[Crew], link: Link, *, quick: bool) -> Alone:
     return Alone(compute_seconds=tuple(compute), ask_seconds=max(0.0, float(np.mean(asking))))
 
 
-@contextlib.contextmanager
-def a_gate(policy: str, link: Link, jobs: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Run a gate, and yield each job's BOA_GATE."""
-    settings = GateSettings(
-        policy=policy, link=link, bucket_bytes=bucket_bytes(link), is_always_on=True, patience_seconds=60.0
-    )
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        path = f"{folder}/gate.sock"
-        gate = stack.enter_context(GateThread(settings, SECRET, GateAddress(path=path)))
-        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
-        gate.take_plan({job["job"]: _planned_gpu_seconds(job, link) for job in jobs})
-        addresses = []
-        for job in jobs:
-            token = Path(folder, f"{job['job']}.token")
-            token.write_text(issue_token(SECRET, job=job["job"]), encoding="utf-8")
-            addresses.append(f"unix:{path}?token_file={token}&answer_ms={ANSWER_MS}")
-        yield addresses
-
-
-def _planned_gpu_seconds(job: dict[str, Any], link: Link) -> float:
-    """Return what is left of a job of two ranks before it starts."""
-    iteration = job["forward_seconds"] + job["backward_seconds"] + link.seconds(job["message_bytes"])
-    return 2.0 * job["iterations"] * iteration
-
-
 def run_real(crews: list[Crew], policy: str, link: Link, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return each job's answer under a policy, on real traffic."""
     if policy == NO_GATE:
         return run_jobs(crews, jobs)
-    with a_gate(policy, link, jobs) as addresses:
+    with a_gate(policy, link, jobs, bucket_bytes=bucket_bytes(link)) as addresses:
         gated = [{**job, "gate": address} for job, address in zip(jobs, addresses, strict=True)]
         return run_jobs(crews, gated)
 
@@ -279,10 +250,12 @@ def print_case(name: str, answer: dict[str, Any]) -> None:
     print(
         f"\n{name} jobs: {len(rows)} paired repetitions. Link: a {link['latency_seconds'] * 1e3:.2f} ms, "
         f"{8e-6 / link['seconds_per_byte']:.0f} Mbit/s, eta/b "
-        f"{link['contention_seconds_per_byte'] / link['seconds_per_byte']:.3f}; threshold {link['adadual_threshold']:.3f}"
+        f"{link['contention_seconds_per_byte'] / link['seconds_per_byte']:.3f}; "
+        f"threshold {link['adadual_threshold']:.3f}"
     )
     print(
-        f"{'policy':18}{'mean JCT':>9} {'95 %':16}{'vs no gate':>11} {'95 %':16}{'simulated':>10}{'vs no gate':>11}{'real/sim':>9}"
+        f"{'policy':18}{'mean JCT':>9} {'95 %':16}{'vs no gate':>11} {'95 %':16}"
+        f"{'simulated':>10}{'vs no gate':>11}{'real/sim':>9}"
     )
     base = {kind: np.array([np.mean(row[kind][NO_GATE]) for row in rows]) for kind in ("real", "simulated")}
     for policy in POLICIES:
@@ -304,14 +277,21 @@ def show(results: dict[str, Any]) -> None:
     for name in CASES:
         if name in results:
             print_case(name, results[name])
+    if "shift" in results:
+        alone = results["shift"]["alone_seconds"]
+        print(f"\nthree alike jobs, settled iteration; alone {alone * 1e3:.0f} ms")
+        for policy in SHIFT_POLICIES:
+            mean, low, high = interval([row[policy] / alone for row in results["shift"]["repetitions"]])
+            print(f"{policy:18}{mean:6.3f} times alone [{low:.3f}, {high:.3f}]")
     for row in results.get("round_trips", []):
         print(
-            f"{row['jobs']:4} jobs asking: round trip p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms, "
-            f"{row['asks_per_second']:,.0f} questions/s"
+            f"{row['jobs']:4} jobs asking: round trip p50 {row['p50_ms']:.2f} ms, "
+            f"p99 {row['p99_ms']:.2f} ms, {row['asks_per_second']:,.0f} questions/s"
         )
     for name, row in results.get("overhead", {}).items():
         print(
-            f"overhead, {name}: {row['mean']:+.2%} [{row['low']:+.2%}, {row['high']:+.2%}], {row['pairs']} pairs"
+            f"overhead, {name}: {row['mean']:+.2%} [{row['low']:+.2%}, {row['high']:+.2%}], "
+            f"{row['pairs']} pairs; counted as lost: {row['lost_fraction']:.2%}"
         )
 
 
@@ -320,16 +300,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", choices=[*CASES, "round-trips", "overhead"], action="append")
+    parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--quick", action="store_true", help="two repetitions of few iterations")
     parser.add_argument("--repetitions", type=int, help="instead of the default of each case")
-    parser.add_argument("--show", action="store_true", help="print the stored results and measure nothing")
+    parser.add_argument("--show", action="store_true", help="print and draw the stored results")
     parser.add_argument("--output", type=Path, default=None, help="where results go; --quick stores nothing")
     flags = parser.parse_args()
     path = flags.output or RESULTS
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not flags.quick else {}
     if flags.show:
         show(results)
+        draw(results, TITLES, PICTURE)
         return
     reason = why_not()
     if reason:
@@ -346,18 +327,16 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
-    for part in flags.part or [*CASES, "round-trips", "overhead"]:
+    for part in flags.part or PARTS:
+        count = flags.repetitions or (2 if flags.quick else REPETITIONS[part])
         if part in CASES:
-            run_case(
-                part,
-                flags.repetitions or (2 if flags.quick else REPETITIONS[part]),
-                quick=flags.quick,
-                store=store,
-            )
+            run_case(part, count, quick=flags.quick, store=store)
+        elif part == "shift":
+            store("shift", measure_shift(count, megabits=MEGABITS))
         elif part == "round-trips":
             store("round_trips", measure_round_trips(quick=flags.quick))
         else:
-            store("overhead", measure_overhead(quick=flags.quick))
+            store("overhead", measure_overhead(count, quick=flags.quick))
     show(results)
 
 

@@ -1,8 +1,9 @@
 """Hosts that are network namespaces, joined by rate-limited links; and training jobs that run on them.
 
-Needs root and iproute2 (Linux). Each host's network card is a veth into a common bridge; what leaves a host passes
-a token bucket of the link's speed. Acknowledgements go first, and the ranks pass the gate's answers on over a second
-interface, so that neither queues behind gradients: what a real cluster gives them by class of service.
+Needs root and iproute2 (Linux). Each host's network card is a veth into a common bridge; what leaves a host
+passes a token bucket of the link's speed. Acknowledgements go first, and the ranks pass the gate's answers
+on over a second interface, so that neither queues behind gradients: what a real cluster gives them by class
+of service.
 """
 
 from __future__ import annotations

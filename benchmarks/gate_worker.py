@@ -1,7 +1,7 @@
 """One rank of a training job whose computing is a sleep and whose gradients are real bytes through gloo.
 
-Orders come as JSON lines on standard input: `prepare` builds a model whose gradients have the wanted size, `go`
-trains from a given instant on. Answers go to standard output, one line each.
+Orders come as JSON lines on standard input: `prepare` builds a model whose gradients have the wanted size,
+`go` trains from a given instant on. Answers go to standard output, one line each.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -24,12 +25,15 @@ from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.errors import BoaError
+from boa_daemon.estimate import explain_curve
 from boa_daemon.fleet import Fleet
+from boa_daemon.learning import Learner
 from boa_daemon.metrics import Metrics
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
+from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.tick import Decision, decide
@@ -87,7 +91,12 @@ class Daemon:
         if books is not None:
             books.store.speed = self._speed
             self.work = Work(
-                books.queue, world.runner, world.clock, class_of=self._class_of, alert=self._alert
+                books.queue,
+                world.runner,
+                world.clock,
+                class_of=self._class_of,
+                alert=self._alert,
+                learner=Learner(_beside(books.store.database, "speeds.json")),
             )
             self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
 
@@ -227,6 +236,7 @@ class Daemon:
         """Return the controller for the classes in use; a policy is built once and written down."""
         if self.books is None:
             raise BoaError("there is no database to work with")
+        self._learn()
         in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
         if self.standing.is_down:
@@ -250,6 +260,16 @@ class Daemon:
         if self.books.store.policy_hash != record.hash:
             self.books.store.use_policy(record.hash, dumps(record.document))
         return found
+
+    def _learn(self) -> None:
+        """Plan by what jobs have reported, where that has changed."""
+        learner = self.work.learner
+        if not learner.has_news and not (learner.samples and not self.planner.curves):
+            return
+        curves = learner.curves(self.planner.stated.values(), now=self.world.clock.now())
+        if self.planner.learn(curves):
+            for curve in curves.values():
+                _LOG.info("planning by what was measured: %s", explain_curve(curve))
 
     def set_down(self, is_down: bool) -> None:
         """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
@@ -313,6 +333,12 @@ class Daemon:
     def _alert(self, key: str, sentence: str) -> None:
         """Tell whoever is to be told, once."""
         self.alerts.say(key, sentence, at=self.world.clock.now())
+
+
+def _beside(database: Database, name: str) -> Path | None:
+    """Return a file beside the database's; None for one in memory."""
+    path = database.engine.url.database
+    return None if path is None or path == ":memory:" or not path else Path(path).with_name(name)
 
 
 def _all_down(record: PolicyRecord) -> PolicyRecord:

@@ -41,6 +41,8 @@ EXPLORE_ABOVE = 0.15
 """A width whose speed is known to 15 % is known well enough to plan with."""
 
 
+MOST_WIDTHS = 256
+"""Curves with more widths than this are corrected at powers of two only."""
 NEW_CURVE = PowerLaw(exponent=0.85, max_gpus=64)
 """What a class of which nothing is known is believed to be: doubling the GPUs gives 1.8 times the speed."""
 
@@ -208,17 +210,21 @@ def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:
     )
 
 
-def measured_class(job_class: JobClass, curves: Collection[CurveEstimate]) -> JobClass:
+def measured_class(
+    job_class: JobClass, curves: Collection[CurveEstimate], *, base: JobClass | None = None
+) -> JobClass:
     """Return the class with what was measured in place of what was stated, on the GPU types that were.
 
     Each phase keeps its own shape: it is corrected, width by width, by how far the class is off. Speeds stay
     relative to the reference GPU: on each type the narrowest width measured keeps its stated speed, so one
-    type's measurements do not move another's, and sizes in GPU-hours stay what they are.
+    type's measurements do not move another's, and sizes in GPU-hours stay what they are. `base` is the class
+    that was measured, where this one is a variant of it with fewer widths; its widths stay its own.
     """
-    ours = {curve.gpu_type: curve for curve in curves if curve.class_name == job_class.name}
+    base = base or job_class
+    ours = {curve.gpu_type: curve for curve in curves if curve.class_name == base.name}
     if not ours:
         return job_class
-    stated = job_class.phases[0].speedups
+    stated = base.phases[0].speedups
     phases = tuple(
         Phase(
             size_gpu_hours=phase.size_gpu_hours,
@@ -235,19 +241,20 @@ def measured_class(job_class: JobClass, curves: Collection[CurveEstimate]) -> Jo
 
 
 def _corrected(curve: SpeedupCurve, stated: SpeedupCurve, found: CurveEstimate) -> Table:
-    """Return a phase's curve times how far measurement and statement differ, at each width."""
-    allowed = {int(width) for width in curve.whole_widths()}
-    widths = [width for width in found.widths if width.gpus in allowed] or list(found.widths)
-    anchor = next((width for width in found.widths if width.measurements), found.widths[0])
-    factor = float(stated.speed_at(anchor.gpus)) / anchor.samples_per_second
-    speeds = [
-        float(curve.speed_at(width.gpus))
-        * width.samples_per_second
-        * factor
-        / float(stated.speed_at(width.gpus))
-        for width in widths
-    ]
-    return Table(gpus=tuple(width.gpus for width in widths), speeds=tuple(speeds))
+    """Return a phase's curve times how far measurement and statement differ, at each of its widths.
+
+    Between the widths that were estimated the difference is interpolated, in logarithms.
+    """
+    estimated = np.array([width.gpus for width in found.widths], dtype=float)
+    speeds = np.array([width.samples_per_second for width in found.widths])
+    anchor = next((at for at, width in enumerate(found.widths) if width.measurements), 0)
+    off = np.log(speeds / speeds[anchor]) - np.log(stated.speed_at(estimated))
+    off += np.log(float(stated.speed_at(estimated[anchor])))
+    widths = curve.whole_widths()
+    if len(widths) > MOST_WIDTHS:
+        widths = np.array(_menu(curve), dtype=np.int64)
+    corrected = curve.speed_at(widths) * np.exp(np.interp(np.log2(widths), np.log2(estimated), off))
+    return Table(gpus=tuple(map(int, widths)), speeds=tuple(map(float, corrected)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

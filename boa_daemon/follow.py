@@ -13,7 +13,7 @@ from dataclasses import replace
 from boa_daemon.room import Room
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Follower, Hold, JobId, NodeId, Width
+from policies.model import Follower, Hold, Job, JobId, NodeId, Width
 
 OVERDUE = 2.0
 """A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""
@@ -35,8 +35,14 @@ def about_to_end(
         for job_id, job in state.jobs.items()
         if job.job.width is not None
         and job_id not in waiting
-        and follower.hours_left(job.job) < patience.get(job.job.width.gpu_type, 0.0)
+        and _hours_left(state, job.job, follower) < patience.get(job.job.width.gpu_type, 0.0)
     )
+
+
+def _hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
+    """Return how long a job runs on from now, whenever its work was counted."""
+    counted_at = state.now if job.counted_at is None else job.counted_at
+    return follower.hours_left(job) + (counted_at - state.now) / SECONDS_PER_HOUR
 
 
 def with_head_starts(state: ClusterState, plan: Plan, follower: Follower | None, room: Room) -> Plan:

@@ -12,6 +12,7 @@ from boa_daemon.alerts import books as figures_of
 from boa_daemon.costs import CostBy, cost_rows
 from boa_daemon.daemon import Books, Daemon
 from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.estimate import explain_curve
 from boa_daemon.fleet import cost_of
 from boa_daemon.job_file import check_job
 from boa_daemon.ledger import bill
@@ -196,10 +197,14 @@ class Service:
                 "text": f"Job {name} has been taken and no tick has looked at it yet.",
                 "reason": "new",
             }
+        curves = self.daemon.planner.curves.values()
+        base = record.class_name.partition("[")[0]
+        measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         return {
             "as_of": decision.state.now,
             "job": name,
-            "text": decision.explain(name),
+            "text": " ".join([decision.explain(name), *measured]),
+            "measured": measured,
             "reason": decision.plan.waiting.get(name, "running" if record.slots else "starting"),
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}

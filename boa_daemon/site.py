@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from boa_daemon.catalog import Catalog
 from boa_daemon.codec import digest, dumps
 from boa_daemon.config import Settings
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.estimate import CurveEstimate, measured_class
 from boa_daemon.limits import Caps, Steady
 from boa_daemon.problem_file import load_problem
 from boa_daemon.speedup_file import limited
@@ -45,6 +48,8 @@ DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 
+CHANGED = 0.1
+"""A speed that turns out so much different is worth a new plan."""
 DOWN = "none"
 """The policy of `boa down`: no job holds anything."""
 
@@ -109,8 +114,11 @@ class Planner:
     def __init__(self, settings: Settings, *, catalog: Catalog | None = None) -> None:
         self.settings = settings
         self.machines = _machines(settings, catalog or Catalog.load())
-        self.classes = _classes(settings, self.machines)
+        self.stated = _classes(settings, self.machines)
+        self.classes = dict(self.stated)
+        self._stated: dict[str, JobClass] = dict(self.stated)
         self._variants: dict[str, JobClass] = dict(self.classes)
+        self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
         self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def class_for(self, content: Mapping[str, Any]) -> JobClass:
@@ -120,7 +128,7 @@ class Planner:
             InputError: when there is no such class, or no width is left.
         """
         name, least, most = content["class"], content["min_gpus"], content["max_gpus"]
-        base = self.classes.get(name)
+        base = self.stated.get(name)
         if base is None:
             hint = did_you_mean(name, self.classes)
             raise InputError(f"unknown class {name!r}", hint=hint)
@@ -138,9 +146,28 @@ class Planner:
             )
         variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
         if variant == base:
-            return base
+            return self.classes[name]
         variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
-        return self._variants.setdefault(variant.name, variant)
+        if variant.name not in self._variants:
+            self._stated[variant.name] = variant
+            self._variants[variant.name] = self._measured(variant)
+        return self._variants[variant.name]
+
+    def learn(self, curves: Mapping[tuple[str, str], CurveEstimate]) -> bool:
+        """Take what was measured; return whether it differs enough from what is planned by to plan anew."""
+        self.curves = curves
+        found = {name: self._measured(stated) for name, stated in self._stated.items()}
+        if not any(_differ(found[name], known) for name, known in self._variants.items()):
+            return False
+        self._variants = found
+        self.classes = {name: found[name] for name in self.stated}
+        self._speeds.clear()
+        return True
+
+    def _measured(self, stated: JobClass) -> JobClass:
+        """Return a class or a variant with what was measured of its class."""
+        base = self.stated[stated.name.partition("[")[0]]
+        return measured_class(stated, list(self.curves.values()), base=base)
 
     def _within_instances(self, base: JobClass, most: int | None) -> int | None:
         """Return the widest width that the cap on instances can ever hold."""
@@ -220,6 +247,17 @@ class Planner:
                 loop_times=steady.loop_times,
             ),
         )
+
+
+def _differ(found: JobClass, known: JobClass) -> bool:
+    """Return whether two states of a class differ in speed by more than `CHANGED` at some width."""
+    for new, old in zip(found.phases, known.phases, strict=True):
+        for name, curve in new.speedups.items():
+            widths = curve.whole_widths()
+            ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
+            if bool(np.any(np.abs(ratio - 1.0) > CHANGED)):
+                return True
+    return False
 
 
 def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:

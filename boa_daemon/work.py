@@ -14,6 +14,7 @@ from math import fsum
 
 from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.fleet import cost_of
+from boa_daemon.learning import Learner
 from boa_daemon.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.records import JobRecord, JobStatus
 from boa_daemon.state import JobState
@@ -40,7 +41,9 @@ class Work:
         *,
         class_of: Callable[[str], JobClass | None],
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
+        learner: Learner | None = None,
     ) -> None:
+        self.learner = learner or Learner()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._class_of, self._alert = class_of, alert
         self._stopping: set[JobId] = set()
@@ -112,14 +115,21 @@ class Work:
         elif report is None or report.generation < job.generation:
             self._order_again(job, now)
         elif report.is_over:
+            self._learn(job, report, now)
             self._stopping.discard(job.id)
             self._end(job, report, now)
         else:
+            self._learn(job, report, now)
             if report.phase == "stopping":
                 self._stopping.add(job.id)
             if report.step is not None and report.step != job.step:
                 self._queue.note(replace(job, step=report.step))
             self._within_its_money(self._queue.active[job.id], now)
+
+    def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """Let a report say how fast the job's class is at its width."""
+        if job.width is not None and report.phase != "unknown":
+            self.learner.take(report, class_name=job.class_name.partition("[")[0], width=job.width, now=now)
 
     def _order_again(self, job: JobRecord, now: float) -> None:
         """Order a start that was claimed and never reached the engine."""

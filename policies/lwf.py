@@ -151,8 +151,9 @@ class LeastWorkloadFirst:
         for job in sorted(fitting, key=lambda name: -widths[name].gpus):
             packing.add(job, widths[job], kappa=self.kappa)
         movable = {job: traffic[job] for job in kept if job in traffic}
-        self._bring_together(packing, widths, movable)
-        self._empty_nodes(packing, widths, movable)
+        if movable:
+            self._bring_together(packing, widths, movable)
+            self._empty_nodes(packing, widths, movable)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 

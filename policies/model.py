@@ -222,7 +222,8 @@ class Job:
 
     `draw` is uniform on [0, 1) and fixed at arrival: where the optimum mixes two plans, it picks the job's.
     `remaining_gpu_hours` is the work left, hours on one reference GPU, of all phases. `restarts` counts the
-    starts after the first.
+    starts after the first. `counted_at` is the instant that the work left is as of, in the future while the
+    job starts up; None for now.
     """
 
     id: JobId
@@ -235,6 +236,7 @@ class Job:
     draw: float = 0.0
     width: Width | None = None
     restarts: int = 0
+    counted_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,15 @@
 """Phase shift: jobs that share a link start their iterations at different times, once, so that messages miss.
 
 Source: the idea of CASSINI (Rajasekaran, Ghobadi, Akella, NSDI 2024, arXiv 2308.00852): an iteration is a
-circle with an arc of sending; jobs on a shared link turn their circles until the arcs miss each other. Circles
-need a common length. Here the slowest job's iteration is the circle, and each other job goes round it m times,
-its iteration stretched to T / m:
+circle with an arc of sending; jobs on a shared link turn their circles until the arcs miss each other.
+Circles need a common length. Here the slowest job's iteration is the circle, and each other job goes round
+it m times, its iteration stretched to T / m:
 
     m_j = floor(T / t_j + 1e-9),    stretch_j = T / (m_j t_j) - 1
 
-A job whose stretch exceeds `most_stretch` cannot be locked to the circle and is left alone. Offsets are chosen
-on a grid, job by job in order of the arcs' length, the least overlap with those already set, then once more round
-until nothing improves.
+A job whose stretch exceeds `most_stretch` cannot be locked to the circle and is left alone. Offsets are
+chosen on a grid, job by job in order of the arcs' length, the least overlap with those already set, then
+once more round until nothing improves.
 
     symbol   here              meaning
     t_j      period_seconds    one iteration of the job, sending included

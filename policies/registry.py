@@ -44,7 +44,6 @@ POLICIES: Mapping[str, PolicyEntry] = {
             summary="the widths with the least mean JCT that the budget can pay for",
             build=builders.boa,
             is_job_by_job=True,
-            reads_progress=True,
         ),
         PolicyEntry(
             name="boa-paced",

@@ -25,7 +25,7 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.errors import BoaError, GateUnreachable, InputError
 from boa_daemon.gate.address import BadAddress, GateAddress
-from boa_daemon.gate.client import call_as_planner
+from boa_daemon.gate.greeting import call_as_planner
 from boa_daemon.gate.nouns import POLICIES, GateSettings
 from boa_daemon.gate.server import GateServer
 from boa_daemon.gate.token import PLANNER, issue_token, read_or_make_secret, read_token, write_token
@@ -247,7 +247,8 @@ def _print_status(answer: dict[str, Any]) -> None:
     fitted = link["fitted_from_messages"]
     console.print(
         f"{answer['policy']}, up {answer['uptime_seconds']:,.0f} s. "
-        f"Link {8e-9 / link['seconds_per_byte']:,.3g} Gbit/s, latency {link['latency_seconds'] * 1e3:.3g} ms, "
+        f"Link {8e-9 / link['seconds_per_byte']:,.3g} Gbit/s, "
+        f"latency {link['latency_seconds'] * 1e3:.3g} ms, "
         f"AdaDUAL threshold {answer['adadual_threshold']:.3f} "
         f"({f'fitted from {fitted} messages' if fitted else 'as configured'})."
     )

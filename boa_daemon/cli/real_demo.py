@@ -36,6 +36,8 @@ from policies.model import Budget
 DEFAULT_BUDGET = Budget(amount=20.0)
 MOST_SECONDS = 110.0
 LOG_LINES = 6
+WAITS = "has not let go yet"
+"""Every resize says so once: a job lets go first and starts in a later tick."""
 
 
 def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
@@ -95,7 +97,8 @@ def _frame(run: RealRun, decision: Decision) -> RenderableType:
     state = decision.state
     classes = run.classes
     cluster = view(state, classes, started_at=run.started_at, budget=run.budget, finished=len(run.desk.left))
-    said = Text("\n".join(run.teller.sentences[-LOG_LINES:]), style="dim", no_wrap=True, overflow="ellipsis")
+    done = [said for said in run.teller.sentences if WAITS not in said][-LOG_LINES:]
+    said = Text("\n".join(done), style="dim", no_wrap=True, overflow="ellipsis")
     logs = Text(no_wrap=True, overflow="ellipsis")
     for job in list(run.desk.reports())[:LOG_LINES]:
         logs.append(f"{job}: {_newest_line(run, job)}\n")
@@ -118,8 +121,8 @@ def _lines(run: RealRun) -> Callable[[Decision], None]:
     def show(decision: Decision) -> None:
         nonlocal told, count
         for sentence in run.teller.sentences[told:]:
-            if "has not let go yet" in sentence:
-                continue  # Every resize says so once: a job lets go first and starts in a later tick.
+            if WAITS in sentence:
+                continue
             console.print(f"  {sentence}", soft_wrap=True, markup=False)
         told = len(run.teller.sentences)
         if count % 10 == 0:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from urllib.parse import unquote
 
 from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
@@ -183,10 +182,10 @@ class LocalEngine:
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read everything back from the files."""
         for file in sorted(self.layout.root.glob("*/spec.json")):
-            job = unquote(file.parent.name)
             document = read_json(file)
             if document is None or (file.parent / "forgotten").exists():
                 continue
+            job = str(document["job"])
             self._specs[job] = JobSpec(**document)
             number = max(self._generations(job), default=None)
             if number is not None:

@@ -66,7 +66,7 @@ class RayEngine(LocalEngine):
         if not ray.is_initialized():
             ray.init(address=address, namespace="boa", log_to_driver=False)
         self._launch_task, self._look_task, self._signal_task = (
-            ray.remote(function).options(num_cpus=0, max_retries=0) for function in (_launch, _look, _signal)
+            ray.remote(function) for function in (_launch, _look, _signal)
         )
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
@@ -149,7 +149,7 @@ class RayEngine(LocalEngine):
 
     def _on(self, task: Any, node: NodeId) -> Any:
         """Return a task pinned to a node."""
-        return task.options(resources={resource_of(node): _PIN})
+        return task.options(num_cpus=0, max_retries=0, resources={resource_of(node): _PIN})
 
     def _answer(self, task: Any) -> Any:
         """Return a task's answer; None where there is none in time."""

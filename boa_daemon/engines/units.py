@@ -22,8 +22,8 @@ class Layout:
     root: Path
 
     def job(self, job: JobId) -> Path:
-        """Return a job's folder; its name is the id with everything odd escaped."""
-        return self.root / quote(job, safe="").replace(".", "%2E")
+        """Return a job's folder; its name is the id with all that is odd escaped, for systemd too."""
+        return self.root / quote(job, safe="").replace(".", "%2E").replace("%", "=")
 
     def checkpoints(self, job: JobId) -> Path:
         """Return the folder of a job's checkpoints: one for all generations."""

@@ -1,9 +1,9 @@
-"""The gate's heart: questions in, grants out. No clock, no sockets; `now` is an argument, in any steady seconds.
+"""The gate's heart: questions in, grants out. No clock, no sockets; `now` is an argument.
 
-Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock. Who goes
-first is `policies.ada_srsf`'s decision, the same code that the simulator runs. A grant is a lease: when its
-deadline passes, the holder counts as stalled and the cards are free again; what it says later under the old fence
-is ignored. Cost of a question: O(m log m) for m messages that wait.
+Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock.
+Who goes first is `policies.ada_srsf`'s decision, the same code that the simulator runs. A grant is a lease:
+when its deadline passes, the holder counts as stalled and the cards are free again; what it says later
+under the old fence is ignored. Cost of a question: O(m log m) for m messages that wait.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Broker:
         self._judge(now)
 
     def ask(self, job: JobId, ask: Ask, now: float) -> None:
-        """Note a question; `settle` answers it. A job that asks while it holds a lease has ended that message."""
+        """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
         seat = self.seats[job]
         self._release(seat, now)
         seat.ask, seat.asked_at = ask, now
@@ -99,7 +99,7 @@ class Broker:
         self._release(seat, now)
 
     def cancel(self, job: JobId, now: float) -> None:
-        """Withdraw a job's question, and the lease that may have crossed with it: the job went without asking."""
+        """Withdraw a job's question, and the lease that may have crossed with it: the job has gone ahead."""
         seat = self.seats[job]
         seat.ask = None
         self._release(seat, now)
@@ -127,15 +127,11 @@ class Broker:
         return grants
 
     def next_wake(self, now: float) -> float | None:
-        """Return when something happens by itself: a lease ends, a wait grows overdue, a shifted turn comes."""
+        """Return when something happens by itself: a lease ends, a shifted turn comes."""
         instants = [seat.lease.deadline for seat in self.seats.values() if seat.lease is not None]
-        for seat in self.seats.values():
-            if seat.ask is not None:
-                overdue = seat.asked_at + self._policy.max_wait_seconds
-                if overdue > now:
-                    instants.append(overdue + 1e-6)
-                if self._shifter is not None:
-                    instants.append(self._shifter.turn(seat.job, seat.asked_at))
+        if self._shifter is not None:
+            waiting = [seat for seat in self.seats.values() if seat.ask is not None]
+            instants += [self._shifter.turn(seat.job, seat.asked_at) for seat in waiting]
         return min(instants, default=None)
 
     def _ungated(self) -> list[Seat]:

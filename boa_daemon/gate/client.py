@@ -1,16 +1,17 @@
 """A job's side of the gate: ask before sending, and never lose more than a hundredth of the time to asking.
 
-Standard library alone. One thread asks; a second one connects, so that no connection attempt ever delays training.
-Whatever goes wrong, the answer is to send:
+Standard library alone. One thread asks; a second one connects, so that no connection attempt ever delays
+training. Whatever goes wrong, the answer is to send:
 
     no gate, or the line is cut        send at once
     no first answer in `answer_seconds`   send; the gate is told that the question is withdrawn
     told to wait, then silence            send after a few missed beats
     waiting longer than `most_wait_seconds`  send
 
-Time lost to the gate (up to its first answer, and in silence) is counted against an allowance that grows with the
-time since the start: one percent, or what the gate grants where ordering promises more. With the allowance used
-up the job does not ask. So a gate that is dead, slow or cut off costs one percent at most, plus one timeout.
+Time lost to the gate (up to its first answer, and in silence) is counted against an allowance that grows
+with the time since the start: one percent, or what the gate grants where ordering promises more. With the
+allowance used up the job does not ask. So a gate that is dead, slow or cut off costs one percent at most,
+plus one timeout.
 """
 
 from __future__ import annotations
@@ -25,12 +26,10 @@ from typing import Any
 
 from boa_daemon.gate import wire
 from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.token import JOB, PLANNER, prove
+from boa_daemon.gate.allowance import Allowance
+from boa_daemon.gate.greeting import CONNECT_SECONDS, next_frame
+from boa_daemon.gate.token import JOB, prove
 
-OVERHEAD_FRACTION = 0.01
-BURST_SECONDS = 0.02
-"""The allowance at the start, and the most that is saved up."""
-CONNECT_SECONDS = 1.0
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.1, 5.0
 MISSED_BEATS = 2.5
 MOST_WAIT_SECONDS = 30.0
@@ -43,7 +42,8 @@ FREE_WITHOUT_GATE_SECONDS = 0.5
 class Go:
     """Send this many bytes now; after that, ask again only when `free_iterations` or `free_seconds` are over.
 
-    `fence` 0 is no lease. `why` is one of: granted, free, no gate, no answer, silence, allowance, waited long enough.
+    `fence` 0 is no lease. `why` is one of: granted, free, no gate, no answer, silence, allowance, waited
+    long enough.
     """
 
     bytes: float
@@ -70,7 +70,6 @@ class GateClient:
     ) -> None:
         self.address = address
         self.counts: dict[str, int] = {}
-        self.lost_seconds = 0.0
         self.round_trip_seconds: float | None = None
         self.refusal = ""
         self._hello = {
@@ -79,10 +78,8 @@ class GateClient:
         }  # fmt: skip
         self._token = token
         self._most_wait_seconds = most_wait_seconds
-        self._overhead_fraction = OVERHEAD_FRACTION
         self._beat_seconds = 0.1
-        self._allowance = BURST_SECONDS
-        self._allowance_at = time.monotonic()
+        self._allowance = Allowance()
         self._id = 0
         self._ended: dict[str, Any] = {}
         self._frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
@@ -120,11 +117,14 @@ class GateClient:
             self._send({"op": "done", **self._ended})
             self._ended = {}
 
+    @property
+    def lost_seconds(self) -> float:
+        """Time lost to the gate since the start."""
+        return self._allowance.lost_seconds
+
     def charge(self, seconds: float) -> None:
         """Count time that the job lost to the gate elsewhere, such as passing the answer on."""
-        self._refill()
-        self._allowance -= seconds
-        self.lost_seconds += seconds
+        self._allowance.charge(seconds)
 
     def close(self) -> None:
         """Hang up."""
@@ -139,14 +139,12 @@ class GateClient:
         if connected is None:
             self._ended = {}
             return self._without_gate(message_bytes)
-        self._refill()
-        if self._allowance < 0.0:
+        unearned = self._allowance.seconds_to_earn()
+        if unearned > 0.0:
             if self._ended:
                 self._send({"op": "done", **self._ended})
                 self._ended = {}
-            return Go(
-                bytes=message_bytes, free_seconds=-self._allowance / self._overhead_fraction, why="allowance"
-            )
+            return Go(bytes=message_bytes, free_seconds=unearned, why="allowance")
         self._id += 1
         fields = {key: value for key, value in measured.items() if value is not None}
         asked_at = time.monotonic()
@@ -172,7 +170,12 @@ class GateClient:
             if frame.get("op") == "gone":
                 return self._without_gate(message_bytes)
             if frame.get("op") == "grant":
-                return self._granted(frame)
+                try:
+                    return self._granted(frame)
+                except (KeyError, TypeError, ValueError, OverflowError):
+                    # Not a gate that this job understands: it must not be what stops training.
+                    self._hang_up()
+                    return self._without_gate(message_bytes)
             is_first, heard_at = False, now
             if now - asked_at > self._most_wait_seconds:
                 self._send({"op": "cancel", "id": self._id})
@@ -184,7 +187,7 @@ class GateClient:
 
     def _granted(self, frame: dict[str, Any]) -> Go:
         """Return the grant in a frame."""
-        self._overhead_fraction = max(OVERHEAD_FRACTION, min(0.05, float(frame["overhead_fraction"])))
+        self._allowance.set_fraction(float(frame["overhead_fraction"]))
         fence = int(frame["fence"])
         return Go(
             bytes=float(frame["bytes"]),
@@ -195,7 +198,7 @@ class GateClient:
         )
 
     def _read(self, connected: socket.socket, deadline: float) -> dict[str, Any] | None:
-        """Return the next frame about the newest question, {"op": "gone"} on a cut line, None when time is up."""
+        """Return the next frame about the newest question, `gone` on a cut line, None when time is up."""
         while True:
             left = deadline - time.monotonic()
             if left <= 0.0:
@@ -223,12 +226,6 @@ class GateClient:
         self.charge(seconds)
         old = self.round_trip_seconds
         self.round_trip_seconds = seconds if old is None else old + 0.1 * (seconds - old)
-
-    def _refill(self) -> None:
-        """Let the allowance grow with the time that has passed."""
-        now = time.monotonic()
-        grown = self._allowance + (now - self._allowance_at) * self._overhead_fraction
-        self._allowance, self._allowance_at = min(BURST_SECONDS, grown), now
 
     def _send(self, frame: dict[str, Any]) -> bool:
         """Send a frame, and return whether the line took it at once."""
@@ -270,54 +267,22 @@ class GateClient:
         try:
             connected = self.address.connect(timeout_seconds=CONNECT_SECONDS)
             frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
-            challenge = _next_frame(connected, frames)
+            challenge = next_frame(connected, frames)
             proof = prove(self._token, str(challenge.get("nonce")))
             connected.sendall(wire.encode({**self._hello, "proof": proof}))
-            welcome = _next_frame(connected, frames)
+            welcome = next_frame(connected, frames)
             if welcome.get("op") != "welcome":
                 raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
+            beat_seconds = wire.number(welcome, "beat_seconds", least=0.001, most=10.0)
         except (OSError, wire.MalformedFrame) as fault:
             self.refusal = str(fault)
             if connected is not None:
                 connected.close()
             return False
-        self._beat_seconds = min(1.0, float(welcome["beat_seconds"]))
+        self._beat_seconds = beat_seconds
         with self._lock:
             if self._closing.is_set():
                 connected.close()
                 return False
             self._frames, self._socket, self.refusal = frames, connected, ""
         return True
-
-
-def _next_frame(connected: socket.socket, frames: wire.FrameBuffer) -> dict[str, Any]:
-    """Return the next frame of a conversation in which each side speaks once.
-
-    Raises:
-        ConnectionError: when the line is cut.
-    """
-    while True:
-        data = connected.recv(65536)
-        if not data:
-            raise ConnectionError("the gate hung up")
-        found = frames.feed(data)
-        if found:
-            return found[0]
-
-
-def call_as_planner(address: GateAddress, token: str, frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the gate's answer to a planner's question, on a line of its own.
-
-    Raises:
-        OSError: when no gate answers, or it refuses.
-    """
-    with address.connect(timeout_seconds=CONNECT_SECONDS) as connected:
-        frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
-        nonce = str(_next_frame(connected, frames).get("nonce"))
-        hello = {"op": "hello", "version": wire.VERSION, "role": PLANNER, "proof": prove(token, nonce)}
-        connected.sendall(wire.encode(hello))
-        welcome = _next_frame(connected, frames)
-        if welcome.get("op") != "welcome":
-            raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
-        connected.sendall(wire.encode(frame))
-        return _next_frame(connected, frames)

@@ -1,10 +1,11 @@
-"""The gate's view of each network card: who is on it, how often messages meet, and whether ordering them pays."""
+"""The gate's view of each network card: who is on it, how often messages meet, whether ordering pays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from boa_daemon.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
 from boa_daemon.gate.nouns import GateSettings, NicVerdict
 from boa_daemon.gate.seat import Seat
 from boa_daemon.gate.worth import cost_fraction, gain_fraction
@@ -15,9 +16,6 @@ MEETING_SMOOTHING = 0.02
 """Weight of the newest question in the part that met another message."""
 KEEPS_ON = 0.5
 """A card that is on stays on until the gain falls below this part of what would turn it on."""
-MOST_OVERHEAD = 0.05
-"""A job may never spend more than this part of its time on asking."""
-LEAST_OVERHEAD = 0.01
 
 
 @dataclass(slots=True)
@@ -79,6 +77,6 @@ def overhead_fraction(nics: Iterable[Nic]) -> float:
     verdicts = [nic.verdict for nic in nics if nic.verdict is not None]
     if any(verdict.is_on and verdict.gain_fraction is None for verdict in verdicts):
         # Always on, or still learning: there is no gain yet to take half of.
-        return MOST_OVERHEAD
+        return MOST_FRACTION
     gains = [verdict.gain_fraction or 0.0 for verdict in verdicts]
-    return min(MOST_OVERHEAD, max(LEAST_OVERHEAD, 0.5 * max(gains, default=0.0)))
+    return min(MOST_FRACTION, max(OVERHEAD_FRACTION, 0.5 * max(gains, default=0.0)))

@@ -20,9 +20,10 @@ POLICIES = (*(name for name in NAMES if name != "srsf-preemptive"), SHIFT)
 class GateSettings:
     """How the gate decides.
 
-    `link` is believed until enough messages were timed to fit it. `patience_seconds` is ageing: whoever waited
-    longer goes first. `least_gain_fraction` is what ordering must promise, beyond its cost, to stay on.
-    A lease lasts `lease_factor` times as long as the message should take, and at least `least_lease_seconds`.
+    `link` is believed until enough messages were timed to fit it. `patience_seconds` is ageing: whoever
+    waited longer goes first. `least_gain_fraction` is what ordering must promise, beyond its cost, to stay
+    on. A lease lasts `lease_factor` times as long as the message should take, and at least
+    `least_lease_seconds`.
     """
 
     policy: str = DEFAULT_LINK_POLICY
@@ -77,9 +78,9 @@ class GateSettings:
 class Ask:
     """One question: may this job send? And what the job measured of itself, where it has.
 
-    `ready_bytes` wait to be sent now, `message_bytes` in the rest of the iteration, `iteration_bytes` in a whole
-    one. `compute_seconds` is an iteration without its exposed communication (`exposed_seconds`, what training
-    waits for). `round_trip_seconds` is the time from a question to the first answer.
+    `ready_bytes` wait to be sent now, `message_bytes` in the rest of the iteration, `iteration_bytes` in a
+    whole one. `compute_seconds` is an iteration without its exposed communication (`exposed_seconds`, what
+    training waits for). `round_trip_seconds` is the time from a question to the first answer.
     """
 
     id: int
@@ -110,7 +111,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicVerdict:
-    """Whether a network card's messages are ordered, and why. `gain_fraction` is what ordering should save of the mean JCT."""
+    """Whether a network card's messages are ordered, and why.
+
+    `gain_fraction` is what ordering should save of the mean JCT, `cost_fraction` what asking adds.
+    """
 
     nic: str
     is_on: bool

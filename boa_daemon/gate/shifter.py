@@ -1,7 +1,7 @@
 """Start-time shift: when each job's next message may leave, so that jobs on shared cards miss each other.
 
-The alternative to asking before every message: a job is delayed once, then runs freely, and is asked back when it
-may have drifted. The offsets are `policies.phase_shift`'s, from the periods that the jobs measured.
+The alternative to asking before every message: a job is delayed once, then runs freely, and is asked back
+when it may have drifted. The offsets are `policies.phase_shift`'s, from the periods that the jobs measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The constants of the link, from the messages that were timed under the gate.
 
-A message counts if it met the same crowd from start to end. Where some were alone and some met others, all three
-constants are fitted (`policies.contention.fit_link`); where all were alone, as under SRSF(1), only the seconds
-per byte are, and the penalty for crowding keeps its configured proportion to them.
+A message counts if it met the same crowd from start to end. Where some were alone and some met others, all
+three constants are fitted (`policies.contention.fit_link`); where all were alone, as under SRSF(1), only
+the seconds per byte are, and the penalty for crowding keeps its configured proportion to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.errors import InvalidProblem
 MOST_SAMPLES = 96
 LEAST_SAMPLES = 24
 SPREAD = 10.0
-"""A fitted link is believed within this factor of the configured one; beyond it the samples measure something else."""
+"""A fitted link is believed within this factor of the configured one; beyond it something else was timed."""
 
 
 class Timings:

@@ -1,8 +1,9 @@
 """Who may speak at the gate: one secret, and a token per job that proves only that job.
 
-A job's token is HMAC-SHA-256(secret, "job:" + id), so the gate keeps no list of tokens and a job cannot speak
-for another. The token never crosses the wire: the gate sends a nonce, the job answers with HMAC(token, nonce).
-What follows is not encrypted; over TCP the network between gate and jobs has to be trusted with sizes and times.
+A job's token is HMAC-SHA-256(secret, "job:" + id), so the gate keeps no list of tokens and a job cannot
+speak for another. The token never crosses the wire: the gate sends a nonce, the job answers with
+HMAC(token, nonce). What follows is not encrypted; over TCP the network between gate and jobs has to be
+trusted with sizes and times.
 """
 
 from __future__ import annotations

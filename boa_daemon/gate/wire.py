@@ -4,7 +4,7 @@
     gate     challenge  nonce
     job      hello      version, job, role, proof, nics, gpus, weight
     gate     welcome    policy, beat_seconds
-    job      ask        id, ready_bytes, message_bytes, and what it measured (see `server`); done: fence, seconds
+    job      ask        id, ready_bytes, message_bytes, what it measured; fence, seconds of the last message
     gate     wait       id                        at once where it must wait, then every beat
     gate     grant      id, fence, bytes, lease_seconds, free_iterations, overhead_fraction
     job      done       fence, seconds
@@ -13,8 +13,8 @@
     planner  status     answered by one frame, status
     gate     refused    reason; the connection closes
 
-Only durations cross the wire, never instants: clocks may differ by any amount. Standard library alone, so that
-a training process imports nothing heavy.
+Only durations cross the wire, never instants: clocks may differ by any amount. Standard library alone, so
+that a training process imports nothing heavy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether ordering the messages on a network card can pay, from what its jobs measured.
 
-The mean-field model of `policies.link_share` says how much slower each job is with its messages in order and
-with all at once. Run as a fluid until the last job ends, it gives the mean completion time both ways. The gain is
+The mean-field model of `policies.link_share` says how much slower each job is with its messages in order
+and with all at once. Run as a fluid until the last job ends, it gives the mean completion time both ways.
+The gain is
 
     1 - mean JCT in order / mean JCT at once
 

@@ -3,16 +3,18 @@
     from boa_daemon.job.torch_gate import gate
     model = gate(DistributedDataParallel(model))          # does nothing where BOA_GATE is not set
 
-Each gradient bucket goes to a thread of its own, so autograd is never held up. There, rank 0 asks the gate, and
-passes the answer on to all ranks over a small control group; only then is the all-reduce enqueued. The answers are
-numbered, so ranks cannot disagree on which bucket may go: all walk through the same list. Where the gate says that
-nobody else sends, or where there is no gate, the answer covers some iterations at once and nothing is asked.
+Each gradient bucket goes to a thread of its own, so autograd is never held up. There, rank 0 asks the gate,
+and passes the answer on to all ranks over a small control group; only then is the all-reduce enqueued. The
+answers are numbered, so ranks cannot disagree on which bucket may go: all walk through the same list. Where
+the gate says that nobody else sends, or where there is no gate, the answer covers some iterations at once
+and nothing is asked.
 
-An answer should not queue behind gradients. Where the network has no class of service for small packets, name another
-interface in BOA_CONTROL_INTERFACE.
+An answer should not queue behind gradients: where there is a second interface, name it in
+BOA_CONTROL_INTERFACE.
 
-With gloo, gradients have a process group of their own, used by that thread alone. With NCCL they stay on the model's
-group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters` then cannot be had.
+With gloo, gradients have a process group of their own, used by that thread alone. With NCCL they stay on
+the model's group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters`
+then cannot be had.
 """
 
 from __future__ import annotations
@@ -65,16 +67,16 @@ def gate(
 ) -> DistributedDataParallel:
     """Have a model ask the gate before it sends, and return it.
 
-    Every rank calls this, in the same order. `iterations` is how many backward passes with communication the job has
-    before it; without it the gate goes by the plan, or by what the job has had. `address` is BOA_GATE unless given.
-    Without an address, or with all ranks on one node, the model stays as it is.
+    Every rank calls this, in the same order. `iterations` is how many backward passes with communication
+    the job has before it; without it the gate goes by the plan, or by what the job has had. `address` is
+    BOA_GATE unless given. Without an address, or with all ranks on one node, the model stays as it is.
     """
     GatedModel.attach(model, iterations=iterations, address=address)
     return model
 
 
 class GatedModel:
-    """What stands behind a gated model: the thread, the control group and, on rank 0, the line to the gate."""
+    """What stands behind a gated model: the thread, the control group and, on rank 0, the gate's line."""
 
     @classmethod
     def attach(
@@ -170,7 +172,10 @@ class GatedModel:
         if address is None or not token:
             return None
         job = os.environ.get("BOA_JOB_ID", "job")
-        weight = float(os.environ.get("BOA_WEIGHT", "1"))
+        try:
+            weight = float(os.environ.get("BOA_WEIGHT", "1"))
+        except ValueError:
+            weight = 1.0
         return GateClient(address, job=job, nics=nics, token=token, gpus=self._world_size, weight=weight)
 
     def _run(self) -> None:
@@ -209,7 +214,7 @@ class GatedModel:
             bucket.tensor.div_(self._world_size)
 
     def _reduce(self, piece: torch.Tensor) -> None:
-        """Enqueue the all-reduce and wait for its end, off the autograd thread and without the interpreter's lock."""
+        """Enqueue the all-reduce and wait for its end, off the autograd thread."""
         if self._stream is None:
             dist.all_reduce(piece, group=self._group)
             return
@@ -218,8 +223,8 @@ class GatedModel:
             sent = _torch.cuda.Event()
             sent.record(self._stream)
         if self._lease or self._free_iterations <= 1:
-            # A lease needs to know when the bytes have gone, and so does the measurement before the next question;
-            # all other free iterations stay asynchronous.
+            # A lease needs to know when the bytes have gone, and so does the measurement before the next
+            # question; all other free iterations stay asynchronous.
             sent.synchronize()
 
     def _fulfil(self, bucket: Bucket) -> None:
@@ -235,8 +240,11 @@ class GatedModel:
         self._sequence += 1
         answer = torch.zeros(3, dtype=torch.int64)
         if self._is_leader:
-            go = self._ask(ready_bytes, is_last=is_last)
-            # With free iterations to come, this one is free as well.
+            try:
+                go = self._ask(ready_bytes, is_last=is_last)
+            except Exception as fault:  # the other ranks wait for an answer, whatever it is
+                _say_off(fault)
+                self._client, go = None, Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="fault")
             covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
             answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
             self._lease, self._lease_bytes, self._lease_began = go.fence, 0.0, time.monotonic()

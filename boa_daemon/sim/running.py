@@ -88,6 +88,7 @@ class Running:
                 draw=self.draw,
                 width=self.width,
                 restarts=max(0, self.generation - 1),
+                counted_at=max(self.measured_at, self.works_from) if self.slots else None,
             ),
             slots=self.slots,
             generation=self.generation,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto import mock_aws
 from sqlalchemy.exc import OperationalError
@@ -74,6 +74,7 @@ def test_a_new_period_has_keys_of_its_own() -> None:
     assert keys(today, Caps()) == []
 
 
+@settings(deadline=None)
 @given(first=st.floats(0.0, 200.0), more=st.floats(0.0, 200.0))
 def test_what_is_due_stays_due_as_money_goes(first: float, more: float) -> None:
     """Spending more never takes a threshold back."""

@@ -209,6 +209,7 @@ def test_a_cap_is_more_than_nothing(name: str, value: float) -> None:
         Caps(**{name: value})
 
 
+@settings(deadline=None)
 @given(
     launched=st.floats(0.0, 4e6),
     seconds=st.floats(1.0, 4e6),

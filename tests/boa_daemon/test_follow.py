@@ -86,6 +86,21 @@ def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -
     assert wide.launches == {"gpu-x4": 1}
 
 
+def test_work_that_was_counted_a_while_ago_is_less_by_now() -> None:
+    """Six minutes were left five minutes ago: one is left now. In two minutes' time they would be eight."""
+    for counted_at, launches in ((700.0, {}), (1120.0, {"gpu-x4": 1}), (None, {"gpu-x4": 1})):
+        state = a_state(
+            a_job("old", counted_at=counted_at),
+            a_job("new", arrived_at=1000.0),
+            nodes=[a_node("n1")],
+            held={"old": some_slots("n1", 0, 1, 2, 3)},
+            now=1000.0,
+        )
+        known = Known(widths={"old": 4, "new": 4}, left_hours={"old": 0.1})
+
+        assert plan_of(state, known).launches == launches
+
+
 def test_two_jobs_do_not_count_on_the_same_gpus() -> None:
     """Four GPUs fall free for two jobs of four: one node is rented."""
     state = a_state(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boa_daemon.actions import LaunchNodes, StartJob, StopJob, TerminateNode
@@ -165,6 +165,7 @@ def test_giving_back_is_never_given_up_but_said() -> None:
     assert codes(decision) == ["no-effect"]
 
 
+@settings(deadline=None)
 @given(case=states(), ago=st.floats(0.0, 299.0))
 def test_within_the_hold_no_running_job_is_touched(case: tuple[ClusterState, Wishes], ago: float) -> None:
     """Whatever the policy wants."""

@@ -1,13 +1,12 @@
 """One rank of a small training run for `test_gate_torch.py`; orders on standard input, answers as JSON lines.
 
-Each rank holds two copies of a model, one gated and one not, and trains both on the same data. Threads are delayed at
-random, differently on each rank, so that an order which is not kept by construction would break.
+Each rank holds two copies of a model, one gated and one not, and trains both on the same data. Threads are
+delayed at random, differently on each rank, so that an order which is not kept by construction would break.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import time
@@ -69,10 +68,10 @@ def main() -> None:
             "connected": connected,
             "seconds": time.monotonic() - began,
         }
-        print(json.dumps(answer), flush=True)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
     gated.close()
     dist.destroy_process_group()
-    print(json.dumps({"ended": os.getpid()}), flush=True)
 
 
 if __name__ == "__main__":

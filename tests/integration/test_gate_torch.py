@@ -114,7 +114,7 @@ def ranks(place: tuple[str, Path]) -> Iterator[Ranks]:
 
 
 def test_training_through_the_gates_life_and_death(place: tuple[str, Path], ranks: Ranks) -> None:
-    """Alive, killed, restarted, mute: gradients are those of the ungated twin, all ranks send the same pieces."""
+    """Alive, mute, killed, restarted: gradients as ungated, and all ranks send the same pieces."""
     address = GateAddress(path=str(place[1]))
     with GateThread(SETTINGS, "s", address) as gate:
         alive = until_granted(ranks, more_than=0)

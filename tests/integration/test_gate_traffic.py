@@ -1,4 +1,4 @@
-"""The benchmark of the gate in short: real bytes over rate-limited links where root and iproute2 are, else its words."""
+"""The benchmark of the gate in short: real bytes where root and iproute2 are, else its one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
-    """Two jobs on a shared link: each policy finishes them, near what the simulator says; or one clear sentence."""
+    """Each policy finishes two jobs near what the simulator says; or one clear sentence."""
     script = str(ROOT / "benchmarks" / "gate.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     flags = ["--quick", "--part", "two", "--repetitions", "1", "--output", str(tmp_path / "gate.json")]
@@ -39,7 +39,9 @@ def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
 
 def test_without_root_it_says_what_is_missing(tmp_path: Path) -> None:
     """A sentence instead of a stack trace, and no file."""
-    words = "import os, sys; os.geteuid = lambda: 1000; from benchmarks.gate_hosts import why_not; print(why_not())"
+    words = (
+        "import os; os.geteuid = lambda: 1000; from benchmarks.gate_hosts import why_not; print(why_not())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", words],
         capture_output=True,

@@ -1,8 +1,8 @@
-"""The hook without a line in the user's script: an environment in which PyTorch's DDP asks the gate by itself.
+"""The hook without a line in the user's script: an environment in which DDP asks by itself.
 
-Python imports `sitecustomize` at start-up from the first folder on its path that has one. `hooked` puts the folder
-beside this file first; the `sitecustomize` there waits for DDP to be imported and then wraps it. It costs a script
-that never imports PyTorch nothing.
+Python imports `sitecustomize` at start-up from the first folder on its path that has one. `hooked` puts the
+folder beside this file first; the `sitecustomize` there waits for DDP to be imported and then wraps it. It
+costs a script that never imports PyTorch nothing.
 """
 
 from __future__ import annotations

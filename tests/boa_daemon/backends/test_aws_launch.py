@@ -1,12 +1,12 @@
-"""`backends/aws.py` launching: what the call says, what each of EC2's answers becomes, and that no answer is counted twice."""
+"""`backends/aws.py` launching: what the call says, and what each of EC2's answers becomes."""
 
 from __future__ import annotations
 
 import base64
 
 import pytest
-
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
+
 from boa_daemon.backends.aws_errors import MEANINGS
 from boa_daemon.backends.aws_request import Site, client_token, run_request
 from boa_daemon.backends.settings import AwsSettings
@@ -46,7 +46,7 @@ def test_a_gang_is_asked_for_whole() -> None:
 
 
 def test_everything_is_in_the_one_call() -> None:
-    """Tags on all that is made, IMDSv2, encrypted disks that go with the node, powering off ends it, one-time spot."""
+    """Tags, IMDSv2, encrypted disks that go with the node, powering off ends it, one-time spot."""
     offer = Offer(instance_type="p4d.24xlarge", zone="us-east-1a", market="spot", usd_per_hour=8.0)
     settings = AwsSettings(
         security_groups=("sg-1",), placement_groups={"us-east-1a": "close"}, instance_profile="node"
@@ -119,7 +119,7 @@ def test_throttling_says_nothing_about_capacity(rig: AwsRig) -> None:
 
 
 def test_a_quota_closes_its_whole_family(make_rig: RigMaker) -> None:
-    """Every type that counts against it, in every zone, on that market alone; the limit in the message is learnt."""
+    """Every type that counts against it, in every zone, on that market; the message's limit is learnt."""
     rig = make_rig(instance_types=("p4d.24xlarge", "p5.48xlarge", "g5.xlarge"))
     offer = rig.offer("p4d.24xlarge")
     rig.fake.faults.plan("RunInstances", "error:VcpuLimitExceeded")

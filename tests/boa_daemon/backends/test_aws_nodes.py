@@ -1,12 +1,12 @@
-"""`backends/aws.py` listing and ending: what is ours, what has ended, what vanished, and what is never touched."""
+"""`backends/aws.py` listing and ending: what is ours, what has ended, what vanished, what is not touched."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-
 from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
+
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import Notice
 from boa_daemon.ledger import charge_for

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,28 +155,11 @@ def test_logs_are_read_from_any_byte_on_and_stay(bench: Bench) -> None:
     assert bench.engine.logs("a", generation=1).text == "one\ntwo\n"
 
 
-@pytest.mark.parametrize(
-    ("run", "cause", "is_retryable"),
-    [
-        ("trane.py --fast", "missing-command", False),
-        (f"{sys.executable} no_such_script.py", "missing-command", False),
-        (
-            script("import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**28,) * 2)\nbytes(2**30)"),
-            "out-of-memory",
-            False,
-        ),
-        (script("open('/dev/full', 'w', buffering=1).write('x\\n')"), "disk-full", True),
-        (script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"), "signal", True),
-        (script("raise RuntimeError('loss is NaN')"), "error", True),
-        (script("from boa_daemon import job\njob.report(1)"), "no-result", True),
-    ],
-)
-def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str, is_retryable: bool) -> None:
-    """What another try could mend is told from what it could not, with the line that says why."""
-    end = bench.run_to_end(run)
+def test_a_command_that_is_not_there_is_not_tried_again(bench: Bench) -> None:
+    """What another try could not mend is told from what it could (all causes: `test_local`)."""
+    end = bench.run_to_end("trane.py --fast")
 
-    assert (end.phase, end.cause, end.is_retryable) == ("failed", cause, is_retryable), end
-    assert end.evidence
+    assert (end.phase, end.cause, end.is_retryable) == ("failed", "missing-command", False), end
 
 
 def test_a_result_file_that_is_not_there_is_no_success(bench: Bench) -> None:

@@ -230,6 +230,41 @@ def test_a_unit_that_cannot_be_read_is_unknown_and_ends_nothing(bench: Bench) ->
     assert bench.wait_step(step + 2).phase == "running"
 
 
+@pytest.mark.parametrize(
+    ("run", "cause", "is_retryable"),
+    [
+        ("trane.py --fast", "missing-command", False),
+        (f"{sys.executable} no_such_script.py", "missing-command", False),
+        (
+            script("import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**28,) * 2)\nbytes(2**30)"),
+            "out-of-memory",
+            False,
+        ),
+        (script("open('/dev/full', 'w', buffering=1).write('x\\n')"), "disk-full", True),
+        (script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"), "signal", True),
+        (script("raise RuntimeError('loss is NaN')"), "error", True),
+        (script("from boa_daemon import job\njob.report(1)"), "no-result", True),
+    ],
+)
+def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str, is_retryable: bool) -> None:
+    """What another try could mend is told from what it could not, with the line that says why."""
+    end = bench.run_to_end(run)
+
+    assert (end.phase, end.cause, end.is_retryable) == ("failed", cause, is_retryable), end
+    assert end.evidence
+
+
+def test_any_id_will_do(tmp_path: Path) -> None:
+    """Ids become folder names that hold no path, no quote and no percent sign, and come back as they were."""
+    engine = LocalEngine(tmp_path / "root")
+    bench = Bench(engine=engine, workdir=tmp_path, job="../it's 100% \N{GREEK SMALL LETTER PHI}")
+    assert bench.run_to_end("echo fine").phase == "finished"
+
+    again = LocalEngine(tmp_path / "root")
+    assert list(again.reattach()) == [bench.job]
+    assert [folder.parent for folder in (tmp_path / "root").iterdir()] == [tmp_path / "root"]
+
+
 def test_a_folder_that_is_not_there_is_refused(bench: Bench) -> None:
     """What could not work is said when the job comes, not when it starts."""
     assert isinstance(bench.admit("true", workdir=str(bench.workdir / "missing")), Refused)

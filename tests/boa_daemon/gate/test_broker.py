@@ -124,7 +124,7 @@ def test_the_least_remaining_service_goes_first_and_age_overtakes_it() -> None:
 
 
 def test_a_bucket_and_the_next_question_are_decided_together() -> None:
-    """A job that gives back and asks in one frame keeps its rank: the better one sends bucket after bucket."""
+    """A job that gives back and asks in one frame keeps its rank, bucket after bucket."""
     gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e5)
     seat(gate, "short", "long")
     gate.ask("short", an_ask(iterations_left=2.0, compute_seconds=0.1), 0.0)
@@ -154,7 +154,7 @@ def test_a_withdrawn_question_is_not_granted_and_its_lease_ends() -> None:
 
 
 def test_the_plan_stands_in_for_jobs_that_do_not_know_their_end() -> None:
-    """Remaining service comes from the daemon's plan where the job is silent, and from the job where it is not."""
+    """Remaining service comes from the daemon's plan where the job is silent, else from the job."""
     gate = a_gate()
     seat(gate, "a", "b")
     gate.take_plan({"a": 100.0, "b": 10.0})

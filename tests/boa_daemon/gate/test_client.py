@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import subprocess
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.gate import client as client_module
+from boa_daemon.gate import wire
 from boa_daemon.gate.address import BadAddress, GateAddress
 from boa_daemon.gate.address_file import find_address, write_address
-from boa_daemon.gate.client import BURST_SECONDS, GateClient
+from boa_daemon.gate.allowance import BURST_SECONDS
+from boa_daemon.gate.client import GateClient
 from boa_daemon.gate.token import issue_token, read_or_make_secret, read_token
 
 from .conftest import SECRET, Bench, until
@@ -119,6 +122,28 @@ def test_a_mute_gate_costs_one_percent_and_the_allowance(start: Start) -> None:
     client.close()
 
 
+def test_a_slow_gate_costs_no_more_than_the_allowance(start: Start) -> None:
+    """Answers that come late, but within the patience, are counted in full."""
+    bench = start()
+    client = bench.client("a", answer_seconds=0.5)
+    server = bench.gate.server
+    settle = server.settle
+    server.settle = lambda: asyncio.get_running_loop().call_later(0.01, settle)  # type: ignore[method-assign]
+    server.say_wait = lambda job: None  # type: ignore[method-assign]
+    began = time.monotonic()
+    answers = []
+    while time.monotonic() - began < 1.0:
+        answers.append(client.ask(1e3, 1e3).why)
+        time.sleep(0.001)
+    elapsed = time.monotonic() - began
+    server.settle = settle  # type: ignore[method-assign]
+
+    longest = 0.1  # One answer may be stretched by other work on this machine.
+    assert client.lost_seconds <= BURST_SECONDS + 0.05 * elapsed + 0.01 + longest
+    assert answers.count("allowance") > answers.count("granted") >= 1
+    client.close()
+
+
 def test_a_gate_that_falls_silent_while_a_job_waits_lets_it_go(start: Start) -> None:
     """The beat stops; a few missed ones are enough."""
     bench = start(least_lease_seconds=60.0, beat_seconds=0.05)
@@ -177,6 +202,56 @@ def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: py
         client.close()
 
 
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"op": "grant", "id": 1},
+        {
+            "op": "grant",
+            "id": 1,
+            "fence": "x",
+            "bytes": 1,
+            "lease_seconds": 1,
+            "free_iterations": 0,
+            "overhead_fraction": 0,
+        },
+        {
+            "op": "grant",
+            "id": 1,
+            "fence": 1,
+            "bytes": None,
+            "lease_seconds": 1,
+            "free_iterations": 0,
+            "overhead_fraction": 0,
+        },
+    ],
+)
+def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, object]) -> None:
+    """Whatever listens there: training goes on."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+
+        def pretend() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.sendall(wire.encode({"op": "challenge", "nonce": "n"}))
+                line.recv(4096)
+                line.sendall(wire.encode({"op": "welcome", "policy": "srsf-1", "beat_seconds": 0.1}))
+                line.recv(4096)
+                line.sendall(wire.encode(grant))
+                line.recv(4096)
+
+        pretender = threading.Thread(target=pretend)
+        pretender.start()
+        address = GateAddress(path=str(tmp_path / "s"), answer_seconds=1.0)
+        client = GateClient(address, job="a", nics=["A", "B"], token="t")
+        until(lambda: client.is_connected)
+        assert client.ask(1e3, 1e3).why == "no gate"
+        client.close()
+        pretender.join(5.0)
+
+
 def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
     """The refusal can be read; the answer is to send."""
     bench = start()
@@ -189,7 +264,8 @@ def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
 
 def test_the_client_imports_nothing_heavy() -> None:
     """A training process pays for the standard library alone."""
-    script = "import sys, boa_daemon.gate.client; print([m for m in ('numpy', 'pydantic', 'torch', 'rich', 'scipy') if m in sys.modules])"
+    heavy = ("numpy", "pydantic", "torch", "rich", "scipy")
+    script = f"import sys, boa_daemon.gate.client; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"

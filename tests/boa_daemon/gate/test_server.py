@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from boa_daemon.gate import connection as connection_module
 from boa_daemon.gate import server as server_module
 from boa_daemon.gate import wire
 from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient, call_as_planner
+from boa_daemon.gate.client import GateClient
+from boa_daemon.gate.greeting import call_as_planner
 from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.token import issue_token, prove
@@ -165,7 +167,7 @@ def test_who_does_not_read_is_cut_off(start: Start) -> None:
 
 def test_who_says_nothing_is_cut_off(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line without a hello is closed after a while."""
-    monkeypatch.setattr(server_module, "HELLO_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "HELLO_SECONDS", 0.05)
     assert start().raw().end() == "no hello in time"
 
 

@@ -1,4 +1,4 @@
-"""Whether ordering pays (`worth`, `nics`), what the link is (`timing`), and when shifted jobs send (`shifter`)."""
+"""Whether ordering pays (`worth`, `nics`), what the link is (`timing`), when shifted jobs send."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_cost_is_the_questions_of_an_iteration() -> None:
 
 
 def test_the_gain_is_about_what_the_simulator_finds() -> None:
-    """Nothing where the simulator finds nothing; a gain where it finds one, between half of it and half more."""
+    """Nothing where the simulator finds nothing; where it finds a gain, half of it to half more."""
     for share in (0.03, 0.1, 0.5, 2.0, 4.0):
         habits = some_jobs(share)
         case = Experiment(

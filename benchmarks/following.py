@@ -1,0 +1,136 @@
+"""Following the plan with whole nodes: where the GPU-hours go, and waiting at equal money, with and without.
+
+    python benchmarks/following.py [DIR ...]
+
+DIR holds `classes.yaml` and `trace.csv`, as `boa trace import` writes them; the shipped workload comes first
+in any case. At each multiple of the load: BOA's mean JCT in minutes with and without following, read off the
+lower hull of runs with many plans, and what the tuned efficiency threshold and the tuned equal width wait, at
+that spend, over what BOA does. The rules are tuned in their knob and in how long idle nodes are held. Nodes
+boot in 180 s; idle nodes and boots are paid.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from boa_daemon.cli.demo import shipped_settings
+from boa_daemon.problem_file import load_problem
+from boa_daemon.sim.report import Simulation
+from boa_daemon.traces.reader import read_trace
+from boa_daemon.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
+from policies.boa import BudgetOptimal, solve
+from policies.errors import InfeasibleBudget
+from policies.model import Budget
+from policies.registry import PolicyOptions, menu_of
+
+MULTIPLES = (1.5, 2.0, 2.5, 3.0)
+PLANS, THRESHOLDS = 14, 16
+HOLDS_SECONDS = (0.0, 60.0, 180.0, 400.0)
+
+
+def load_of(settings: SimulationSettings) -> float:
+    """Return what the work costs per hour on single GPUs."""
+    price = min(settings.problem.price_of(gpu.name) for gpu in settings.problem.gpu_types)
+    return sum(c.arrivals_per_hour * c.size_gpu_hours * price for c in settings.problem.classes)
+
+
+def not_following(settings: SimulationSettings) -> Simulation:
+    """Return the run of the plain plan: nodes are rented at once and held for the site's minute."""
+    run = prepare(settings)
+    site = site_of(settings)
+    plain = BudgetOptimal.from_solution(solve(site.problem, site.budget.amount))
+    return replace(run, controller=replace(run.controller, allocator=plain)).finish()
+
+
+def plans(settings: SimulationSettings) -> list[SimulationSettings]:
+    """Return the settings with budgets from the load to three times that."""
+    load = load_of(settings)
+    amounts = (load * np.geomspace(1.05, 3.2, PLANS)).tolist()
+    return [replace(settings, budget=Budget(amount=amount)) for amount in amounts]
+
+
+def runs_of(
+    settings: Iterable[SimulationSettings], how: Callable[[SimulationSettings], Simulation] = simulate
+) -> list[Simulation]:
+    """Return the runs of those settings whose budget is large enough."""
+    found = []
+    for one in settings:
+        try:
+            found.append(how(one))
+        except InfeasibleBudget:
+            continue
+    return found
+
+
+def rule(settings: SimulationSettings, name: str) -> list[Simulation]:
+    """Return the runs of a rule at many knobs and holds."""
+    menu = menu_of(site_of(settings), settings.options)
+    if name == "efficiency":
+        all_of_them = menu.thresholds()
+        chosen = np.unique(np.linspace(0, len(all_of_them) - 1, THRESHOLDS).astype(int))
+        options = [PolicyOptions(efficiency=all_of_them[n]) for n in chosen]
+    else:
+        options = [PolicyOptions(gpus_per_job=limit) for limit in menu.limits() if limit <= 24]
+    base = replace(settings, policy=name, budget=Budget(amount=9.0 * load_of(settings)))
+    return runs_of(
+        replace(base, options=option, idle_hold_seconds=hold) for option in options for hold in HOLDS_SECONDS
+    )
+
+
+def hours_at(runs: Sequence[Simulation], spend: float) -> float:
+    """Return the least mean JCT that runs reach for a spend, each having its share of the time."""
+    points = [(run.mean_usd_per_hour, run.mean_jct_hours) for run in runs]
+    best = min((hours for spent, hours in points if spent <= spend), default=np.inf)
+    for low in (point for point in points if point[0] < spend):
+        for high in (point for point in points if point[0] > spend):
+            share = (spend - low[0]) / (high[0] - low[0])
+            best = min(best, low[1] + share * (high[1] - low[1]))
+    return float(best)
+
+
+def shares(run: Simulation) -> str:
+    """Return where the GPU-hours went."""
+    rented = run.gpu_hours_rented
+    parts = {
+        "used": run.gpu_hours_used,
+        "start-up and rescale": run.gpu_hours_overhead,
+        "booting": run.gpu_hours_booting,
+        "idle or stranded": run.gpu_hours_idle,
+    }
+    return ", ".join(f"{name} {hours / rented:.0%}" for name, hours in parts.items())
+
+
+def main() -> None:
+    """Print the table of each workload."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR")
+    workloads = {"shipped": shipped_settings("30/h")}
+    for folder in parser.parse_args().folders:
+        file = load_problem(folder / "classes.yaml", require_rates=False)
+        trace = read_trace(folder / "trace.csv")
+        workloads[folder.name] = settings_for(file, trace, Budget(amount=1.0))
+    for name, settings in workloads.items():
+        load = load_of(settings)
+        now, before = runs_of(plans(settings)), runs_of(plans(settings), not_following)
+        rules = {knob: rule(settings, knob) for knob in ("efficiency", "equal-width")}
+        print(f"{name}: {len(settings.trace.jobs)} jobs, load {load:.1f} USD/hour")
+        for multiple in MULTIPLES:
+            spend = multiple * load
+            mine = hours_at(now, spend)
+            ratios = "  ".join(f"{knob} {hours_at(runs, spend) / mine:.3f}" for knob, runs in rules.items())
+            print(
+                f"  {multiple:.1f} x load  {60.0 * mine:6.1f} min, not following "
+                f"{hours_at(before, spend) / mine:.3f}  {ratios}"
+            )
+        for label, runs in (("following", now), ("not following", before)):
+            nearest = min(runs, key=lambda run: abs(run.mean_usd_per_hour - 2.0 * load))
+            print(f"  near 2 x load, {label}: {shares(nearest)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

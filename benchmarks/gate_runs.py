@@ -1,0 +1,47 @@
+"""A gate for a run of the benchmark, with a token for each job."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.gate.address import GateAddress
+from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.token import issue_token
+from policies.contention import Link
+
+SECRET = "benchmark"
+ANSWER_MS = 20
+"""Patience with the gate: two cores run everything here, so 5 ms would time the machine's other work."""
+NO_GATE = "no gate"
+
+
+@contextlib.contextmanager
+def a_gate(
+    policy: str, link: Link, jobs: list[dict[str, Any]], *, bucket_bytes: float
+) -> Iterator[list[str]]:
+    """Run a gate that orders everything, and yield each job's BOA_GATE."""
+    settings = GateSettings(
+        policy=policy, link=link, bucket_bytes=bucket_bytes, is_always_on=True, patience_seconds=60.0
+    )
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        path = f"{folder}/gate.sock"
+        gate = stack.enter_context(GateThread(settings, SECRET, GateAddress(path=path)))
+        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
+        gate.take_plan({job["job"]: _planned_gpu_seconds(job, link) for job in jobs})
+        addresses = []
+        for job in jobs:
+            token = Path(folder, f"{job['job']}.token")
+            token.write_text(issue_token(SECRET, job=job["job"]), encoding="utf-8")
+            addresses.append(f"unix:{path}?token_file={token}&answer_ms={ANSWER_MS}")
+        yield addresses
+
+
+def _planned_gpu_seconds(job: dict[str, Any], link: Link) -> float:
+    """Return what is left of a job of two ranks before it starts."""
+    iteration = job["forward_seconds"] + job["backward_seconds"] + link.seconds(job["message_bytes"])
+    return 2.0 * job["iterations"] * iteration

@@ -1,0 +1,158 @@
+"""How long a tick takes with 10,000 jobs queued, 1,000 running and 2,000 nodes.
+
+Three moments: a full fleet at the cap on instances, the same with a twentieth of the nodes idle, and all
+nodes idle at once (the tick after a long outage). Each at full size and, as the baseline, at a tenth of it:
+the ratio says how time grows. The policy, the placement, the rules against flapping, the hard caps and the
+diff are all in `decide()`; `run_once()` is that and the records in memory, in a world that does every action
+at once.
+
+    python benchmarks/tick.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+
+from boa_daemon.controller import Controller, Ports
+from boa_daemon.limits import Caps, Steady
+from boa_daemon.state import ClusterState, Rules
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import Ideal, a_class, a_job, a_node, a_problem, a_state, an_instance_type
+from boa_daemon.tick import decide
+from policies.model import Budget, GpuSlot, JobClass
+from policies.protocols import Allocator
+from policies.registry import PolicyOptions, Site, build_policy, find_placer
+from policies.speedup import Amdahl
+
+GPUS = 4
+TARGET_SECONDS = 1.0
+NOW = 1_000_000.0
+
+
+def classes_for(nodes: int) -> tuple[JobClass, ...]:
+    """Return six classes that load 60 % of a fleet."""
+    rate = 0.6 * nodes * GPUS / (6 * 16.0)
+    return tuple(
+        a_class(
+            f"c{n}",
+            sizes=(4.0, 8.0, 4.0),
+            curve=Amdahl(parallel_fraction=0.90 + 0.015 * n, max_gpus=16),
+            arrivals_per_hour=rate,
+            rescale_hours=0.02,
+        )
+        for n in range(6)
+    )
+
+
+def a_policy(name: str, *, nodes: int) -> Allocator:
+    """Return a policy whose budget pays for the fleet."""
+    budget = Budget(amount=float(nodes * GPUS))
+    site = Site(
+        problem=a_problem(*classes_for(nodes), budget=budget),
+        budget=budget,
+        instance_types={"gpu": an_instance_type(gpus=GPUS)},
+    )
+    return build_policy(name, site, PolicyOptions()).allocator
+
+
+def a_fleet(policy: Allocator, *, nodes: int, running: int, queued: int, idle: float) -> ClusterState:
+    """Return running jobs at the widths that the policy gives them, a queue behind, and some idle nodes."""
+    jobs = [
+        a_job(
+            f"j{n}",
+            class_name=f"c{n % 6}",
+            arrived_at=float(n),
+            remaining_gpu_hours=16.0 * (1.0 - (n % 20) / 100.0) if n < running else 16.0,
+            draw=(n % 89) / 89.0,
+        )
+        for n in range(running + queued)
+    ]
+    fleet = [a_node(f"n{n}", launched_at=NOW - 7200.0 - n, gpus=GPUS) for n in range(nodes)]
+    busy = round(nodes * (1.0 - idle))
+    free = [GpuSlot(node.id, index) for node in fleet[:busy] for index in range(GPUS)][::-1]
+    widths = policy.allocate(jobs[:running], now=NOW).widths
+    held = {}
+    for job in jobs[:running]:
+        width = widths.get(job.id)
+        if width is not None and width.gpus <= len(free):
+            held[job.id] = tuple(free.pop() for _ in range(width.gpus))
+    state = a_state(*jobs, nodes=fleet, held=held, now=NOW)
+    return replace(state, books_opened_at=NOW - 3600.0)
+
+
+def rules_for(nodes: int) -> Rules:
+    """Return the rules that a daemon has."""
+    return Rules(
+        instance_types={"gpu": an_instance_type(gpus=GPUS)},
+        max_nodes=nodes,
+        caps=Caps(usd_per_day=1e6, usd_per_month=1e7, instances=nodes),
+        steady=Steady(),
+    )
+
+
+def timed(do: Callable[[], object], *, repeats: int) -> tuple[float, float]:
+    """Return the median seconds of processor time and on the wall; shared cores stretch the latter."""
+    spans = []
+    for _ in range(repeats):
+        began = time.process_time(), time.perf_counter()
+        do()
+        spans.append((time.process_time() - began[0], time.perf_counter() - began[1]))
+    return median(cpu for cpu, _ in spans), median(wall for _, wall in spans)
+
+
+def a_moment(name: str, *, part: int, idle: float) -> tuple[ClusterState, Allocator, Rules]:
+    """Return a state, the policy and the rules, at one part of the full size."""
+    nodes, running = 2000 // part, 1000 // part if idle < 1.0 else 0
+    allocator = a_policy(name, nodes=nodes)
+    state = a_fleet(allocator, nodes=nodes, running=running, queued=10_000 // part, idle=idle)
+    return state, allocator, rules_for(nodes)
+
+
+def deciding(state: ClusterState, allocator: Allocator, rules: Rules) -> Callable[[], object]:
+    """Return decide(), ready to be called."""
+    placer = find_placer("lwf")
+    return lambda: decide(state, allocator=allocator, placer=placer, rules=rules)
+
+
+def running_once(state: ClusterState, allocator: Allocator, rules: Rules) -> Callable[[], object]:
+    """Return run_once() in a fresh world that does everything at once."""
+
+    def do() -> object:
+        world = Ideal(state)
+        ports = Ports(clock=world.clock, cloud=world, jobs=world, engine=world, store=MemoryStore())
+        controller = Controller(allocator=allocator, placer=find_placer("lwf"), rules=rules, ports=ports)
+        return controller.run_once()
+
+    return do
+
+
+def main() -> None:
+    """Print a row for each policy and moment."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size")
+    size = 10 if parser.parse_args().quick else 1
+    print("policy     moment     actions  decide (wall)      run_once (wall)    a tenth   ratio")
+    worst = 0.0
+    for name in ("boa", "boa-paced"):
+        for moment, idle in (("full", 0.0), ("1/20 idle", 0.05), ("all idle", 1.0)):
+            state, allocator, rules = a_moment(name, part=size, idle=idle)
+            placer = find_placer("lwf")
+            actions = len(decide(state, allocator=allocator, placer=placer, rules=rules).actions)
+            decided = timed(deciding(state, allocator, rules), repeats=5)
+            whole = timed(running_once(state, allocator, rules), repeats=3)
+            tenth, _ = timed(deciding(*a_moment(name, part=10 * size, idle=idle)), repeats=9)
+            worst = max(worst, whole[0], decided[0])
+            print(
+                f"{name:10} {moment:9} {actions:8d}  {decided[0]:5.3f} s ({decided[1]:5.2f} s)  "
+                f"{whole[0]:5.3f} s ({whole[1]:5.2f} s)  {tenth:7.4f} s {decided[0] / tenth:6.1f}"
+            )
+    verdict = "met" if worst <= TARGET_SECONDS else "missed"
+    print(f"worst {worst:.3f} s of processor time, target {TARGET_SECONDS:g} s: {verdict}")
+
+
+if __name__ == "__main__":
+    main()

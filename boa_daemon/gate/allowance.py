@@ -1,0 +1,41 @@
+"""How much time a job may still lose to the gate: a bucket that fills with a part of the time that passes."""
+
+from __future__ import annotations
+
+import time
+
+OVERHEAD_FRACTION = 0.01
+MOST_FRACTION = 0.05
+BURST_SECONDS = 0.02
+"""The allowance at the start, and the most that is saved up."""
+
+
+class Allowance:
+    """At most `fraction` of the time since the start, plus a burst. Below zero the job does not ask."""
+
+    def __init__(self) -> None:
+        self.lost_seconds = 0.0
+        self._fraction = OVERHEAD_FRACTION
+        self._left = BURST_SECONDS
+        self._at = time.monotonic()
+
+    def charge(self, seconds: float) -> None:
+        """Count time that was lost."""
+        self._refill()
+        self._left -= seconds
+        self.lost_seconds += seconds
+
+    def set_fraction(self, fraction: float) -> None:
+        """Take the gate's word for what asking is worth, within bounds."""
+        self._refill()
+        self._fraction = max(OVERHEAD_FRACTION, min(MOST_FRACTION, fraction))
+
+    def seconds_to_earn(self) -> float:
+        """Return how long the job has to go without asking; zero where it may ask now."""
+        self._refill()
+        return max(0.0, -self._left / self._fraction)
+
+    def _refill(self) -> None:
+        now = time.monotonic()
+        self._left = min(BURST_SECONDS, self._left + (now - self._at) * self._fraction)
+        self._at = now

@@ -1,0 +1,179 @@
+"""One line to the gate: frames in and out, and what becomes of those who break the rules.
+
+Everything a stranger or a broken job can do is bounded: time to say hello, length of a frame, frames per
+second, bytes not read. Whoever breaks a rule gets one `refused` frame with the reason, and is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from boa_daemon.gate import wire
+from boa_daemon.gate.guard import Rate
+from boa_daemon.gate.nouns import Ask
+from boa_daemon.gate.token import JOB, PLANNER, is_proof, new_nonce
+from policies.model import JobId
+
+if TYPE_CHECKING:
+    from boa_daemon.gate.server import GateServer
+
+HELLO_SECONDS = 2.0
+MOST_UNREAD_BYTES = 1 << 16
+MOST_GPUS = 1_000_000
+
+
+class Connection(asyncio.Protocol):
+    """One caller: a stranger until its proof is good, then a job or the planner."""
+
+    def __init__(self, server: GateServer) -> None:
+        self.job: JobId = ""
+        self._server = server
+        self._role = ""
+        self._nonce = new_nonce()
+        self._frames = wire.FrameBuffer()
+        self._rate = Rate()
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Challenge the caller, who has little time to answer."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        _keep_alive(transport.get_extra_info("socket"))
+        transport.set_write_buffer_limits(high=MOST_UNREAD_BYTES)
+        self._deadline = asyncio.get_running_loop().call_later(HELLO_SECONDS, self.refuse, "no hello in time")
+        self.send({"op": "challenge", "nonce": self._nonce, "version": wire.VERSION})
+        self._server.admit(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Obey the frames, one after another; the first wrong one ends the connection."""
+        try:
+            frames = self._frames.feed(data)
+            now = time.monotonic()
+            for frame in frames:
+                if self._transport is None or self._transport.is_closing():
+                    return
+                if not self._rate.allows(now):
+                    raise wire.MalformedFrame("flood: too many frames per second")
+                self._obey(frame, now)
+        except wire.MalformedFrame as fault:
+            self.refuse(str(fault))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the server; a lease that the caller held ends."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._transport = None
+        self._server.gone(self)
+
+    def pause_writing(self) -> None:
+        """Cut off a caller who does not read."""
+        if self._role != PLANNER and self._transport is not None:
+            self._server.refusals["does not read"] += 1
+            self._transport.abort()
+
+    def send(self, frame: dict[str, Any]) -> None:
+        """Send a frame, if the caller is still there."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(wire.encode(frame))
+
+    def refuse(self, reason: str) -> None:
+        """Say why, and hang up."""
+        self._server.refusals[reason.split(":", maxsplit=1)[0]] += 1
+        self.send({"op": "refused", "reason": reason})
+        if self._transport is not None:
+            self._transport.close()
+
+    def hang_up(self) -> None:
+        """Close without a word."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _obey(self, frame: dict[str, Any], now: float) -> None:
+        """Do what a frame asks for, if its sender may ask for it."""
+        verb = wire.word(frame, "op")
+        if not self._role:
+            if verb != "hello":
+                raise wire.MalformedFrame("say hello first")
+            self._greet(frame)
+        elif self._role == JOB and verb in ("ask", "done", "cancel"):
+            self._obey_job(verb, frame, now)
+            self._server.settle()
+            if verb == "ask":
+                self._server.say_wait(self.job)
+        elif self._role == PLANNER and verb == "status":
+            self.send({"op": "status", "status": self._server.status()})
+        elif self._role == PLANNER and verb == "plan":
+            self._server.broker.take_plan(_plan(frame))
+        else:
+            raise wire.MalformedFrame(f"a {self._role} cannot {verb!r}")
+
+    def _greet(self, frame: dict[str, Any]) -> None:
+        """Check who calls; seat a job."""
+        if frame.get("version") != wire.VERSION:
+            raise wire.MalformedFrame(
+                f"this gate speaks version {wire.VERSION}; got {frame.get('version')!r}"
+            )
+        role, proof = wire.word(frame, "role"), wire.word(frame, "proof")
+        job = wire.word(frame, "job") if role == JOB else ""
+        token = self._server.token_of(role, job)
+        if role not in (JOB, PLANNER) or not is_proof(proof, token=token, nonce=self._nonce):
+            raise wire.MalformedFrame("wrong token")
+        if role == JOB:
+            nics, gpus = wire.words(frame, "nics"), wire.whole(frame, "gpus", least=1)
+            weight = wire.number(frame, "weight", least=1e-9, most=1e9)
+            if gpus > MOST_GPUS:
+                raise wire.MalformedFrame(f"gpus must be at most {MOST_GPUS}")
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._role = role
+        settings = self._server.settings
+        self.send({"op": "welcome", "policy": settings.policy, "beat_seconds": settings.beat_seconds})
+        if role == JOB:
+            self.job = job
+            self._server.seat(self, job, nics=nics, gpus=gpus, weight=weight)
+
+    def _obey_job(self, verb: str, frame: dict[str, Any], now: float) -> None:
+        """Pass a job's frame on to the broker."""
+        broker = self._server.broker
+        if verb == "cancel":
+            broker.cancel(self.job, now)
+            return
+        if verb == "done" or frame.get("fence") is not None:
+            broker.done(self.job, wire.whole(frame, "fence"), wire.maybe_number(frame, "seconds"), now)
+        if verb == "ask":
+            broker.ask(self.job, _ask(frame), now)
+
+
+def _keep_alive(line: Any) -> None:
+    """Have the kernel find out within a minute that a caller over TCP is gone without a word."""
+    if line is not None and line.family in (socket.AF_INET, socket.AF_INET6):
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _ask(frame: dict[str, Any]) -> Ask:
+    """Return the question in a frame."""
+    return Ask(
+        id=wire.whole(frame, "id"),
+        ready_bytes=wire.number(frame, "ready_bytes"),
+        message_bytes=wire.number(frame, "message_bytes"),
+        iteration_bytes=wire.maybe_number(frame, "iteration_bytes") or 0.0,
+        iterations_left=wire.maybe_number(frame, "iterations_left"),
+        compute_seconds=wire.maybe_number(frame, "compute_seconds"),
+        exposed_seconds=wire.maybe_number(frame, "exposed_seconds"),
+        round_trip_seconds=wire.maybe_number(frame, "round_trip_seconds"),
+    )
+
+
+def _plan(frame: dict[str, Any]) -> dict[JobId, float]:
+    """Return what the daemon's plan says is left of each job, GPU-seconds."""
+    left = frame.get("remaining_gpu_seconds")
+    if not isinstance(left, dict):
+        raise wire.MalformedFrame("remaining_gpu_seconds must be an object of numbers by job")
+    return {job: wire.number(left, job) for job in left}

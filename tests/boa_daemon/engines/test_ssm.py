@@ -1,0 +1,265 @@
+"""What the `ssm` engine makes of silence, late words, warnings and refusals; nothing runs here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import Bench
+
+from boa_daemon.engines.ssm import SsmEngine, SsmSettings
+from boa_daemon.engines.ssm_scripts import READY, STATUS, bundle, start_script
+from boa_daemon.ports import Accepted, JobSpec, Refused, Unknown
+from boa_daemon.testing import ManualClock, a_node
+
+
+@dataclass
+class Wires:
+    """SSM, SQS and S3 as a test wants them: what was sent, what waits in the queue, what commands answer."""
+
+    sent: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    queue: list[str] = field(default_factory=list)
+    answers: list[tuple[str, str]] = field(default_factory=list)
+    is_broken: bool = False
+
+    def send_command(self, **request: Any) -> Mapping[str, Any]:
+        if self.is_broken:
+            raise ConnectionError("no route")
+        self.sent.append((tuple(request["InstanceIds"]), request["Parameters"]["commands"][0]))
+        return {"Command": {"CommandId": str(len(self.sent))}}
+
+    def get_command_invocation(self, **_request: Any) -> Mapping[str, Any]:
+        status, output = self.answers.pop(0)
+        return {"Status": status, "StandardOutputContent": output}
+
+    def receive_message(self, **_request: Any) -> Mapping[str, Any]:
+        if self.is_broken:
+            raise ConnectionError("no route")
+        found, self.queue = self.queue[:10], self.queue[10:]
+        return {"Messages": [{"Body": body, "ReceiptHandle": "r"} for body in found]}
+
+    def delete_message_batch(self, **_request: Any) -> Mapping[str, Any]:
+        return {}
+
+    def list_objects_v2(self, **_request: Any) -> Mapping[str, Any]:
+        return {}
+
+    def get_object(self, **_request: Any) -> Mapping[str, Any]:
+        raise AssertionError("nothing is there")
+
+
+class Stage:
+    """An engine on wires, with a clock that a test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wires, self.clock, self.folder = Wires(), ManualClock(0.0), folder
+        self.bench = Bench(engine=self.engine(), workdir=folder, nodes=("i-1", "i-2"))
+
+    def engine(self) -> SsmEngine:
+        settings = SsmSettings(
+            queue_url="q", uri="s3://b/jobs", state_file=self.folder / "state" / "ssm.json"
+        )
+        return SsmEngine(
+            self.wires, self.wires, self.wires, settings, address_of=lambda _n: "10.0.0.1", now=self.clock.now
+        )
+
+    def started(self) -> Bench:
+        self.bench.admit("torchrun train.py", workdir=".")
+        self.bench.start(1)
+        return self.bench
+
+    def say(self, **changes: Any) -> None:
+        self.wires.queue.append(json.dumps(a_status(**changes)))
+
+
+def a_status(**changes: Any) -> dict[str, Any]:
+    """Return a unit's word that it runs."""
+    values = {
+        "job": "a", "generation": 1, "rank": 0, "is_kept": True, "was_kept": True, "exit": None,
+        "progress": {"generation": 1, "step": 7, "samples": 9.0, "seconds": 2.0, "loss": 0.5, "at": 0.0},
+        "manifest": None, "wrong_manifest": "", "last_lines": [],
+    }  # fmt: skip
+    return values | changes
+
+
+def an_end(**changes: Any) -> dict[str, Any]:
+    """Return how a unit ended: by itself, with exit code 0."""
+    values = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
+    return {**values, "is_done": True, "lacks_result": False, **changes}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_a_heartbeat_says_the_step_and_an_end_the_rest(stage: Stage) -> None:
+    """Starting until the first word, then running, then finished."""
+    bench = stage.started()
+    assert bench.report().phase == "starting"
+    stage.say()
+    assert (bench.report().phase, bench.report().step) == ("running", 7)
+    stage.say(exit=an_end())
+    assert bench.report().phase == "finished"
+
+
+def test_silence_is_unknown_and_is_asked_about(stage: Stage) -> None:
+    """After a minute the unit is asked through SSM; its answer is as good as a heartbeat."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    stage.clock.instant = 61.0
+    assert bench.report().phase == "unknown"
+    assert "--status" in stage.wires.sent[-1][1]
+    stage.wires.answers = [("Success", STATUS + json.dumps(a_status()))]
+    stage.clock.instant = 82.0
+    assert bench.report().phase == "running"
+
+
+def test_three_questions_without_an_answer_and_it_is_lost(stage: Stage) -> None:
+    """One failed look ends nothing; the steps since the last checkpoint are then lost."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    stage.wires.answers = [("TimedOut", "")] * 3
+    phases = []
+    for at in (61, 82, 83, 104, 105, 126):
+        stage.clock.instant = float(at)
+        phases.append(bench.report().phase)
+
+    assert phases == ["unknown"] * 5 + ["failed"]
+    assert (bench.report().cause, bench.report().lost_steps) == ("agent-lost", 7)
+
+
+def test_a_silent_unit_whose_node_is_gone_is_lost_at_once(stage: Stage) -> None:
+    """The cloud's list does not have it any more: nobody needs to be asked."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    bench.engine.prepare([a_node("i-2")])
+    assert bench.report().phase == "running", "not silent yet"
+    stage.clock.instant = 61.0
+
+    assert bench.report().cause == "agent-lost"
+
+
+def test_words_of_older_generations_and_strangers_are_ignored(stage: Stage) -> None:
+    """A late unit says what it wants, and so may anybody who can write to the queue."""
+    bench = stage.started()
+    stage.say(generation=0, exit=an_end())
+    stage.say(job="b")
+    stage.wires.queue += ["not json", "[1]", '{"job": "a"}']
+
+    assert bench.report().phase == "starting"
+
+
+def test_a_word_after_the_end_changes_nothing(stage: Stage) -> None:
+    """Queues deliver twice, and out of order."""
+    bench = stage.started()
+    stage.say(exit=an_end())
+    bench.report()
+    stage.say()
+
+    assert bench.report().phase == "finished"
+
+
+def test_a_spot_warning_names_the_node_and_the_instant(stage: Stage) -> None:
+    """As EventBridge sends it: two minutes from then."""
+    stage.wires.queue.append(
+        json.dumps(
+            {
+                "detail-type": "EC2 Spot Instance Interruption Warning",
+                "time": "2026-11-21T12:00:00Z",
+                "detail": {"instance-id": "i-1", "instance-action": "terminate"},
+            }
+        )
+    )
+    engine = stage.bench.engine
+    engine.poll()
+
+    assert engine.interruptions() == {"i-1": 1795262520.0}  # type: ignore[attr-defined]
+
+
+def test_a_command_that_is_not_taken_is_a_refusal_and_units_sent_before_are_ended(stage: Stage) -> None:
+    """A job on two nodes, of which the second does not take its unit: the first must not wait for it."""
+    bench = stage.bench
+    bench.admit("torchrun train.py", workdir=".")
+    taken = stage.wires.send_command
+
+    def second_fails(**request: Any) -> Mapping[str, Any]:
+        if "i-2" in request["InstanceIds"]:
+            raise ConnectionError("no route")
+        return taken(**request)
+
+    stage.wires.send_command = second_fails  # type: ignore[method-assign]
+    bench.generation = 1
+    assert isinstance(bench.engine.start(bench.order(2, nodes=2)), Refused)
+    assert "SIGUSR1" in stage.wires.sent[-1][1]
+    assert bench.engine.poll() == {}
+
+
+def test_a_stop_goes_to_all_nodes_in_one_command(stage: Stage) -> None:
+    """By the pattern of the units' names; where SSM is away it is refused, and the next tick tries again."""
+    bench = stage.bench
+    bench.admit("torchrun train.py", workdir=".")
+    bench.start(2, nodes=2)
+    stage.wires.is_broken = True
+    assert isinstance(bench.engine.stop(bench.stop_order()), Refused)
+    stage.wires.is_broken = False
+    bench.stop()
+
+    nodes, script = stage.wires.sent[-1]
+    assert nodes == ("i-1", "i-2")
+    assert script == "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+
+
+def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
+    """From its file: the generation, its nodes, and what was heard last."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    found = stage.engine().reattach()["a"]
+
+    assert (found.phase, found.step, found.gpus) == ("running", 7, 1)
+
+
+def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
+    """Unreachable, being prepared, failed and tried anew, ready: only the last is accepted."""
+    engine, node = stage.bench.engine, a_node("i-1")
+    stage.wires.is_broken = True
+    assert isinstance(engine.prepare([node])["i-1"], Unknown)
+    stage.wires.is_broken = False
+    stage.wires.answers = [("InProgress", ""), ("Failed", "no aws"), ("Success", READY)]
+    said = [engine.prepare([node])["i-1"] for _ in range(6)]
+
+    assert [type(answer) for answer in said] == [Unknown, Unknown, Unknown, Unknown, Accepted, Accepted]
+    assert "no aws" in getattr(said[2], "reason", "")
+
+
+def test_the_next_generation_fetches_what_the_last_one_kept(stage: Stage) -> None:
+    """Each generation writes below a prefix of its own and reads from the one that stands."""
+    bench = stage.started()
+    manifest = {"generation": 1, "step": 7, "sha256": "0", "path": "g1-step7.ckpt"}
+    stage.say(manifest=manifest, exit=an_end(stop_asked=True, is_done=False))
+    assert bench.report().phase == "stopped"
+    bench.start(1)
+    unit = json.loads(stage.wires.sent[-1][1].split("<<'UNIT'\n")[1].split("\nUNIT\n")[0])
+
+    assert "s3://b/jobs/a/g1/checkpoint" in unit["before"]
+    assert "s3://b/jobs/a/g2/checkpoint" in unit["after"]
+    assert "g1" not in unit["after"]
+
+
+def test_scripts_fit_into_a_command_and_quote_what_people_write() -> None:
+    """SSM takes 64 KiB; a job's id and command may hold quotes."""
+    assert len(bundle()[1]) < 40_000
+    spec = JobSpec(job="it's", name="n", class_name="c", run="echo 'a b'")
+    unit = {"folder": "/x/it's", "name": "boa-it_s", "checkpoint_dir": "/c", "workdir": "/w", "run": spec.run}
+    script = start_script("/var/lib/boa", unit, grace_seconds=60.0)
+
+    assert "'/x/it'\"'\"'s'" in script
+    assert json.dumps(unit) in script

@@ -1,0 +1,151 @@
+"""The child of the crash suite: forks for each order, and the fork runs ticks until it kills itself.
+
+An order is a JSON line; the answer is a JSON line with the exit status of the fork. The fork is a process of
+its own with nothing but its journal; `kill_at` counts the points before and after each call and each commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.catalog import Catalog
+from boa_daemon.controller import Controller, Ports
+from boa_daemon.state import Rules
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import ManualClock, Wishes
+from policies.first_fit import FirstFit
+
+TYPE = "g5.xlarge"
+WRITES = (
+    "next_tick",
+    "record_intent",
+    "record_outcome",
+    "record_seen",
+    "give_up",
+    "record_charge",
+    "reopen_books",
+    "record_lean",
+)
+
+
+class Points:
+    """Counts the points at which the process may die, and dies at one of them."""
+
+    def __init__(self, kill_at: int | None) -> None:
+        self.kill_at, self.count = kill_at, 0
+
+    def pass_one(self) -> None:
+        """Pass a point, or not."""
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.count += 1
+
+
+class Journal(MemoryStore):
+    """A store whose writes are on disk before they count; a new one reads them back."""
+
+    def __init__(self, path: Path, points: Points) -> None:
+        super().__init__(keep=10_000)
+        if path.exists():
+            with path.open("rb") as file:
+                while True:
+                    try:
+                        name, args, kwargs = pickle.load(file)
+                    except EOFError:
+                        break
+                    getattr(MemoryStore, name)(self, *args, **kwargs)
+        self._file = path.open("ab")
+        self._points = points
+        for name in WRITES:
+            setattr(self, name, self._durable(name))
+
+    def _durable(self, name: str) -> Any:
+        def write(*args: Any, **kwargs: Any) -> Any:
+            self._points.pass_one()
+            pickle.dump((name, args, kwargs), self._file)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._points.pass_one()
+            return getattr(MemoryStore, name)(self, *args, **kwargs)
+
+        return write
+
+
+class DyingCalls(AwsCalls):
+    """Calls, with a point before each and one after its answer."""
+
+    points: Points
+
+    def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Make a call, if we live to."""
+        self.points.pass_one()
+        answer = super().call(operation, **arguments)
+        self.points.pass_one()
+        return answer
+
+
+class NoJobs:
+    """No jobs, and an engine that is never asked."""
+
+    def jobs(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
+
+def run(order: dict[str, Any], session: Any) -> None:
+    """Run ticks at the instants of an order, from the one that was reached last."""
+    folder, points = Path(order["folder"]), Points(order["kill_at"])
+    settings = AwsSettings(
+        cluster=order["cluster"], endpoint=order["endpoint"], instance_types=(TYPE,), zones=("us-east-1a",)
+    )
+    calls = DyingCalls(settings, session=session)
+    calls.points = points
+    clock, catalog = ManualClock(), Catalog.load()
+    store = Journal(folder / "journal", points)
+    cloud = AwsCloud(settings, catalog=catalog, clock=clock, calls=calls, books=order["cluster"])
+    kind = catalog.instance_type(TYPE)
+    now = folder / "now"
+    for instant, wanted in order["plan"]:
+        if instant < float(now.read_text()):
+            continue
+        now.write_text(str(instant))
+        clock.instant = instant
+        controller = Controller(
+            allocator=Wishes(widths={}, nodes={TYPE: wanted}),
+            placer=FirstFit(),
+            rules=Rules(instance_types={kind.gpu_type: kind}, idle_hold_seconds=0.0),
+            ports=Ports(clock=clock, cloud=cloud, jobs=NoJobs(), engine=NoJobs(), store=store),  # type: ignore[arg-type]
+        )
+        controller.run_once()
+    charges = [(each.node, each.started_at, each.ended_at, each.micro_dollars) for each in store.charges]
+    (folder / "done").write_text(json.dumps({"points": points.count, "charges": charges}))
+
+
+def main() -> None:
+    """Serve orders until the end of the input."""
+    import boto3
+
+    session = boto3.session.Session()
+    session.client("ec2", region_name="us-east-1")
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            run(order, session)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Random fault schedules on the in-process cloud: whatever fails, what lives in the end is what is wanted.
+
+`BOA_FAULT_SCHEDULES=2000 pytest tests/integration/test_aws_faults.py` tries that many.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from aws_rigs import START, AwsRig, a_rig
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.controller import Controller, Ports
+from boa_daemon.state import Rules
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import Wishes
+from boa_daemon.testing.fake_cloud import Terms
+from policies.first_fit import FirstFit
+
+EXAMPLES = int(os.environ.get("BOA_FAULT_SCHEDULES", "12"))
+TYPE = "g5.xlarge"
+MUTATING = ("RunInstances", "TerminateInstances", "CreateTags")
+READING = ("DescribeInstances", "DescribeSubnets", "DescribeImages", "DescribeInstanceTypeOfferings")
+CODES = (
+    "InsufficientInstanceCapacity",
+    "RequestLimitExceeded",
+    "InternalError",
+    "UnauthorizedOperation",
+    "InsufficientFreeAddressesInSubnet",
+    "ExpiredToken",
+    "InvalidInstanceID.NotFound",
+)
+SETTLING_SECONDS = 3 * 3600.0
+"""Cool-downs grow to half an hour, and those of denied calls and full subnets are as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One fault of a schedule."""
+
+    operation: str
+    what: str
+    skip: int
+    times: int
+
+
+faults = st.builds(
+    Planned,
+    st.sampled_from([*MUTATING, *MUTATING, *READING]),
+    st.one_of(
+        st.sampled_from(["lost", "drop", "lost"]), st.sampled_from(CODES).map(lambda code: f"error:{code}")
+    ),
+    st.integers(0, 4),
+    st.integers(1, 6),
+)
+wishes = st.lists(st.integers(0, 3), min_size=3, max_size=7)
+
+
+class NoJobs:
+    """No jobs, and an engine that is never asked."""
+
+    def jobs(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
+
+def a_controller(rig: AwsRig, store: MemoryStore, wanted: int) -> Controller:
+    """Return a controller that holds so many nodes."""
+    kind = rig.cloud._kinds[TYPE]
+    return Controller(
+        allocator=Wishes(widths={}, nodes={TYPE: wanted}),
+        placer=FirstFit(),
+        rules=Rules(instance_types={kind.gpu_type: kind}, idle_hold_seconds=0.0),
+        ports=Ports(clock=rig.clock, cloud=rig.cloud, jobs=NoJobs(), engine=NoJobs(), store=store),  # type: ignore[arg-type]
+    )
+
+
+def tick(rig: AwsRig, store: MemoryStore, wanted: int) -> None:
+    """Do a tick; one that could not look does nothing."""
+    try:
+        a_controller(rig, store, wanted).run_once()
+    except CallFailed:
+        assert rig.fake.faults.planned, "nothing was planned to fail"
+
+
+def check(rig: AwsRig, most: int) -> None:
+    """Nothing untagged, and never more at once than were ever wanted."""
+    assert all(life.tags.get("boa:intent") for life in rig.fake.history())
+    assert len(rig.fake.live()) <= most
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    schedule=st.lists(faults, max_size=8),
+    wanted=wishes,
+    restarts=st.sets(st.integers(0, 6)),
+    invisible=st.sampled_from([0.0, 5.0, 70.0]),
+    stock=st.one_of(st.none(), st.integers(0, 2)),
+)
+def test_no_schedule_loses_or_doubles_an_instance(
+    schedule: list[Planned], wanted: list[int], restarts: set[int], invisible: float, stock: int | None
+) -> None:
+    """Faults, restarts without memory, lagging listings, little stock; then calm, and all is as wanted."""
+    terms = Terms(boot_seconds=60.0, shutdown_seconds=45.0, invisible_seconds=invisible)
+    if stock is not None:
+        terms.stock[TYPE, "us-east-1a", "on-demand"] = stock
+    with a_rig("process", terms, instance_types=(TYPE,)) as rig:
+        for each in schedule:
+            rig.fake.faults.plan(each.operation, each.what, skip=each.skip, times=each.times)
+        store = MemoryStore()
+        for number, nodes in enumerate(wanted):
+            tick(rig, store, nodes)
+            check(rig, max(wanted))
+            rig.pass_time(45.0)
+            if number in restarts:
+                rig.cloud = rig.another()
+        rig.fake.faults.planned.clear()
+        settle(rig, store, wanted[-1])
+        assert len(rig.fake.live()) == wanted[-1]
+        settle(rig, store, 0)
+        assert rig.fake.live() == []
+        assert bills(store) == lives(rig)
+        assert rig.fake.forbidden == []
+
+
+def settle(rig: AwsRig, store: MemoryStore, wanted: int) -> None:
+    """Let calm ticks pass until the longest cool-down is over."""
+    until = rig.clock.now() + SETTLING_SECONDS
+    while rig.clock.now() < until:
+        tick(rig, store, wanted)
+        is_done = len(rig.fake.live()) == wanted and not store.unsettled()
+        rig.pass_time(60.0 if is_done else 301.0)
+        if is_done:
+            break
+    tick(rig, store, wanted)
+    rig.pass_time(60.0)
+    tick(rig, store, wanted)
+
+
+def bills(store: MemoryStore) -> list[tuple[str, float, float]]:
+    """Return the final bills."""
+    return sorted((each.node, each.started_at, each.ended_at) for each in store.charges)
+
+
+def lives(rig: AwsRig) -> list[tuple[str, float, float]]:
+    """Return the cloud's own history."""
+    assert all(life.launched_at >= START for life in rig.fake.history())
+    return sorted((life.id, life.launched_at, life.ended_at or 0.0) for life in rig.fake.history())

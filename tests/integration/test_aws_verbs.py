@@ -1,0 +1,257 @@
+"""The verbs about the cloud, `boa doctor`, `gc`, `down --all` and `iam`, against AWS in process."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from boa_daemon.actions import LaunchNodes
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.catalog import Catalog
+from boa_daemon.cli import main
+from boa_daemon.ports import Launched
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.fake_cloud import FakeCloud, Terms
+from boa_daemon.testing.fronts import mocked
+
+QUOTA = {"L-DB2E81BA": 16}
+Boa = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCloud]:
+    """A cloud on real time: verbs know no other."""
+    with mocked(FakeCloud(time.time, Terms(vcpu_quotas=dict(QUOTA), enforces_cluster="boa"))) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def boa(
+    fake: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Boa:
+    """Return a function that runs a verb beside a boa.toml: exit code, JSON answer, what was said."""
+    monkeypatch.chdir(tmp_path)
+    Path("boa.toml").write_text(
+        '[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\nzones = ["us-east-1a"]\n'
+    )
+
+    def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
+        monkeypatch.setattr(sys, "argv", ["boa", *words, *(["--json"] if is_json else [])])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        document = json.loads(said.out) if is_json and said.out else None
+        return code, document, said.out + said.err
+
+    return run
+
+
+def rent(count: int = 1, *, at: float | None = None, cluster: str = "boa") -> tuple[str, ...]:
+    """Rent nodes whose lease began at an instant."""
+    settings = AwsSettings(cluster=cluster, instance_types=("g5.xlarge",), zones=("us-east-1a",))
+    clock = ManualClock(time.time() if at is None else at)
+    cloud = AwsCloud(settings, catalog=Catalog.load(), clock=clock, sleep=lambda seconds: None)
+    offer = cloud.offers()[0]
+    kind = Catalog.load().instance_type("g5.xlarge")
+    outcome = cloud.launch(
+        LaunchNodes(id=f"t{clock.now()}", instance_type=kind, count=count, offer=offer, reason="test")
+    )
+    assert isinstance(outcome, Launched), outcome
+    return outcome.nodes
+
+
+def age(fake: FakeCloud, seconds: float) -> None:
+    """Let everything have been launched earlier."""
+    for life in fake.history():
+        life.launched_at -= seconds
+        instance = fake.backend(life.region).get_instance(life.id)
+        instance.launch_time -= timedelta(seconds=seconds)
+
+
+def test_a_ready_account(boa: Boa) -> None:
+    """Every check is ok or says why it was not tried; launches with a foreign tag are denied."""
+    code, answer, _ = boa("doctor")
+
+    by_name = {check["name"]: check for check in answer["checks"]}
+    assert (code, answer["is_ready"]) == (0, True)
+    assert by_name["launch with our tag"]["status"] == "ok"
+    assert by_name["launch with a foreign tag"]["status"] == "ok"
+    assert by_name["quota L-DB2E81BA on-demand"]["said"] == "16 vCPUs, room for 4 more g5.xlarge of 4"
+
+
+def test_the_doctor_starts_nothing(boa: Boa, fake: FakeCloud) -> None:
+    """All of it is looking and DryRun."""
+    rent()
+    boa("doctor")
+
+    assert len(fake.history()) == 1
+    assert len(fake.live()) == 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("GetCallerIdentity", "ExpiredToken", "credentials", "Renew the credentials"),
+        ("DescribeInstanceTypeOfferings", "UnauthorizedOperation", "instance types", "boa iam"),
+        ("DescribeImages", "InvalidAMIID.NotFound", "images", "[cloud] image"),
+        ("RunInstances", "UnauthorizedOperation", "launch with our tag", "boa iam"),
+        ("DescribeSubnets", "InvalidSubnetID.NotFound", "subnet us-east-1a", "[cloud] subnets"),
+    ],
+)
+def test_a_failed_check_names_its_fix(boa: Boa, fake: FakeCloud, case: tuple[str, str, str, str]) -> None:
+    """One clear message each, and exit code 1 where renting would fail."""
+    operation, code, name, fix = case
+    fake.faults.plan(operation, f"error:{code}", times=99)
+    exit_code, answer, _ = boa("doctor")
+
+    bad = {check["name"]: check for check in answer["checks"] if check["status"] in ("failed", "warning")}
+    assert fix in bad[name]["fix"]
+    assert exit_code == (1 if bad[name]["status"] == "failed" else 0)
+
+
+def test_a_new_account_has_no_quota(boa: Boa, fake: FakeCloud) -> None:
+    """The first thing that a real account lacks, found before the first launch."""
+    fake.terms.vcpu_quotas["L-DB2E81BA"] = 0
+    code, answer, _ = boa("doctor")
+
+    assert code == 1
+    [quota] = [check for check in answer["checks"] if check["name"].startswith("quota")]
+    assert quota["status"] == "failed"
+    assert "L-DB2E81BA" in quota["fix"]
+
+
+def test_a_type_that_the_region_lacks(boa: Boa) -> None:
+    """P3 can no longer be launched anywhere."""
+    Path("boa.toml").write_text('[cloud]\ninstance_types = ["p3.2xlarge"]\n')
+    code, answer, _ = boa("doctor")
+
+    assert code == 1
+    [kind] = [check for check in answer["checks"] if check["name"] == "type p3.2xlarge"]
+    assert kind["status"] == "failed"
+
+
+def test_the_doctor_for_people(boa: Boa) -> None:
+    """A table, and a last line that says it."""
+    _, _, said = boa("doctor", is_json=False)
+
+    assert "Ready to rent." in said
+
+
+def test_gc_checks_without_touching(boa: Boa, fake: FakeCloud) -> None:
+    """Exit code 6 when something leaks; nothing is ended."""
+    rent(at=time.time() - 7200.0)
+    age(fake, 7200.0)
+    code, answer, _ = boa("gc", "--check")
+
+    assert code == 6
+    assert [leak["kind"] for leak in answer["leaks"]] == ["instance"]
+    assert "lease" in answer["leaks"][0]["leak"]
+    assert len(fake.live()) == 1
+
+
+def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
+    """An old lease and loose parts go; what has a lease, what is young and what is not ours stays."""
+    fake.terms.enforces_cluster = ""
+    [leak] = rent(at=time.time() - 7200.0)
+    age(fake, 7200.0)
+    [wanted] = rent()
+    [foreign] = rent(at=time.time() - 7000.0, cluster="theirs")
+    ec2 = boto3.client("ec2", region_name="us-east-1")
+    tags = [{"Key": "boa:cluster", "Value": "boa"}]
+    volume = ec2.create_volume(
+        AvailabilityZone="us-east-1a", Size=8, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}]
+    )["VolumeId"]
+    ec2.create_volume(AvailabilityZone="us-east-1a", Size=8)
+    code, answer, _ = boa("gc")
+
+    assert code == 0
+    assert {each["id"] for each in answer["leaks"]} == {leak, volume}
+    assert {life.id for life in fake.live()} == {wanted, foreign}
+    assert len(ec2.describe_volumes(Filters=[{"Name": "status", "Values": ["available"]}])["Volumes"]) == 1
+    assert answer["regions"][0]["billing_stopped_at"] is not None
+
+
+def test_gc_with_nothing_to_do(boa: Boa) -> None:
+    """Exit code 0 both ways."""
+    assert boa("gc", "--check")[0] == 0
+    assert boa("gc")[0] == 0
+
+
+def test_down_gives_a_receipt(boa: Boa, fake: FakeCloud) -> None:
+    """Nothing of ours is left, in each region named, and when billing stopped."""
+    rent(3)
+    before = time.time()
+    code, answer, _ = boa("down", "--all", "--region", "us-east-1", "--region", "us-west-2")
+
+    first, second = answer["regions"]
+    assert code == 0
+    assert (first["instances"], first["volumes"], first["network_interfaces"], first["spot_requests"]) == (
+        0,
+    ) * 4
+    assert first["ended"] == 3
+    stopped = time.strptime(first["billing_stopped_at"], "%Y-%m-%dT%H:%M:%SZ")
+    assert before - 2 <= calendar.timegm(stopped) <= time.time()
+    assert (second["region"], second["ended"]) == ("us-west-2", 0)
+    assert fake.live() == []
+
+
+def test_down_says_what_is_left(boa: Boa, fake: FakeCloud) -> None:
+    """A protected instance cannot be ended: exit code 4, and the fix."""
+    [name] = rent()
+    fake.history()[0].is_protected = True
+    code, answer, _ = boa("down", "--all", "--wait-seconds", "0.5")
+
+    assert code == 4
+    assert answer["regions"][0]["instances"] == 1
+    assert "termination protection" in answer["regions"][0]["failed"][name]
+
+
+def test_down_wants_to_hear_all(boa: Boa, fake: FakeCloud) -> None:
+    """Without it nothing is ended."""
+    rent()
+    code, _, said = boa("down")
+
+    assert code == 2
+    assert "boa down --all" in said
+    assert len(fake.live()) == 1
+
+
+def test_iam_prints_a_policy_and_a_template(boa: Boa) -> None:
+    """JSON that IAM takes; YAML that CloudFormation takes."""
+    _, document, _ = boa("iam", "--cluster", "lab", "--account", "123456789012")
+    _, _, template = boa("iam", "--cloudformation", is_json=False)
+
+    assert document["Version"] == "2012-10-17"
+    assert "123456789012" in json.dumps(document)
+    assert template.startswith("AWSTemplateFormatVersion")
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ('[cloud]\nmarkt = "spot"\n', "Did you mean 'market'"),
+        ('[cloud]\nregion = "virginia"\n', "region"),
+        ('[cloud]\nprovider = "simulated"\n', "provider"),
+        ("[cloud\n", "cannot read the settings"),
+    ],
+)
+def test_bad_settings_are_one_clear_message(boa: Boa, toml: str, said: str) -> None:
+    """Exit code 2, and nothing is asked of AWS."""
+    Path("boa.toml").write_text(toml)
+    code, _, output = boa("doctor")
+
+    assert code == 2
+    assert said in output

@@ -1,0 +1,154 @@
+"""SIGKILL at every call and every commit: then what lives is what is wanted, each second billed once.
+
+The points are enumerated: a first run counts them, then each has a run of its own that dies there and is
+started again with nothing but its journal. The cloud is a moto server with the fake cloud's rules: tokens,
+boot and shutdown times, and listings that lag.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_rigs import START
+
+from boa_daemon.testing.fake_cloud import FakeCloud, Lifetime, Terms
+from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
+
+ROOT = Path(__file__).resolve().parents[2]
+UP = [(0, 2), (20, 2), (400, 2), (480, 2)]
+DOWN = [(700, 1), (720, 1), (800, 0), (830, 0)]
+USD_PER_HOUR = 1.006
+
+
+@dataclass(slots=True)
+class Site:
+    """The server, the child that forks, and the clock file of the run that goes on."""
+
+    fake: FakeCloud
+    url: str
+    child: subprocess.Popen[str]
+    folder: Path
+    runs: int = 0
+
+    def now(self) -> float:
+        """Return the instant of the run that goes on."""
+        return float((self.folder / f"run{self.runs}" / "now").read_text())
+
+    def order(self, plan: list[tuple[float, int]], kill_at: int | None) -> int:
+        """Let a fork run a plan; return how it ended."""
+        folder = self.folder / f"run{self.runs}"
+        (folder / "done").unlink(missing_ok=True)
+        cluster = f"run{self.runs}"
+        order = {
+            "folder": str(folder),
+            "cluster": cluster,
+            "endpoint": self.url,
+            "plan": plan,
+            "kill_at": kill_at,
+        }
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.write(json.dumps(order) + "\n")
+        self.child.stdin.flush()
+        return int(json.loads(self.child.stdout.readline()))
+
+    def begin(self) -> float:
+        """Begin a run of its own: a cluster, a journal, and a time after all others."""
+        self.runs += 1
+        began = START + 10_000.0 * self.runs
+        (self.folder / f"run{self.runs}").mkdir()
+        (self.folder / f"run{self.runs}" / "now").write_text(str(began))
+        return began
+
+    def report(self) -> dict[str, Any]:
+        """Return what the last fork left."""
+        found: dict[str, Any] = json.loads((self.folder / f"run{self.runs}" / "done").read_text())
+        return found
+
+    def mine(self) -> list[Lifetime]:
+        """Return the instances of the run that goes on."""
+        return [life for life in self.fake.history() if life.tags.get("boa:cluster") == f"run{self.runs}"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server and a child for all runs."""
+    folder = tmp_path_factory.mktemp("crash")
+    terms = Terms(boot_seconds=15.0, shutdown_seconds=10.0, invisible_seconds=5.0)
+    made: list[Site] = []
+    fake = FakeCloud(lambda: made[0].now() if made and made[0].runs else START, terms)
+    environment = {
+        **os.environ,
+        **FAKE_CREDENTIALS,
+        "PYTHONPATH": str(ROOT),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    command = [sys.executable, str(Path(__file__).with_name("crash_child.py"))]
+    with FakeServer(fake) as url:
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        try:
+            made.append(Site(fake, url, child, folder))
+            yield made[0]
+        finally:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.close()
+            child.stdout.close()
+            child.wait(timeout=10)
+
+
+def one_run(site: Site, kill_at: int | None) -> int:
+    """Do a run that dies at a point, start it again, check everything; return how many points it passed."""
+    began = site.begin()
+    up = [(began + at, wanted) for at, wanted in UP]
+    down = [(began + at, wanted) for at, wanted in DOWN]
+    ended = site.order(up, kill_at)
+    is_killed, passed = ended == -signal.SIGKILL, 0
+    if is_killed:
+        ended = site.order(up, None)
+    else:
+        passed = site.report()["points"]
+    assert ended == 0
+    living = [life for life in site.mine() if life.ended_at is None]
+    assert len(living) == 2, f"killed at {kill_at}: {len(living)} live, 2 are wanted"
+    ended = site.order(down, None if is_killed or kill_at is None else kill_at - passed)
+    if ended == -signal.SIGKILL:
+        ended = site.order(down, None)
+    assert ended == 0
+    check_the_books(site, kill_at)
+    return passed + int(site.report()["points"])
+
+
+def check_the_books(site: Site, kill_at: int | None) -> None:
+    """Nothing lives, nothing is untagged, never more than two at once, and each second is billed once."""
+    lives = site.mine()
+    assert all(life.ended_at is not None for life in lives), f"killed at {kill_at}: one still lives"
+    assert all(life.tags.get("boa:intent") and life.tags.get("boa:cluster") for life in site.fake.history())
+    for life in lives:
+        together = [each for each in lives if each.launched_at <= life.launched_at < (each.ended_at or 0.0)]
+        assert len(together) <= 2, f"killed at {kill_at}: {len(together)} at once"
+    truth = sorted((life.id, life.launched_at, life.ended_at) for life in lives)
+    billed = sorted((node, start, end) for node, start, end, _ in site.report()["charges"])
+    assert billed == truth, f"killed at {kill_at}"
+    for _, start, end, micro_dollars in site.report()["charges"]:
+        assert micro_dollars == round(max(end - start, 60.0) / 3600.0 * USD_PER_HOUR * 1e6)
+
+
+def test_no_death_loses_or_doubles_an_instance(site: Site) -> None:
+    """Every point before and after each call and each commit, one run each."""
+    points = one_run(site, None)
+    assert points > 50
+    for kill_at in range(points):
+        one_run(site, kill_at)
+    assert site.fake.forbidden == []

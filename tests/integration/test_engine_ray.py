@@ -1,0 +1,87 @@
+"""The `ray` engine on a real cluster of three Ray nodes on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import NUMPY, Bench, numpy_loss
+
+from boa_daemon.engines.ray import RayEngine, join_command
+from boa_daemon.ports import Accepted, Refused, Unknown
+from boa_daemon.testing import a_node
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A head and two nodes with names of ours; Ray's own processes speak over the machine's address."""
+    import ray
+    import ray.cluster_utils
+
+    cluster = ray.cluster_utils.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    nodes = {
+        name: cluster.add_node(num_cpus=2, num_gpus=4, resources={f"boa_node_{name}": 1})
+        for name in ("n1", "n2")
+    }
+    yield cluster, nodes
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
+def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(
+    cluster: tuple[Any, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Over two nodes, then under a second engine, then on a node that leaves: no saved step is lost."""
+    import ray
+
+    ray_cluster, ray_nodes = cluster
+    engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
+    bench = Bench(engine=engine, workdir=tmp_path)
+    answers = engine.prepare([a_node("n1"), a_node("n2"), a_node("elsewhere")])
+    assert [type(answers[name]) for name in ("n1", "n2", "elsewhere")] == [Accepted, Accepted, Unknown]
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.004 --every 1")
+
+    bench.start(2, nodes=2)
+    step = bench.wait_step(3).step or 0
+    (group,) = ray.util.placement_group_table().values()
+    assert sorted(bundle["GPU"] for bundle in group["bundles"].values()) == [1.0, 1.0]
+    assert group["state"] == "CREATED"
+
+    bench.engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
+    assert bench.engine.reattach()["a"].generation == 1
+    bench.wait_step(step + 2)
+    bench.stop()
+    end = bench.wait_end()
+    assert (end.phase, end.lost_steps) == ("stopped", 0)
+    (group,) = ray.util.placement_group_table().values()
+    assert group["state"] == "REMOVED"
+
+    bench.start(2)
+    bench.wait_step((end.step or 0) + 3)
+    ray_cluster.remove_node(ray_nodes["n1"])
+    lost = bench.wait_end()
+    assert (lost.phase, lost.cause) == ("failed", "agent-lost")
+    assert lost.lost_steps <= 1
+    bench.generation += 1
+    assert isinstance(bench.engine.start(bench.order(1)), Refused), "n1 is not in the cluster any more"
+
+    stands = lost.manifest.step if lost.manifest else 0
+    bench.nodes = ("n2",)
+    bench.admit(f"{NUMPY} --steps {stands + 5} --every 1")
+    assert bench.engine.start(bench.order(1)) == Accepted()
+    last = bench.wait_end()
+    assert last.phase == "finished"
+    assert last.loss == pytest.approx(numpy_loss(stands + 5), rel=1e-9)
+
+
+def test_a_node_joins_under_its_name() -> None:
+    """The command that a node's start-up script runs."""
+    assert join_command("10.0.0.1:6379", "i-1") == (
+        "ray start --address=10.0.0.1:6379 --resources='{\"boa_node_i-1\": 1}' --disable-usage-stats"
+    )
