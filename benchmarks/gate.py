@@ -291,7 +291,7 @@ def show(results: dict[str, Any]) -> None:
     for name, row in results.get("overhead", {}).items():
         print(
             f"overhead, {name}: {row['mean']:+.2%} [{row['low']:+.2%}, {row['high']:+.2%}], "
-            f"{row['pairs']} pairs"
+            f"{row['pairs']} pairs; counted as lost: {row['lost_fraction']:.2%}"
         )
 
 

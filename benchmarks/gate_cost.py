@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from policies.contention import Link
 LINK = Link.of_gigabits(10.0)
 CROWDS = (4, 16, 64, 256)
 QUESTION_EVERY_SECONDS = 0.1
-"""A job of 100 ms iterations asks ten times a second."""
+"""A job of 100 ms iterations asks ten times a second; few jobs ask more often, for enough questions."""
+LEAST_QUESTIONS_PER_SECOND = 500
 
 
 def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:
@@ -79,18 +80,19 @@ def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
     while not all(client.is_connected for client in clients) and time.monotonic() < until:
         time.sleep(0.02)
     stop_at = time.monotonic() + seconds
+    every = min(QUESTION_EVERY_SECONDS, jobs / LEAST_QUESTIONS_PER_SECOND)
 
     def ask(number: int) -> None:
         client = clients[number]
         draw = np.random.default_rng(number)
-        time.sleep(float(draw.uniform(0.0, QUESTION_EVERY_SECONDS)))
+        time.sleep(float(draw.uniform(0.0, every)))
         while time.monotonic() < stop_at:
             began = time.perf_counter()
             go = client.ask(25e6, 25e6)
             if go.why == "granted":
                 trips[number].append(time.perf_counter() - began)
             client.done(go.fence, 0.02)
-            time.sleep(float(draw.exponential(QUESTION_EVERY_SECONDS)))
+            time.sleep(float(draw.exponential(every)))
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(jobs)]
     for thread in threads:
@@ -109,8 +111,11 @@ def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def measure_overhead(pairs: int, *, quick: bool) -> dict[str, Any]:
-    """Return how much longer an unshared job's run takes beside a gate, by state of the gate, in pairs."""
+def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> dict[str, Any]:
+    """Return how much longer an unshared job's run takes beside a gate, by state of the gate, in pairs.
+
+    `lost_fraction` is the part of the run that the job itself counts as lost to the gate.
+    """
     job = {
         "job": "j0",
         "message_bytes": 1_000_000,
@@ -118,31 +123,35 @@ def measure_overhead(pairs: int, *, quick: bool) -> dict[str, Any]:
         "backward_seconds": 0.02,
         "iterations": 20 if quick else 60,
     }
-    longer: dict[str, list[float]] = {name: [] for name in STATES}
+    names = list(states or STATES)
+    longer: dict[str, list[float]] = {name: [] for name in names}
+    lost: dict[str, list[float]] = {name: [] for name in names}
     with Hosts(2, megabits=200.0) as hosts:
         crews = start_crews(hosts, [(0, 1)])
         try:
             _steady(crews, job)
             for pair in range(pairs):
                 # Before and after, so that a slow drift of the machine cancels out.
-                before = _steady(crews, job)
+                before, _ = _steady(crews, job)
                 found = {}
-                for name in sorted(STATES, key=lambda name: hash((pair, len(name)))):
+                for name in np.random.default_rng(pair).permutation(names).tolist():
                     with STATES[name]() as address:
-                        found[name] = _steady(crews, {**job, "gate": address})
-                after = _steady(crews, job)
+                        found[name], part = _steady(crews, {**job, "gate": address})
+                        lost[name].append(part)
+                after, _ = _steady(crews, job)
                 for name, value in found.items():
                     longer[name].append(2.0 * value / (before + after) - 1.0)
         finally:
             for crew in crews:
                 crew.stop()
-    return {name: _interval(values) for name, values in longer.items()}
+    return {name: {**_interval(longer[name]), "lost_fraction": float(np.mean(lost[name]))} for name in names}
 
 
-def _steady(crews: list[Crew], job: dict[str, Any]) -> float:
-    """Return the mean iteration of a run, trimmed of the machine's hiccups at both ends."""
-    times = run_jobs(crews, [job])[0]["iteration_seconds"]
-    return float(stats.trim_mean(times[2:], 0.1))
+def _steady(crews: list[Crew], job: dict[str, Any]) -> tuple[float, float]:
+    """Return a run's mean iteration, trimmed of the machine's hiccups, and the part lost to the gate."""
+    answer = run_jobs(crews, [job])[0]
+    times = answer["iteration_seconds"]
+    return float(stats.trim_mean(times[2:], 0.1)), answer.get("lost_seconds", 0.0) / sum(times)
 
 
 def _interval(values: list[float]) -> dict[str, float]:

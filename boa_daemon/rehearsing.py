@@ -93,6 +93,8 @@ class Outcome:
     finished: int
     restarts: int
     faults: Mapping[str, int]
+    failed_ticks: int
+    moves: int
     leaked: int
     started_twice: int
     ledger_difference_micro_dollars: int
@@ -126,11 +128,12 @@ def rehearse(
 
     play = opened()
     end, next_job, jobs, restarts, most = begin + days * 86_400.0, begin, 0, 0, 0
+    failed = 0
     while clock.instant < end:
         while next_job <= clock.instant:
             play.service.submit([job_content(f"j{jobs}", hours=1.0, max_gpus=8)], user="ann")
             jobs, next_job = jobs + 1, next_job + chance.expovariate(jobs_per_hour) * 3600.0
-        play.daemon.tick()
+        failed += play.daemon.tick() is None
         most = max(most, sum(node.ended_at is None for node in play.cloud.nodes()))
         if chance.random() < 0.01:
             play.close()
@@ -145,6 +148,7 @@ def rehearse(
         _outcome(play),
         jobs=jobs,
         restarts=restarts,
+        failed_ticks=failed,
         faults=dict(faults),
         spent_usd=dollars(spent),
         budget_usd=days * 24.0 * usd_per_hour,
@@ -166,6 +170,8 @@ def _outcome(play: Rehearsal) -> Outcome:
         finished=sum(row["status"] == "finished" for row in play.service.jobs(limit=20_000)["jobs"]),
         restarts=0,
         faults={},
+        failed_ticks=0,
+        moves=sum(generation > 1 for _, generation in play.runner.started),
         leaked=sum(node.ended_at is None for node in nodes),
         started_twice=len(play.runner.started) - len(set(play.runner.started)),
         ledger_difference_micro_dollars=play.books.store.settled_micro_dollars()

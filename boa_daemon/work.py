@@ -219,7 +219,7 @@ class Work:
         """Start a generation whose GPUs are claimed; let them go if the engine refuses."""
         job = self._queue.active.get(action.job)
         if job is None or job.generation != action.generation or not job.slots:
-            return Refused(reason=f"generation {action.generation} of job {action.job} is not claimed")
+            return Refused(reason=f"job {action.job}, or who holds its GPUs, has yet to let go")
         answer = self._runner.admit(job.spec)
         if isinstance(answer, Accepted):
             answer = self._runner.start(action)

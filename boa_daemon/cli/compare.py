@@ -65,6 +65,10 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     spot: Annotated[
         bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
     ] = False,
+    boot: Annotated[
+        str | None,
+        typer.Option(metavar="DRAW", help="aws, constant:180 or lognormal:180,900 (median, p99)."),
+    ] = None,
     boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
     idle_hold_seconds: Annotated[
         float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
@@ -93,7 +97,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     comparison = Comparison(
         shared=replace(
             base,
-            world=world_of(world, base, spot=spot, boot=None),
+            world=world_of(world, base, spot=spot, boot=boot),
             boot_seconds=boot_seconds,
             idle_hold_seconds=idle_hold_seconds,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import typer
+from rich.markup import escape
 
 from boa_daemon.backends.aws_doctor import Doctor
 from boa_daemon.catalog import Catalog
@@ -64,8 +65,8 @@ def doctor(
         case OutputFormat.table:
             table = a_table(f"Cluster {settings.cluster} in {settings.region}", "check", "", "found")
             for check in checks:
-                said = check.said if not check.fix else f"{check.said}\n[dim]{check.fix}[/]"
-                table.add_row(check.name, _MARKS[check.status], said)
+                fix = f"\n[dim]{escape(check.fix)}[/]" if check.fix else ""
+                table.add_row(check.name, _MARKS[check.status], escape(check.said) + fix)
             console = stdout_console()
             console.print(table)
             console.print("Ready to rent." if not failed else f"{len(failed)} checks failed.")

@@ -34,6 +34,8 @@ from boa_daemon.cli.planning import (
     width_text,
 )
 from boa_daemon.cli.solve import VersionName, VersionOption
+from boa_daemon.cli.state import show_live_plan
+from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.jobs_file import read_jobs
 from boa_daemon.problem_file import ProblemFile
@@ -71,10 +73,18 @@ def plan(
     ] = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
+    ] = False,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy."""
+    if live:
+        show_live_plan(config, socket, chosen_format(output, as_json))
+        return
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if jobs is not None:

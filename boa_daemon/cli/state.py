@@ -201,6 +201,24 @@ def _options(row: dict[str, Any]) -> str:
     )
 
 
+def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) -> None:
+    """Print what the daemon would do at its next tick."""
+    with a_client(config, socket) as client:
+        document = client.get("/plan")
+    if form is OutputFormat.json:
+        print_json(document)
+        return
+    console = stdout_console()
+    for action in document["actions"]:
+        console.print(f"{action['kind']} {action['target']}: {action['reason']}", markup=False)
+    for sentence in document["held"]:
+        console.print(f"held back: {sentence}", markup=False)
+    if not document["actions"]:
+        console.print("Nothing would change.")
+    console.print(f"Nothing was started. {len(document['waiting'])} jobs would wait.")
+    say_as_of(document)
+
+
 def let_go(
     *, resume: bool, wait_seconds: float, config: Path | None, socket: str | None, form: OutputFormat
 ) -> None:

@@ -87,10 +87,19 @@ class JobQueue:
         return jobs
 
     def claim(self, starts: Sequence[StartJob], *, at: float) -> None:
-        """Give jobs the GPUs that they are to start on: part of the intent, before the engine is asked."""
+        """Give jobs the GPUs that they are to start on: part of the intent, before the engine is asked.
+
+        A job that moves still holds what it leaves, and so may those whose GPUs it is to get: stopping takes
+        as long as a checkpoint. Such a start claims nothing, and is planned anew once they have let go.
+        """
+        held = {(node, gpu) for node, gpus in self.holders().items() for gpu in gpus}
         with self.database.write() as connection:
             for start in starts:
-                job = self.active[start.job]
+                job = self.active.get(start.job)
+                wanted = {(slot.node, slot.index) for slot in start.slots}
+                if job is None or job.slots or wanted & held:
+                    continue
+                held |= wanted
                 connection.execute(
                     insert(PLACEMENTS),
                     [
@@ -126,10 +135,10 @@ class JobQueue:
                         starts=(*recent, at),
                     )
                 )
-            for node in {slot.node for start in starts for slot in start.slots}:
-                known = self.instances.get(node)
-                if known is not None:
-                    self.save_instance(replace(known, idle_since=None, was_used=True))
+                for node in {slot.node for slot in start.slots}:
+                    known = self.instances.get(node)
+                    if known is not None:
+                        self.save_instance(replace(known, idle_since=None, was_used=True))
 
     def release(
         self, job: JobRecord, *, at: float, end: str, status: JobStatus, micro_dollars: int = 0

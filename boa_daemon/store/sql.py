@@ -86,13 +86,13 @@ class SqlStore:
         self._lean = None if lean is None else (float(lean[0]), float(lean[1]))
 
     def _recent_acts(self, connection: Connection) -> dict[str, Act]:
-        """Return what was ordered lately, in order of time; refused launches are left out."""
+        """Return what was ordered lately, in order of time; what was refused is left out."""
         last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
         recent = select(INTENTS).where(INTENTS.c.at >= last - REMEMBERED_SECONDS)
         return {
             row.id: act_of(loads(row.action), at=row.at)
             for row in connection.execute(recent.order_by(INTENTS.c.at, INTENTS.c.id))
-            if not (row.kind == "launch" and row.outcome and isinstance(loads(row.outcome), Refused))
+            if not (row.outcome and isinstance(loads(row.outcome), Refused))
         }
 
     @property
@@ -156,6 +156,8 @@ class SqlStore:
                     .where(INTENTS.c.id == action.id)
                     .values(outcome=dumps(outcome), nodes=nodes, status=OPEN if is_open else DONE)
                 )
+                if isinstance(outcome, Refused):
+                    self._acts.pop(action.id, None)
                 if isinstance(action, LaunchNodes) and not isinstance(outcome, Unknown):
                     self._settle(connection, action, outcome, at)
 
@@ -171,7 +173,6 @@ class SqlStore:
             outcome = outcome.short or outcome
         else:
             self._unseen.pop(launch.id, None)
-            self._acts.pop(launch.id, None)
         if isinstance(outcome, Refused):
             self._cool(connection, launch, outcome, at)
 

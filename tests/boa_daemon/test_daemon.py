@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.actions import StartJob
 from boa_daemon.errors import InputError
+from boa_daemon.ports import Refused
+from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.replay import replay
 from boa_daemon.service import NotAllowed
-from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.testing import ManualClock
+from policies.model import Width
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -221,6 +224,24 @@ def test_constant_load_gives_no_moves(tmp_path: Path) -> None:
         assert len(started) == len({job for job, _ in started}) > 20
     finally:
         stage.play.close()
+
+
+def test_a_start_on_gpus_that_are_not_free_claims_nothing(stage: Stage) -> None:
+    """A move is a stop and a start: while the checkpoint is written, the job keeps its GPUs."""
+    jobs = stage.submit(job_content(hours=2.0), job_content("b", hours=2.0))
+    stage.run(300.0)
+    held = {name: record.slots for name, record in stage.play.books.queue.active.items()}
+    for number, job in enumerate(jobs):
+        slots = held[jobs[1 - number]]
+        start = StartJob(
+            id=f"t99-start-{job}", job=job, generation=2, width=Width("a10g", 1), slots=slots, reason="moves"
+        )
+        stage.play.books.store.record_intents([start], at=stage.clock.instant)
+        assert isinstance(stage.play.daemon.work.start(start), Refused)
+    assert {name: record.slots for name, record in stage.play.books.queue.active.items()} == held
+    assert stage.play.runner.started == [(jobs[0], 1), (jobs[1], 1)]
+    stage.run(9000.0)
+    assert stage.statuses() == dict.fromkeys(jobs, "finished")
 
 
 def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:

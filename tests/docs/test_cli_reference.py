@@ -29,7 +29,13 @@ ANSWERS: dict[str, list[list[str]]] = {
     "frontier": [["frontier", TWO, "--budgets", "25,30"]],
     "plan": [["plan", "--classes", TWO]],
     "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
-    "compare": [["compare", *DEMO, "--budget", "60/h", "--policy", "equal-width", "--jobs", "1"]],
+    "compare": [
+        [
+            *("compare", *DEMO, "--budget", "60/h", "--jobs", "1"),
+            # A rule and a fleet, so that there is a gain to take apart.
+            *("--policy", "equal-width", "--policy", "static-equal"),
+        ]
+    ],
     "trace import": [
         [
             *("trace", "import", "tests/data/pollux", "--from", "pollux", "--out", "{tmp}"),

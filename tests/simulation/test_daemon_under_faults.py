@@ -14,6 +14,7 @@ def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:
     assert outcome.faults["lost answers"] > 0
     assert outcome.faults["interruptions"] > 0
     assert outcome.restarts > 0
+    assert outcome.failed_ticks == 0
     assert outcome.leaked == 0
     assert outcome.started_twice == 0
     assert outcome.ledger_difference_micro_dollars == 0
