@@ -124,6 +124,7 @@ class Daemon:
         known = [record.node for record in self.books.queue.instances.values()]
         if isinstance(self.world.cloud, AwsCloud):
             self.world.cloud.remember(known)
+            self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
@@ -300,6 +301,8 @@ class Daemon:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
         with self._lock:
             self.alerts.close()
+            if isinstance(self.world.cloud, AwsCloud):
+                self.world.cloud.close()
             if self.books is not None:
                 self.books.store.database.close()
 

@@ -16,7 +16,7 @@ from typing import Any
 from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.backends.aws_events import Notices
+from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices
 from boa_daemon.backends.aws_launch import Launcher
 from boa_daemon.backends.aws_listing import lease_of, node_of
 from boa_daemon.backends.aws_market import AwsMarket
@@ -68,6 +68,19 @@ class AwsCloud:
         self._missing: dict[NodeId, tuple[float, int]] = {}
         self._ready_at: dict[NodeId, float] = {}
         self._stopped_at: dict[NodeId, float] = {}
+        self._listener: Listener | None = None
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Hear spot warnings through the queue of the settings, if there is one; `wake` calls for a tick."""
+        if self.settings.queue_url and self._listener is None:
+            queue = InterruptionQueue(self.calls, self.settings.queue_url, self.notices, wake)
+            self._listener = Listener(queue, self._say)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
         """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""

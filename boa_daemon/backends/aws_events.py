@@ -10,13 +10,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_errors import CallFailed
 from policies.model import NodeId
 
 SPOT_WARNING_SECONDS = 120.0
+_PAUSE_SECONDS = 30.0
 NoticeKind: TypeAlias = Literal["spot-warning", "rebalance", "state-change"]
 _KINDS: Mapping[str, NoticeKind] = {
     "EC2 Spot Instance Interruption Warning": "spot-warning",
@@ -124,3 +126,36 @@ class InterruptionQueue:
             self.unreadable += 1
             return None
         return None if kind is None else Notice(kind=kind, node=node, at=at, state=state)
+
+
+class Listener:
+    """Reads the queue in a thread of its own until closed; `say` hears once of each row of failures."""
+
+    def __init__(
+        self, queue: InterruptionQueue, say: Callable[[str], None], *, wait_seconds: int = 20
+    ) -> None:
+        self._queue, self._say, self._wait_seconds = queue, say, wait_seconds
+        self._over = Event()
+        self._thread = Thread(target=self._listen, name="boa-warnings", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening, once the poll in flight is over."""
+        self._over.set()
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join(timeout_seconds)
+
+    def _listen(self) -> None:
+        """Poll; after a failure pause, so that a queue that is gone costs nothing."""
+        is_failing = False
+        while not self._over.is_set():
+            try:
+                self._queue.poll_once(self._wait_seconds)
+                is_failing = False
+            except CallFailed as error:
+                if not is_failing:
+                    self._say(f"spot warnings are not heard: {error}")
+                is_failing = True
+                self._over.wait(_PAUSE_SECONDS)

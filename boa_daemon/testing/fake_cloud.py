@@ -17,7 +17,6 @@ second instance of a repeated token. `FakeCloud` stands between the caller and m
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,12 +28,12 @@ from typing import Any
 
 from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.catalog import Catalog
 from boa_daemon.testing import fake_side
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
+from boa_daemon.testing.fake_launch import comparable, for_moto, grant, market_of, refused
 
 LISTED_AFTER_END_SECONDS = 3600.0
 SPOT_WARNING_SECONDS = 120.0
@@ -150,20 +149,20 @@ class FakeCloud:
     def _on_RunInstances(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
         """Launch: token, dry run, permissions, parameters, quota, stock; then as many as there are."""
         zone = self.zone_of(call)
-        token, query = call.query.get("ClientToken", ""), _comparable(call.query)
+        token, query = call.query.get("ClientToken", ""), comparable(call.query)
         if (token, zone) in self._by_token:
             asked, answer = self._by_token[token, zone]
             if asked != query:
                 return ec2_error("IdempotentParameterMismatch", "Arguments on this idempotent request differ")
             return answer
-        refused = self._refused(call, zone)
-        if refused is not None:
-            return refused
+        no = refused(self, call, zone)
+        if no is not None:
+            return no
         most, least = int(call.query["MaxCount"]), int(call.query["MinCount"])
-        granted, why = self._grant(call, zone, most)
+        granted, why = grant(self, call, zone, most)
         if granted < least:
             return why
-        answer = forward(call.with_query(_for_moto(call.query, granted)))
+        answer = forward(call.with_query(for_moto(call.query, granted)))
         if answer.status == 200:
             self._born(call, zone, [each.decode() for each in _IDS.findall(answer.body)])
             if token:
@@ -221,80 +220,6 @@ class FakeCloud:
             )
         return call.query.get("Placement.AvailabilityZone", "") if call.operation == "RunInstances" else ""
 
-    def _refused(self, call: Call, zone: str) -> Answer | None:
-        """Return why a launch is refused whatever there is; None where it is not."""
-        query, cluster = call.query, self.terms.enforces_cluster
-        if cluster and call.tags().get("boa:cluster") != cluster:
-            return ec2_error(
-                "UnauthorizedOperation", "You are not authorized to perform this operation.", 403
-            )
-        if int(query["MinCount"]) > int(query["MaxCount"]):
-            return ec2_error("InvalidParameterValue", "MinCount is greater than MaxCount")
-        if len(base64.b64decode(query.get("UserData", ""))) > 16384:
-            return ec2_error("InvalidParameterValue", "User data is limited to 16384 bytes")
-        if query.get("ImageId") not in self.backend(call.region).amis:
-            return ec2_error(
-                "InvalidAMIID.NotFound", f"The image id '[{query.get('ImageId')}]' does not exist"
-            )
-        name = query["InstanceType"]
-        if not _is_offered(name, call.region, ""):
-            return ec2_error("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
-        if zone and not _is_offered(name, call.region, zone):
-            return ec2_error("Unsupported", f"{name} is not supported in {zone}")
-        if query.get("DryRun", "").lower() == "true":
-            return self.error("DryRunOperation")
-        return None
-
-    def _grant(self, call: Call, zone: str, most: int) -> tuple[int, Answer]:
-        """Return how many instances there are, and what to say where that is too few."""
-        query, region = call.query, call.region
-        name, market = query["InstanceType"], _market_of(query)
-        subnet = query.get("SubnetId") or query.get("NetworkInterface.1.SubnetId", "")
-        limits = [(self._quota_left(name, market, region), self.error("VcpuLimitExceeded"))]
-        no_room = ec2_error("InsufficientInstanceCapacity", f"no capacity of {name} in {zone}", 500)
-        limits.append((self._stock_left(name, zone, market), no_room))
-        if subnet in self.terms.free_addresses:
-            full = ec2_error("InsufficientFreeAddressesInSubnet", f"{subnet} has no free addresses")
-            limits.append((self.terms.free_addresses[subnet], full))
-        bid = float(query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
-        if market == "spot" and bid < self.spot_price(name, zone):
-            limits.append((0, ec2_error("SpotMaxPriceTooLow", "Your Spot request price is too low")))
-        reserved = query.get(
-            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
-        )
-        if reserved:
-            left = next((left for cr, _, left in self.terms.reservations.values() if cr == reserved), 0)
-            limits.append((left, ec2_error("ReservationCapacityExceeded", f"{reserved} is full")))
-        least, why = min(limits, key=lambda limit: limit[0])
-        return int(min(most, least)), why
-
-    def _quota_left(self, name: str, market: str, region: str) -> float:
-        """Return how many instances the quota still allows."""
-        entry = self.catalog.entries.get(name)
-        code = (
-            "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
-        )
-        if entry is None or code not in self.terms.vcpu_quotas:
-            return inf
-        used = 0
-        for life in self._lives.values():
-            other = self.catalog.entries.get(life.instance_type)
-            if life.ended_at is None and life.region == region and other is not None:
-                theirs = other.vcpu_quota_spot if life.market == "spot" else other.vcpu_quota_on_demand
-                used += other.vcpus if theirs == code else 0
-        return (self.terms.vcpu_quotas[code] - used) // entry.vcpus
-
-    def _stock_left(self, name: str, zone: str, market: str) -> float:
-        """Return how many more of a type a zone has on a market."""
-        key = (name, zone, market)
-        if key not in self.terms.stock:
-            return inf
-        taken = sum(
-            1 for life in self._lives.values()
-            if life.ended_at is None and (life.instance_type, life.zone, life.market) == key
-        )  # fmt: skip
-        return self.terms.stock[key] - taken
-
     def _born(self, call: Call, zone: str, ids: Sequence[str]) -> None:
         """Note new instances, and give moto's what EC2 would have given them."""
         now = self.clock()
@@ -308,7 +233,7 @@ class FakeCloud:
                 card.add_tags(call.tags("network-interface"))
             self._lives[name] = Lifetime(
                 name, call.region, call.query["InstanceType"], zone or instance.availability_zone,
-                _market_of(call.query), call.tags(), launched, bid,
+                market_of(call.query), call.tags(), launched, bid,
             )  # fmt: skip
         subnet = call.query.get("SubnetId", "")
         if subnet in self.terms.free_addresses:
@@ -379,30 +304,3 @@ class FakeCloud:
         yield
         for reservation, instances in kept:
             reservation.instances = instances
-
-
-def _comparable(query: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what of a request EC2 compares when a token comes again."""
-    return {key: value for key, value in query.items() if key not in ("Version", "Action")}
-
-
-def _market_of(query: Mapping[str, str]) -> str:
-    """Return the market that a launch asks for."""
-    if any(key.startswith("CapacityReservationSpecification") for key in query):
-        return "reserved"
-    return "spot" if query.get("InstanceMarketOptions.MarketType") == "spot" else "on-demand"
-
-
-def _for_moto(query: Mapping[str, str], granted: int) -> dict[str, str]:
-    """Return a launch as moto understands it: it reads MinCount alone, and leaks every EFA card but one."""
-    changed = {key: value for key, value in query.items() if not key.startswith("NetworkInterface.")}
-    if "NetworkInterface.1.SubnetId" in query:
-        changed["SubnetId"] = query["NetworkInterface.1.SubnetId"]
-    return changed | {"MinCount": str(granted), "MaxCount": str(granted)}
-
-
-def _is_offered(name: str, region: str, zone: str) -> bool:
-    """Return whether a region, or a zone of it, rents a type."""
-    kind = "availability-zone" if zone else "region"
-    rows = INSTANCE_TYPE_OFFERINGS[kind].get(region, [])
-    return any(row["InstanceType"] == name and row["Location"] in (zone, region) for row in rows)

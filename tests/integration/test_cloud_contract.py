@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 from aws_rigs import START, a_launch, a_rig, ends
+from worlds import run_until
 
 from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
 from boa_daemon.ports import Accepted, Cloud, Launched, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.fates import Fates
+from boa_daemon.sim.market import Shelves
+from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.testing import an_instance_type
 
 BOOT_SECONDS = 90.0
@@ -56,20 +60,18 @@ def _simulated() -> Subject:
     """Return the simulator's cloud; it is out of stock from half an hour on."""
     clock = VirtualClock(START)
     events = EventQueue()
+    world = WorldSettings()
     cloud = SimulatedCloud(
         clock,
         events,
-        boot_seconds=BOOT_SECONDS,
-        on_ready=lambda: None,
+        shelves=Shelves(world, (an_instance_type(),), seed=0, start=START),
+        fates=Fates(world, boot_seconds=BOOT_SECONDS, seed=0),
+        wants_tick=lambda: None,
         outages=[(START + 1800.0, START + 3600.0)],
     )
 
     def pass_time(seconds: float) -> None:
-        until = clock.now() + seconds
-        while (at := events.next_at) is not None and at <= until:
-            clock.advance_to(at)
-            events.happen(at)
-        clock.advance_to(until)
+        run_until(clock, events, clock.now() + seconds)
 
     def launch(count: int = 1, *, name: str = "t1-launch-0", is_gang: bool = False) -> LaunchNodes:
         return LaunchNodes(

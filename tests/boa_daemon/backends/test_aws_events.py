@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import boto3
 import pytest
 from aws_rigs import START, AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.backends.aws_events import InterruptionQueue, Notice, Notices
+from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notice, Notices
 from boa_daemon.ports import Launched
 from boa_daemon.testing.fake_cloud import Terms
 
@@ -74,6 +76,39 @@ def test_what_is_no_event_is_counted_and_deleted(rig: AwsRig) -> None:
     attributes = sqs.get_queue_attributes(QueueUrl=queue._queue_url, AttributeNames=["All"])["Attributes"]
     assert attributes["ApproximateNumberOfMessages"] == "0"
     assert attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+def test_a_listener_hears_while_others_work(make_rig: RigMaker) -> None:
+    """A warning calls for a tick from the thread that reads; closing ends the thread."""
+    rig = make_rig(Terms(), market="spot")
+    queue = a_queue(rig, [])
+    name = a_spot_node(rig)
+    heard = threading.Event()
+    listener = Listener(
+        InterruptionQueue(rig.cloud.calls, queue._queue_url, rig.cloud.notices, heard.set),
+        rig.said.append,
+        wait_seconds=0,
+    )
+    try:
+        rig.fake.warn(name)
+        assert heard.wait(30.0)
+    finally:
+        listener.close()
+        listener.join(30.0)
+    assert rig.cloud.notices.ends_by(name) is not None
+
+
+def test_a_listener_says_once_that_it_hears_nothing(rig: AwsRig) -> None:
+    """And does not ask again at once."""
+    url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
+    listener = Listener(InterruptionQueue(rig.cloud.calls, url, Notices(), lambda: None), rig.said.append)
+    deadline = time.monotonic() + 30.0
+    while not rig.said and time.monotonic() < deadline:
+        time.sleep(0.02)
+    listener.close()
+    listener.join(30.0)
+
+    assert [sentence.partition(":")[0] for sentence in rig.said] == ["spot warnings are not heard"]
 
 
 def test_notices_come_twice_and_out_of_order() -> None:
