@@ -20,6 +20,7 @@ from boa_daemon.clock import ForwardClock
 from boa_daemon.config import EngineSettings, Settings, aws_settings
 from boa_daemon.daemon import Books, Daemon, World
 from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.errors import InputError
 from boa_daemon.ports import Clock, Cloud, Runner
@@ -118,9 +119,13 @@ def _runner(settings: Settings, state: Path, cloud: Cloud) -> Runner:
         if not (engine.queue_url and engine.uri):
             raise InputError("the ssm engine needs [engine] queue_url and uri")
         return _ssm(engine, state, cloud)
+    if engine.name == "ray":
+        if not engine.shared_dir:
+            raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
+        return RayEngine(Path(engine.shared_dir), address=engine.ray_address)
     raise InputError(
         f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
-        hint='"local" goes with "simulated" and "local", "ssm" with "aws"; "ray" is used from its own docs',
+        hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
     )
 
 

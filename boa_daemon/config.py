@@ -99,6 +99,8 @@ class EngineSettings(Strict):
     name: Literal["local", "ssm", "ray"] = Field(default="local", description="local, ssm or ray")
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
+    shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")
+    ray_address: str = Field(default="auto", description="head of the Ray cluster (ray)")
 
 
 class WorkloadSettings(Strict):

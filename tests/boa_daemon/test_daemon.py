@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from boa_daemon.actions import StartJob
+from boa_daemon.clock import ForwardClock
 from boa_daemon.errors import InputError
 from boa_daemon.ports import Refused
 from boa_daemon.rehearsal import Rehearsal, job_content
@@ -242,6 +246,70 @@ def test_a_start_on_gpus_that_are_not_free_claims_nothing(stage: Stage) -> None:
     assert stage.play.runner.started == [(jobs[0], 1), (jobs[1], 1)]
     stage.run(9000.0)
     assert stage.statuses() == dict.fromkeys(jobs, "finished")
+
+
+@pytest.mark.parametrize("words", ["database or disk is full", "attempt to write a readonly database"])
+def test_a_disk_that_cannot_be_written_starts_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """No intent, no launch: the fault is told, and all goes on once there is room."""
+    (job,) = stage.submit(job_content(hours=0.5))
+
+    def full(*_: object) -> None:
+        raise OperationalError("INSERT", {}, sqlite3.OperationalError(words))
+
+    engine = stage.play.books.store.database.engine
+    event.listen(engine, "before_cursor_execute", full)
+    assert stage.play.daemon.tick() is None
+    assert words in stage.play.daemon.standing.fault
+    assert stage.play.cloud.nodes() == []
+    event.remove(engine, "before_cursor_execute", full)
+    stage.run(3600.0)
+    assert stage.statuses() == {job: "finished"}
+
+
+def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
+    """The disk is full after the first start: the node is given back before the cap is broken."""
+    stage = Stage(tmp_path, budget={"usd_per_hour": 2.0, "usd_per_day_cap": 1.0})
+    try:
+        stage.submit(job_content(hours=50.0))
+        stage.run(300.0)
+        assert len(stage.play.cloud.nodes()) == 1
+
+        def full(*_: object) -> None:
+            raise OperationalError("INSERT", {}, sqlite3.OperationalError("disk is full"))
+
+        engine = stage.play.books.store.database.engine
+        event.listen(engine, "before_cursor_execute", full)
+        for _ in range(240):
+            assert stage.play.daemon.tick() is None
+            stage.clock.instant += 30.0
+        event.remove(engine, "before_cursor_execute", full)
+        assert all(node.ended_at is not None for node in stage.play.cloud.nodes())
+        assert 0.5e6 < stage.play.cloud.bill_micro_dollars() <= 1.0e6
+    finally:
+        stage.play.close()
+
+
+@pytest.mark.parametrize("jump", [600.0, -600.0])
+def test_a_clock_that_jumps(stage: Stage, jump: float) -> None:
+    """Ten minutes either way in the middle of a job: it finishes, once, and its node is given back."""
+    (job,) = stage.submit(job_content(hours=0.5))
+    stage.run(600.0)
+    stage.clock.instant += jump
+    stage.run(5400.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.runner.started == [(job, 1)]
+    assert stage.play.service.instances()["instances"] == []
+
+
+def test_time_never_goes_back_for_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's clock is set back by ten minutes: the daemon's goes on as time passes."""
+    instants, passed = iter([1000.0, 1000.0, 400.0, 405.0, 1020.0]), iter([0.0, 0.0, 0.0, 5.0, 10.0, 15.0])
+    monkeypatch.setattr("time.time", lambda: next(instants))
+    monkeypatch.setattr("time.monotonic", lambda: next(passed))
+    clock = ForwardClock()
+    assert [clock.now() for _ in range(5)] == [1000.0, 1000.0, 1005.0, 1010.0, 1020.0]
 
 
 def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ FIRST_COMMANDS = [
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_MACHINE_PATH = re.compile(r"(?<![\w.~$])/(?:home|root|work|tmp|mnt|opt|Users)/\S*")
+_MACHINE_PATH = re.compile(r"(?<![\w.~$])/(?:home|root|work|tmp|mnt|opt(?!/boa)|Users)/\S*")
 
 
 def name_of(page: Path) -> str:

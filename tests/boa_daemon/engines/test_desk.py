@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.actions import LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.assembly import _runner
 from boa_daemon.backends.local import LocalCloud
+from boa_daemon.config import Settings
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker, TryAgain
 from boa_daemon.engines.desk import JobDesk, OccupiedCloud, Ticket
+from boa_daemon.errors import InputError
 from boa_daemon.ports import Accepted, JobSpec, Launched, Manifest, Refused, RunReport
 from boa_daemon.testing import ManualClock, a_job, an_instance_type, some_slots
 from policies.errors import InvalidProblem
@@ -234,3 +237,11 @@ def test_phases_that_do_not_fit_together_are_refused() -> None:
     spec = JobSpec(job="a", name="a", class_name="c", run="true")
     with pytest.raises(InvalidProblem, match="phase_ends"):
         Ticket(spec=spec, job=a_job("a"), phase_ends=(10, 5), phase_gpu_hours=(1.0, 1.0))
+
+
+def test_the_ray_engine_needs_a_shared_folder(tmp_path: Path) -> None:
+    """What all nodes must see is named, or nothing starts."""
+    settings = Settings.model_validate({"engine": {"name": "ray"}})
+
+    with pytest.raises(InputError, match="shared_dir"):
+        _runner(settings, tmp_path, LocalCloud(ManualClock(0.0), most_nodes=1))

@@ -1,0 +1,155 @@
+"""The program itself: real processes, real jobs on this machine, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.api.client import Client
+
+SETTINGS = """
+[budget]
+usd_per_hour = {usd}
+max_instances = 4
+[cloud]
+boot_seconds = 0.5
+[daemon]
+state_dir = "state"
+tick_seconds = 1
+idle_hold_seconds = 1
+"""
+PATIENCE_SECONDS = 60.0
+
+
+class Site:
+    """A folder with settings and a daemon in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket = folder, folder / "state" / "boa.sock"
+        (folder / "boa.toml").write_text(SETTINGS.format(usd=10.0))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "boa_daemon", "daemon"],
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                stdout=log,
+                stderr=log,
+            )
+
+    def up(self) -> None:
+        self.process = self.start()
+        wait_for(lambda: self.get("/status").get("tick", 0) > 0, self)
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=PATIENCE_SECONDS)
+
+    def get(self, path: str) -> dict[str, Any]:
+        try:
+            with Client(self.socket) as client:
+                return client.get(path)
+        except Exception:  # it is not up yet, or just going down
+            return {}
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+def wait_for(is_so: Callable[[], bool], site: Site) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < until, site.log[-3000:]
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        found = Site(Path(name))
+        yield found
+        if found.process is not None and found.process.poll() is None:
+            found.end(signal.SIGKILL)
+
+
+def test_a_real_job_outlives_two_daemons(site: Site) -> None:
+    """Killed with SIGKILL in the middle, stopped with SIGTERM, started again each time: one run."""
+    site.up()
+    go, ran = site.folder / "go", site.folder / "ran"
+    run = f"echo $BOA_GENERATION >> {ran}; while [ ! -e {go} ]; do sleep 0.1; done; echo done"
+    with Client(site.socket) as client:
+        content = {"name": "real", "class": "default", "run": run, "workdir": str(site.folder), "max_gpus": 1}
+        (job,) = client.post("/jobs", {"jobs": [content]})["jobs"]
+    wait_for(ran.exists, site)
+    assert site.end(signal.SIGKILL) == -signal.SIGKILL
+    site.up()
+    assert site.get("/status")["reattached"] == {"jobs": 1, "instances": 1}
+    assert site.end(signal.SIGTERM) == 0
+    assert not site.socket.exists()
+    site.up()
+    go.touch()
+    wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "finished", site)
+    assert ran.read_text().split() == ["1"]
+    assert "done" in site.get(f"/jobs/{job}/logs")["text"]
+    wait_for(lambda: site.get("/instances").get("instances") == [], site)
+    assert site.end(signal.SIGTERM) == 0
+
+
+def test_two_at_once_and_settings_that_are_read_again(site: Site) -> None:
+    """The second daemon leaves with 1; SIGHUP takes good settings and refuses bad ones."""
+    site.up()
+    second = site.start()
+    assert second.wait(timeout=PATIENCE_SECONDS) == 1
+    assert "another daemon" in site.log
+    (site.folder / "boa.toml").write_text(SETTINGS.format(usd=12.5))
+    assert site.process is not None
+    site.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: site.get("/status").get("budget_usd_per_hour") == 12.5, site)
+    (site.folder / "boa.toml").write_text(SETTINGS.format(usd='"much"'))
+    site.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "the settings stay as they were" in site.log, site)
+    assert site.get("/status")["budget_usd_per_hour"] == 12.5
+    assert all(json.loads(line) for line in site.log.splitlines() if line.startswith("{"))
+    assert site.end(signal.SIGTERM) == 0
+
+
+def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(site: Site) -> None:
+    """The daemon says what is wrong and touches nothing; `boa recover` finds the instance again."""
+    site.up()
+    with Client(site.socket) as client:
+        content = {"name": "r", "class": "default", "run": "sleep 600", "workdir": "/", "max_gpus": 1}
+        client.post("/jobs", {"jobs": [content]})
+    wait_for(lambda: bool(site.get("/instances").get("instances")), site)
+    site.end(signal.SIGKILL)
+    for path in (site.folder / "state").glob("boa.sqlite*"):
+        path.write_bytes(b"this is no database" * 500)
+    site.process = site.start()
+    wait_for(lambda: "observes" in site.get("/status").get("fault", ""), site)
+    assert site.end(signal.SIGTERM) == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "boa_daemon", "recover", "--json"],
+        cwd=site.folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["instances"] == 1
+    site.up()
+    wait_for(lambda: site.get("/instances").get("instances") == [], site)
+    assert site.end(signal.SIGTERM) == 0
