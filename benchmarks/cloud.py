@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     os.environ.update(FAKE_CREDENTIALS)
-    print("instances  jobs  calls per tick  one by one  seconds per tick (all but the listing is ours)")
+    print("instances  jobs  calls per tick  one by one  seconds per tick (nearly all are moto's)")
     for instances, jobs in (
         (0, 0),
         (0, 1000),
@@ -134,9 +134,7 @@ def main() -> None:
     ):
         calls, seconds = calls_per_tick(instances, jobs, 3)
         print(f"{instances:9} {jobs:5} {calls:15.0f} {instances + 1:11} {seconds:12.3f}")
-    print(
-        "\nfault on the launch                share   median    worst  (seconds from intent to settled, ticks of 30 s)"
-    )
+    print("\nfault on the launch                share   median    worst  (seconds to settle, ticks of 30 s)")
     runs = 10 if quick else 30
     for fault, share in (
         ("", 0.0),
