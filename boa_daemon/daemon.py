@@ -69,6 +69,7 @@ class Standing:
     decision: Decision | None = None
     fault: str = ""
     tick_seconds: float = 0.0
+    is_started: bool = False
     is_ready: bool = False
     is_down: bool = False
     reattached: tuple[int, int] = (0, 0)
@@ -118,8 +119,11 @@ class Daemon:
         self._controllers: dict[str, Controller] = {}
 
     def start(self) -> None:
-        """Find what an earlier process left: nodes of later ticks than ours, jobs that run."""
-        if self.books is None:
+        """Find what an earlier process left: nodes of later ticks than ours, jobs that run.
+
+        No tick is done before that, and where the cloud does not answer the next tick tries again.
+        """
+        if self.books is None or self.standing.is_started:
             return
         known = [record.node for record in self.books.queue.instances.values()]
         if isinstance(self.world.cloud, AwsCloud):
@@ -130,6 +134,7 @@ class Daemon:
         live = sum(node.ended_at is None for node in nodes)
         self.standing.reattached = (self.work.reattach(), live)
         self.standing.is_down = self.books.store.flag("is_down")
+        self.standing.is_started = True
         jobs, count = self.standing.reattached
         _LOG.info("re-attached to %d jobs and %d instances", jobs, count)
 
@@ -138,6 +143,7 @@ class Daemon:
         with self._lock:
             began = time.perf_counter()
             try:
+                self.start()
                 decision = self._observe_only() if self._is_observing else self._run_once()
             except _TROUBLE as error:
                 self._stumble(error)
@@ -287,7 +293,7 @@ class Daemon:
 
     def watch(self) -> None:
         """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""
-        if self.books is None or not self._lock.acquire(blocking=False):
+        if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
         try:
             if self.work.look():

@@ -172,7 +172,6 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
     stop, reload = threading.Event(), threading.Event()
     _on_signals(stop, reload)
     try:
-        daemon.start()
         server.start()
         clockwork.start()
         announce(str(there.socket))

@@ -122,6 +122,9 @@ class Work:
             self._learn(job, report, now)
             if report.phase == "stopping":
                 self._stopping.add(job.id)
+            elif job.is_cancelled:
+                # The flag is written before the order: a process that died between the two left it to us.
+                self._order_stop(job)
             if report.step is not None and report.step != job.step:
                 self._queue.note(replace(job, step=report.step))
             self._within_its_money(self._queue.active[job.id], now)

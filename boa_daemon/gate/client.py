@@ -164,6 +164,8 @@ class GateClient:
             if is_first and frame is not None:
                 self._note_round_trip(now - asked_at)
             if frame is None:
+                # Whatever the gate granted while it answered: a silent one is worth the least.
+                self._allowance.set_fraction(0.0)
                 self.charge(now - heard_at)
                 self._send({"op": "cancel", "id": self._id})
                 return Go(bytes=message_bytes, why="no answer" if is_first else "silence")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.actions import StartJob
+from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import ForwardClock
-from boa_daemon.errors import InputError
+from boa_daemon.errors import BoaError, InputError
 from boa_daemon.ports import Refused
 from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.replay import replay
 from boa_daemon.service import NotAllowed
+from boa_daemon.state import NodeState
 from boa_daemon.testing import ManualClock
 from policies.model import Width
 
@@ -97,6 +100,37 @@ def test_a_restart_takes_up_running_jobs(stage: Stage) -> None:
     assert stage.play.runner.started == [(job, 1)]
 
 
+def test_a_cloud_that_does_not_answer_at_the_start_is_asked_again(stage: Stage) -> None:
+    """No tick before the nodes and jobs of the last process are known; then all goes on."""
+    (job,) = stage.submit(job_content(hours=0.5))
+    stage.run(300.0)
+    stage.play.close()
+    answers: list[Exception] = [BoaError("no network"), BoaError("no network")]
+
+    class Silent:
+        def __init__(self, inner: FileCloud) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def nodes(self) -> Sequence[NodeState]:
+            if answers:
+                raise answers.pop()
+            return self._inner.nodes()
+
+    stage.play = Rehearsal(stage.folder, stage.clock, stage.settings)
+    stage.play.daemon.standing.is_started = False
+    stage.play.daemon.fleet._cloud = Silent(stage.play.cloud)
+    stage.play.daemon.world = replace(stage.play.daemon.world, cloud=Silent(stage.play.cloud))
+    stage.play.daemon.watch()
+    assert stage.play.daemon.tick() is None
+    assert stage.play.daemon.tick() is None
+    stage.run(3000.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.runner.started == [(job, 1)]
+
+
 def test_a_job_on_a_node_that_ends_waits_and_runs_again(stage: Stage) -> None:
     """The cloud takes the node: the next generation runs on another one."""
     (job,) = stage.submit(job_content(hours=0.5))
@@ -116,6 +150,17 @@ def test_a_cancelled_job_that_runs_checkpoints_first(stage: Stage) -> None:
     stage.run(300.0)
     assert stage.statuses() == {job: "cancelled"}
     assert stage.play.service.instances()["instances"] == []
+
+
+def test_a_cancel_that_was_written_and_never_ordered_is_ordered_after_a_restart(stage: Stage) -> None:
+    """The process died between the flag and the stop."""
+    (job,) = stage.submit(job_content(hours=5.0))
+    stage.run(300.0)
+    queue = stage.play.books.queue
+    queue.save(replace(queue.active[job], is_cancelled=True))
+    stage.restart()
+    stage.run(300.0)
+    assert stage.statuses() == {job: "cancelled"}
 
 
 def test_a_cancelled_job_that_waits_never_starts(stage: Stage) -> None:
