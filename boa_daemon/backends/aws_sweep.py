@@ -26,8 +26,6 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.ports import Clock
 
 AGE_GUARD_SECONDS, LEASE_GRACE_SECONDS = 30.0, 120.0
-FAST_SECONDS, FAST_SWEEPS, SLOW_SECONDS = 10.0, 20, 120.0
-"""Karpenter's cadence: after a start strays are likely, later they are rare."""
 
 Kind: TypeAlias = Literal["instance", "volume", "network-interface", "spot-request"]
 
@@ -46,11 +44,6 @@ class Found:
     since: float | None = None
     instance_type: str = ""
     is_ending: bool = False
-
-
-def sweep_after(sweeps_done: int) -> float:
-    """Return how many seconds to wait for the next sweep."""
-    return FAST_SECONDS if sweeps_done < FAST_SWEEPS else SLOW_SECONDS
 
 
 class Sweeper:

@@ -148,7 +148,7 @@ def check_the_books(site: Site, kill_at: int | None) -> None:
 def test_no_death_loses_or_doubles_an_instance(site: Site) -> None:
     """Every point before and after each call and each commit, one run each."""
     points = one_run(site, None)
-    assert points > 50
+    assert points > 50, points
     for kill_at in range(points):
         one_run(site, kill_at)
     assert site.fake.forbidden == []

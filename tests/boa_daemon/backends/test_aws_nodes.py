@@ -9,6 +9,7 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import Notice
+from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.ledger import charge_for
 from boa_daemon.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.testing.fake_cloud import Terms
@@ -236,3 +237,17 @@ def test_moto_without_an_operation_fails_loudly(rig: AwsRig) -> None:
 
     with pytest.raises(NotImplementedError):
         client.describe_instances(Filters=[{"Name": "client-token", "Values": ["x"]}])
+
+
+def test_the_sweep_knows_what_the_records_do_not(rig: AwsRig) -> None:
+    """An instance whose intent is in no record is a leak, but not while it is young."""
+    [name] = launched(rig, name="t9-launch-0")
+    sweeper = Sweeper(rig.settings, rig.cloud.calls, rig.clock)
+
+    def leaks() -> list[tuple[str, str]]:
+        found = sweeper.find(known_intents=lambda intent: intent == "t1-launch-0")
+        return [(each.id, each.leak) for each in found if each.leak]
+
+    assert leaks() == []
+    rig.pass_time(60.0)
+    assert leaks() == [(name, "its intent t9-launch-0 is in no record")]
