@@ -125,6 +125,10 @@ class DaemonSettings(Strict):
     database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
     observe: bool = Field(default=False, description="decide and record, and touch nothing")
     idle_hold_seconds: NotNegative = Field(default=60.0, description="seconds that an idle node is kept")
+    stall_seconds: Positive = Field(
+        default=600.0,
+        description="seconds without a step after which a job counts as stalled, at the least; see engines",
+    )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
 
 

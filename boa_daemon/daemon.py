@@ -28,6 +28,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
 from boa_daemon.fleet import Fleet
 from boa_daemon.learning import Learner
+from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
@@ -88,6 +89,7 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.liveness = Liveness()
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -98,6 +100,7 @@ class Daemon:
                 class_of=self._class_of,
                 alert=self._alert,
                 learner=Learner(_beside(books.store.database, "speeds.json")),
+                liveness=self.liveness,
             )
             self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
 
@@ -116,6 +119,7 @@ class Daemon:
             }
         self.settings, self.planner = settings, planner
         self.alerts.settings = settings.alerts
+        self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
 
     def start(self) -> None:
@@ -191,8 +195,9 @@ class Daemon:
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
-        if decision.wake_at is not None:
-            self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+        wakes = [decision.wake_at, None if self.books is None else self.work.next_rest_ends_at()]
+        if due_at := [at for at in wakes if at is not None]:
+            self.wake(max(min(due_at) - self.world.clock.now(), 0.0))
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
