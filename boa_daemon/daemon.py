@@ -301,7 +301,8 @@ class Daemon:
         if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
         try:
-            if self.work.look():
+            has_ended = self.work.look()
+            if self.fleet.has_new_warnings() or has_ended:
                 self.wake(0.0)
         except _TROUBLE as error:
             _LOG.warning("the engine could not be asked: %s", error)

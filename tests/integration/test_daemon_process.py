@@ -16,6 +16,7 @@ from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, wait_for
 
 from boa_daemon.api.client import Client
 
+
 @pytest.fixture
 def site() -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="boa") as name:
