@@ -109,6 +109,10 @@ class WorkloadSettings(Strict):
     classes: str | None = Field(default=None, description="class file: the classes of a problem file")
     policy: str = Field(default="boa-paced", description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
+    explore_fraction: Fraction = Field(
+        default=0.02,
+        description="of a class's measured GPU time, the part that may go into trying widths; 0 tries none",
+    )
 
 
 class DaemonSettings(Strict):

@@ -26,6 +26,7 @@ from boa_daemon.config import Settings
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
+from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.learning import Learner
 from boa_daemon.liveness import Liveness
@@ -89,7 +90,7 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
-        self.liveness = Liveness()
+        self.liveness, self.tries = Liveness(), Tries()
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -119,6 +120,7 @@ class Daemon:
             }
         self.settings, self.planner = settings, planner
         self.alerts.settings = settings.alerts
+        self.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
 
@@ -165,6 +167,7 @@ class Daemon:
 
     def _run_once(self) -> Decision:
         """Observe, decide, act."""
+        self._explore()
         return self.controller().run_once()
 
     def _observe_only(self) -> Decision | None:
@@ -251,6 +254,10 @@ class Daemon:
         self._learn()
         in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
+        tries = self.tries.explorations
+        record = replace(
+            record, tries={job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+        )
         if self.standing.is_down:
             record = _all_down(record)
         found = self._controllers.get(record.hash)
@@ -282,6 +289,22 @@ class Daemon:
         if self.planner.learn(curves):
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
+
+    def _explore(self) -> None:
+        """Let a few jobs try widths whose speed is not known well, where that is cheap."""
+        if not self.planner.explores or not self.planner.curves:
+            return
+        before = dict(self.tries.explorations)
+        self.tries.update(
+            self.work.jobs(),
+            list(self.planner.curves.values()),
+            self.planner.planned,
+            self.work.learner.samples,
+            now=self.world.clock.now(),
+        )
+        for job, found in self.tries.explorations.items():
+            if job not in before:
+                _LOG.info("%s: %s", job, found.reason)
 
     def set_down(self, is_down: bool) -> None:
         """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""

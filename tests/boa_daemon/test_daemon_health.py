@@ -230,3 +230,31 @@ def test_a_spot_warning_in_the_queue_stops_the_job_and_rents_a_replacement_in_th
         row = stage.play.service.job(job)
         assert (row["status"], row["generation"]) == ("running", 2)
         assert row["nodes"] != [node]
+
+
+def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: Stage) -> None:
+    """Ten hours at one GPU pay for a try of two; once it has been measured, nobody tries it again."""
+    job = stage.submit(hours=40.0, max_gpus=2)
+    origin: dict[int, float] = {}
+
+    def tell(report: RunReport) -> RunReport:
+        began = origin.setdefault(report.generation, stage.clock.instant)
+        seconds = stage.clock.instant - began
+        return replace(report, step=int(seconds), samples=10.0 * seconds, seconds=seconds + 1e-6)
+
+    stage.runner.tell = tell
+    tries, widths = [], set()
+    for _ in range(1800):
+        decision = stage.tick()
+        widths.add(stage.play.service.job(job)["gpus"])
+        if found := stage.play.daemon.tries.explorations.get(job):
+            tries.append((stage.clock.instant, found))
+            if decision.state.jobs[job].job.width is not None:
+                assert "are tried" in decision.explain(job)
+    assert widths == {0, 1, 2}
+    assert tries, "the width beside the planned one is tried"
+    began, ended = tries[0][0], tries[-1][0]
+    assert ended - began <= 600.0 + TICK, "for a while, once"
+    measured = {(sample.gpus): sample.seconds for sample in stage.play.daemon.work.learner.samples}
+    assert set(measured) == {1, 2}
+    assert tries[0][1].gpu_seconds <= 0.02 * 15.0 * 3600.0 * 2
