@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 OVERHEAD_FRACTION = 0.006
-"""Below one percent: with the burst, and with what cannot be counted, a quarter of a minute stays under it."""
+"""Below one percent, so that with the burst and what cannot be counted a short run stays under it too."""
 MOST_FRACTION = 0.05
 BURST_SECONDS = 0.02
 """The allowance at the start, and the most that is saved up."""

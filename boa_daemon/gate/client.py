@@ -168,7 +168,7 @@ class GateClient:
                 self._allowance.set_fraction(0.0)
                 self.charge(now - heard_at)
                 self._send({"op": "cancel", "id": self._id})
-                # Said now, so that the job does not have to come back, and pass another answer on, to hear it.
+                # Said now: coming back to hear it would mean passing on another answer.
                 unearned = self._allowance.seconds_to_earn()
                 return Go(
                     bytes=message_bytes, free_seconds=unearned, why="no answer" if is_first else "silence"

@@ -55,11 +55,13 @@ def judge(
         return verdict(True, "always on by configuration")
     if jobs < 2:
         return verdict(False, "one job sends here: nothing to order")
-    known = [seats[job].habits(link, most_bytes) for job in sorted(nic.jobs)]
+    linked = linked_jobs(nic.jobs, seats)
+    known = [seats[job].habits(link, most_bytes) for job in linked]
     habits = [habit for habit in known if habit is not None]
-    if len(habits) < jobs:
+    if len(habits) < len(linked):
         return verdict(
-            True, f"learning: {jobs - len(habits)} of {jobs} jobs have not measured an iteration yet"
+            True,
+            f"learning: {len(linked) - len(habits)} of {len(linked)} jobs have not measured an iteration yet",
         )
     gain = gain_fraction(habits, crowding=link.contention_seconds_per_byte / link.seconds_per_byte)
     cost = cost_fraction(habits)
@@ -70,6 +72,15 @@ def judge(
     if max(habit.share for habit in habits) < bar:
         return verdict(False, f"the card is fast for these jobs: {figures}", gain, cost)
     return verdict(False, f"ordering cannot pay: {figures}", gain, cost)
+
+
+def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, Seat]) -> list[JobId]:
+    """Return the jobs that can hold each other up: who shares a card with one of these, and so on."""
+    found, cards = set(jobs), frozenset[str]()
+    while (wider := frozenset[str]().union(*(seats[job].nics for job in found))) != cards:
+        cards = wider
+        found = {job for job, seat in seats.items() if seat.nics & cards}
+    return sorted(found)
 
 
 def overhead_fraction(nics: Iterable[Nic]) -> float:
