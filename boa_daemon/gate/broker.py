@@ -264,7 +264,7 @@ class Broker:
         link, most = self.timings.link, self.settings.grant_bytes
         worked_out: dict[tuple[JobId, ...], tuple[float, float]] = {}
         for nic in self.nics.values():
-            nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out)
+            nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)
         if self._shifter is not None:
             self._shifter.plan(self.seats.values(), link, most)
         self._changed = True

@@ -48,6 +48,7 @@ def judge(
     settings: GateSettings,
     link: Link,
     most_bytes: float,
+    *,
     worked_out: dict[tuple[JobId, ...], tuple[float, float]],
 ) -> NicVerdict:
     """Return whether messages on a card should be ordered, and why.
