@@ -170,6 +170,21 @@ class ApiSettings(Strict):
     admins: list[Name] = Field(default_factory=list, description="users who may cancel the jobs of others")
 
 
+class GateSection(Strict):
+    """Who sends first on shared network cards. Read when the daemon starts."""
+
+    enabled: bool = Field(default=False, description="run the gate, and let jobs find it")
+    listen: str | None = Field(
+        default=None,
+        description="host:port that nodes reach, for jobs elsewhere; a unix socket if unset",
+    )
+    policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"] = Field(
+        default="ada-srsf-buckets", description="who goes first: a policy of boa gate"
+    )
+    gigabits: Positive = Field(default=10.0, description="Gbit/s of a network card, until it is measured")
+    always_on: bool = Field(default=False, description="order messages even where it cannot pay")
+
+
 class UserSettings(Strict):
     """What one user may do."""
 
@@ -190,6 +205,7 @@ class Settings(Strict):
     steady: SteadySettings = Field(default_factory=SteadySettings, description="against flapping")
     alerts: AlertSettings = Field(default_factory=AlertSettings, description="who is told")
     api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
+    gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
 
 

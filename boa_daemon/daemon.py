@@ -28,6 +28,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
+from boa_daemon.gate.kept import KeptGate
 from boa_daemon.learning import Learner
 from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
@@ -82,8 +83,16 @@ class Standing:
 class Daemon:
     """Ticks. `books` is None where the database cannot be read: then it only observes."""
 
-    def __init__(self, settings: Settings, world: World, books: Books | None, *, fault: str = "") -> None:
-        self.world, self.books = world, books
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        books: Books | None,
+        *,
+        fault: str = "",
+        gate: KeptGate | None = None,
+    ) -> None:
+        self.world, self.books, self.gate = world, books, gate
         self.metrics = Metrics()
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
@@ -193,6 +202,8 @@ class Daemon:
         standing.is_ready = True
         caps = self.planner.rules().caps
         self.metrics.ticked(decision, standing.tick_seconds, caps)
+        if self.gate is not None:
+            self.gate.tell(decision.state)
         for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
             self._alert(key, sentence)
         for held in decision.plan.held:
@@ -335,6 +346,8 @@ class Daemon:
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
         with self._lock:
+            if self.gate is not None:
+                self.gate.close()
             self.alerts.close()
             if isinstance(self.world.cloud, AwsCloud):
                 self.world.cloud.close()

@@ -35,7 +35,10 @@ class _JobFile(Strict):
         default=3,
         ge=0,
         le=100,
-        description="failures without a newer checkpoint in between, after which it is not tried again",
+        description="failures without a newer checkpoint, after which it is not tried again",
+    )
+    gate: bool = Field(
+        default=False, description="have DDP models ask the daemon's gate before they send, if it runs one"
     )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
 

@@ -81,12 +81,14 @@ class Clockwork:
     def start(self) -> None:
         """Start; the first tick is due at once."""
         settings = self._daemon.settings.daemon
+        gate = () if self._daemon.gate is None else (("gate", self._daemon.gate.keep, WATCH_SECONDS),)
         for name, do, seconds in (
+            *gate,
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
             ("backup", self._backup, settings.backup_seconds),
         ):
-            first = datetime.now(UTC) + timedelta(seconds=0.0 if name == "tick" else seconds)
+            first = datetime.now(UTC) + timedelta(seconds=0.0 if name in ("tick", "gate") else seconds)
             self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler.start()

@@ -161,6 +161,7 @@ class Service:
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if decision is not None:
             state = decision.state

@@ -248,7 +248,11 @@ class GatedModel:
             covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
             answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
             self._lease, self._lease_bytes, self._lease_began = go.fence, 0.0, time.monotonic()
+        began = time.monotonic()
         dist.broadcast(answer, src=self._leader, group=self._control)
+        if self._client is not None and not self._lease:
+            # What is passed on without a grant was for nothing, and is lost to the gate as well.
+            self._client.charge(time.monotonic() - began)
         sequence, free, covered = (int(value) for value in answer)
         if sequence != self._sequence:
             raise RanksDisagree(
