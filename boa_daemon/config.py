@@ -109,6 +109,10 @@ class WorkloadSettings(Strict):
     classes: str | None = Field(default=None, description="class file: the classes of a problem file")
     policy: str = Field(default="boa-paced", description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
+    explore_fraction: Fraction = Field(
+        default=0.02,
+        description="of a class's measured GPU time, the part that may go into trying widths; 0 tries none",
+    )
 
 
 class DaemonSettings(Strict):
@@ -125,6 +129,10 @@ class DaemonSettings(Strict):
     database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
     observe: bool = Field(default=False, description="decide and record, and touch nothing")
     idle_hold_seconds: NotNegative = Field(default=60.0, description="seconds that an idle node is kept")
+    stall_seconds: Positive = Field(
+        default=600.0,
+        description="seconds without a step after which a job counts as stalled, at the least; see engines",
+    )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
 
 

@@ -26,9 +26,11 @@ from boa_daemon.config import Settings
 from boa_daemon.controller import Controller, Ports
 from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
+from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
 from boa_daemon.learning import Learner
+from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
@@ -97,6 +99,7 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.liveness, self.tries = Liveness(), Tries()
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -107,6 +110,7 @@ class Daemon:
                 class_of=self._class_of,
                 alert=self._alert,
                 learner=Learner(_beside(books.store.database, "speeds.json")),
+                liveness=self.liveness,
             )
             self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
 
@@ -125,6 +129,8 @@ class Daemon:
             }
         self.settings, self.planner = settings, planner
         self.alerts.settings = settings.alerts
+        self.tries.fraction = settings.workload.explore_fraction
+        self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
 
     def start(self) -> None:
@@ -170,6 +176,7 @@ class Daemon:
 
     def _run_once(self) -> Decision:
         """Observe, decide, act."""
+        self._explore()
         return self.controller().run_once()
 
     def _observe_only(self) -> Decision | None:
@@ -202,8 +209,9 @@ class Daemon:
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
-        if decision.wake_at is not None:
-            self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+        wakes = [decision.wake_at, None if self.books is None else self.work.next_rest_ends_at()]
+        if due_at := [at for at in wakes if at is not None]:
+            self.wake(max(min(due_at) - self.world.clock.now(), 0.0))
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
@@ -257,6 +265,10 @@ class Daemon:
         self._learn()
         in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
+        tries = self.tries.explorations
+        record = replace(
+            record, tries={job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+        )
         if self.standing.is_down:
             record = _all_down(record)
         found = self._controllers.get(record.hash)
@@ -289,6 +301,22 @@ class Daemon:
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
 
+    def _explore(self) -> None:
+        """Let a few jobs try widths whose speed is not known well, where that is cheap."""
+        if not self.planner.explores or not self.planner.curves:
+            return
+        before = dict(self.tries.explorations)
+        self.tries.update(
+            self.work.jobs(),
+            list(self.planner.curves.values()),
+            self.planner.planned,
+            self.work.learner.samples,
+            now=self.world.clock.now(),
+        )
+        for job, found in self.tries.explorations.items():
+            if job not in before:
+                _LOG.info("%s: %s", job, found.reason)
+
     def set_down(self, is_down: bool) -> None:
         """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
         if self.books is not None:
@@ -307,7 +335,8 @@ class Daemon:
         if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
         try:
-            if self.work.look():
+            has_ended = self.work.look()
+            if self.fleet.has_new_warnings() or has_ended:
                 self.wake(0.0)
         except _TROUBLE as error:
             _LOG.warning("the engine could not be asked: %s", error)

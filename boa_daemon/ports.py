@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.limits import Act
@@ -295,6 +295,15 @@ class Runner(Engine, Protocol):
 
     def forget(self, job: JobId) -> None:
         """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
+        ...
+
+
+@runtime_checkable
+class Warned(Protocol):
+    """A runner that hears from the cloud which nodes it takes back."""
+
+    def interruptions(self) -> Mapping[NodeId, float]:
+        """Return the nodes that the cloud takes back, and when, as far as its warnings have come."""
         ...
 
 

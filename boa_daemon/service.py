@@ -133,6 +133,12 @@ class Service:
             "nodes": sorted({slot.node for slot in job.slots}),
             "generation": job.generation,
             "step": job.step,
+            "lost_steps": job.lost_steps,
+            "failures": job.failures,
+            "exit_code": job.exit_code,
+            "last_lines": list(job.last_lines),
+            "stalled_since": job.stalled_since,
+            "not_before": job.not_before or None,
             "arrived_at": job.arrived_at,
             "started_at": job.started_at,
             "ended_at": job.ended_at,
@@ -191,6 +197,11 @@ class Service:
         if record.status not in ("queued", "running"):
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return {"as_of": self._as_of(), "job": name, "text": f"{said}.", "reason": record.status}
+        now = self.daemon.world.clock.now()
+        if record.not_before > now and not record.slots:
+            rest = record.not_before - now
+            text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
+            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "failed"}
         if decision is None or name not in decision.state.jobs:
             return {
                 "as_of": self._as_of(),

@@ -7,7 +7,7 @@ widths only. So a policy never sees a width that the job would refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from boa_daemon.catalog import Catalog
 from boa_daemon.codec import digest, dumps
 from boa_daemon.config import Settings
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.estimate import CurveEstimate, measured_class
+from boa_daemon.estimate import CurveEstimate, Exploration, measured_class
+from boa_daemon.exploring import Exploring
 from boa_daemon.limits import Caps, Steady
 from boa_daemon.problem_file import load_problem
 from boa_daemon.speedup_file import limited
@@ -65,20 +66,31 @@ class Nobody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRecord:
-    """A policy as it can be written down and built again, to the bit."""
+    """A policy as it can be written down and built again, to the bit.
+
+    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason).
+    """
 
     name: str
     options: PolicyOptions
     placer: str
     site: Site
     rules: Rules
+    tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
         """Return what `decide` takes."""
         if self.name == DOWN:
             return Nobody(), find_placer(self.placer), self.rules
         built: BuiltPolicy = build_policy(self.name, self.site, self.options)
-        return built.allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
+        allocator: Allocator = built.allocator
+        if self.tries:
+            tries = {
+                job: Exploration(gpus=gpus, gpu_seconds=cost, reason=reason)
+                for job, (gpus, cost, reason) in self.tries.items()
+            }
+            allocator = Exploring(base=allocator, tries=tries)
+        return allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -89,6 +101,7 @@ class PolicyRecord:
             "placer": self.placer,
             "site": self.site,
             "rules": self.rules,
+            **({"tries": dict(self.tries)} if self.tries else {}),
         }
 
     @classmethod
@@ -100,6 +113,7 @@ class PolicyRecord:
             placer=document["placer"],
             site=document["site"],
             rules=document["rules"],
+            tries=document.get("tries", {}),
         )
 
     @property
@@ -179,6 +193,18 @@ class Planner:
         if widest <= gpus:
             return most
         return gpus if most is None else min(most, gpus)
+
+    @property
+    def planned(self) -> Mapping[str, JobClass]:
+        """The classes and variants that jobs are planned by, by name."""
+        return self._variants
+
+    @property
+    def explores(self) -> bool:
+        """Whether jobs may try widths: where the policy says widths and no number of nodes."""
+        return self.settings.workload.explore_fraction > 0 and (
+            find_policy(self.settings.workload.policy).kind == "optimum"
+        )
 
     def class_of(self, name: str) -> JobClass | None:
         """Return a class or a variant by its name."""

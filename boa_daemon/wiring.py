@@ -296,14 +296,17 @@ def _with_boots(problem: Problem, boot_seconds: float) -> Problem:
 
 
 def _at_prices(problem: Problem, fractions: Mapping[str, float]) -> Problem:
-    """Return the problem with the price of each GPU type times a factor."""
+    """Return the problem with the price of each GPU type times a factor.
+
+    Where GPUs are counted money is GPU-hours at price 1, of which a discount takes a part all the same.
+    """
     if all(fraction == 1.0 for fraction in fractions.values()):
         return problem
     gpu_types = tuple(
-        replace(gpu, usd_per_gpu_hour=gpu.usd_per_gpu_hour * fractions.get(gpu.name, 1.0))
+        replace(gpu, usd_per_gpu_hour=problem.price_of(gpu.name) * fractions.get(gpu.name, 1.0))
         for gpu in problem.gpu_types
     )
-    return replace(problem, gpu_types=gpu_types)
+    return replace(problem, gpu_types=gpu_types, budget_unit="usd_per_hour")
 
 
 def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:

@@ -102,6 +102,9 @@ def run_task(task: Task) -> Outcome:
     settings, load = settings_of(task)
     comparison = Comparison(shared=settings, budgets=(settings.budget,), rivals=task.rivals, seeds=task.seeds)
     rows = run_all(comparison, kept=Kept(task.scratch), processes=1, on_row=lambda _row: None)
+    for row in rows:
+        if row.mean_jct_hours < row.lower_bound_mean_jct_hours * (1.0 - 1e-9):
+            raise SystemExit(f"{row.policy} beats the lower bound in {task.scenario}")
     return Outcome(scenario=task.scenario, load=load, rows=rows, seconds=time.perf_counter() - began)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from boa_daemon.rates import with_rates
+from boa_daemon.sim.settings import Spot, WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.wiring import SimulationSettings, prepare, rehearsed, simulate
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
+from policies.registry import POLICIES
 from policies.speedup import Table
 
 
@@ -78,3 +81,18 @@ def test_widths_beyond_the_limit_on_nodes_are_not_planned() -> None:
     result = simulate(settings)
 
     assert (result.finished, result.most_nodes) == (1, 1)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_on_spot_a_budget_in_gpus_buys_more_and_the_bound_knows(policy: str) -> None:
+    """Where GPUs are counted a discount takes part of a GPU: nobody beats the bound for what was spent."""
+    settings = some_settings(
+        policy=policy,
+        budget=Budget(amount=9.0, unit="gpus"),
+        problem=a_problem(a_class(arrivals_per_hour=6.0), budget=Budget(amount=9.0, unit="gpus")),
+        world=WorldSettings(spot=Spot()),
+    )
+
+    run = simulate(settings)
+
+    assert run.lower_bound_mean_jct_hours <= run.mean_jct_hours < math.inf
