@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon_site import SETTINGS, Site, wait_for
 
 from boa_daemon.api.client import Client
 from boa_daemon.gate.address_file import find_address
 from boa_daemon.gate.client import GateClient
-
-from .test_daemon_process import SETTINGS, Site, wait_for
 
 SCRIPT = Path(__file__).with_name("gate_job.py")
 GATE = "[gate]\nenabled = true\nalways_on = true\n"
