@@ -79,6 +79,7 @@ def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None
     trains_on()
 
     assert site.end(signal.SIGKILL) == -signal.SIGKILL
+    site.process = None
     trains_on()
     site.up()
     wait_for(lambda: gate().get("jobs") == 1 and gate()["grants"] > 0, site)
