@@ -117,7 +117,7 @@ class Service:
     def _job(self, job: JobRecord) -> dict[str, Any]:
         """Return a job as a document."""
         decision = self.daemon.standing.decision
-        waits = None if decision is None else decision.plan.waiting.get(job.id)
+        waits: str | None = None if decision is None else decision.plan.waiting.get(job.id)
         if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
             waits = "user-day-cap"
         now = self.daemon.world.clock.now()
@@ -204,8 +204,9 @@ class Service:
             return {"as_of": self._as_of(), "job": name, "text": text, "reason": "failed"}
         if record.user in self.daemon.work.held_users and not record.slots:
             cap = self.daemon.settings.users[record.user].usd_per_day_cap
+            spent = self.spent_today(record.user)
             text = (
-                f"Job {name} is held back: user {record.user} has spent {self.spent_today(record.user):.2f} USD "
+                f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
                 f"today and may spend {cap:.2f} USD. It may start after midnight UTC."
             )
             return {"as_of": self._as_of(), "job": name, "text": text, "reason": "user-day-cap"}
