@@ -202,8 +202,10 @@ class Service:
             rest = record.not_before - now
             text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
             return {"as_of": self._as_of(), "job": name, "text": text, "reason": "failed"}
-        if record.user in self.daemon.work.held_users and not record.slots:
-            cap = self.daemon.settings.users[record.user].usd_per_day_cap
+        # Settings may have changed since the tick that held the user back.
+        limits = self.daemon.settings.users.get(record.user)
+        cap = None if limits is None else limits.usd_per_day_cap
+        if cap is not None and record.user in self.daemon.work.held_users and not record.slots:
             spent = self.spent_today(record.user)
             text = (
                 f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
