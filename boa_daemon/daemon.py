@@ -49,6 +49,10 @@ _LOG = logging.getLogger("boa.daemon")
 _TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
 
 
+SWEEP_PATIENCE_SECONDS = 5.0
+"""A sweep waits this long for a tick to end, then leaves it to the next sweep."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything outside: time, machines, what runs jobs on them."""
@@ -359,6 +363,22 @@ class Daemon:
             _LOG.warning("the engine could not be asked: %s", error)
         finally:
             self._lock.release()
+
+    def sweep(self) -> int:
+        """Look for what bears our tag and nobody wants, end it and say so; return how much there was."""
+        cloud = self.world.cloud
+        if not isinstance(cloud, AwsCloud) or not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
+            return 0
+        try:
+            leaks = cloud.sweep()
+        except BoaError as error:
+            _LOG.warning("the sweep could not be done: %s", error)
+            return 0
+        finally:
+            self._lock.release()
+        for leak in leaks:
+            self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
+        return len(leaks)
 
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""

@@ -95,9 +95,7 @@ def _losses(job: JobState) -> list[str]:
     lost = job.lost_steps
     if not lost:
         return []
-    return [
-        f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; that work counts as left."
-    ]
+    return [f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; it is left again."]
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:

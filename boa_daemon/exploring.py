@@ -1,6 +1,7 @@
 """Jobs that try a width whose speed nobody knows yet, for a while, so that the plan knows it from then on.
 
-One job of a class at a time tries one width beside its planned one. It is chosen where that is cheap: what tries
+One job of a class at a time tries one width beside its planned one. It is chosen where that is cheap: what
+tries
 cost, restarts included, stays below a fraction of the GPU time that the class was measured for.
 """
 

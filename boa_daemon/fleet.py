@@ -66,7 +66,7 @@ class Fleet:
         return ended + nodes
 
     def has_new_warnings(self) -> bool:
-        """Return whether the engine has heard of a node that the cloud takes back, since the last question."""
+        """Return whether the engine has newly heard of a node that the cloud takes back."""
         new = _warnings(self._runner).keys() - self._warned
         self._warned |= new
         return bool(new)

@@ -1,7 +1,8 @@
 """Progress is liveness: a job that runs and makes no step for long is stalled, whatever its processes say.
 
 How long is long follows from the job's own steps, many of them, and never less than a generous floor: a
-checkpoint, a data set that is read again or a compiler takes its time. A job that has never reported a step is
+checkpoint, a data set that is read again or a compiler takes its time. A job that has never reported a step
+is
 not judged. What was seen before a restart of the daemon is not known, so the time begins anew.
 """
 

@@ -198,7 +198,8 @@ def _rented_fleet(
     )
     at_the_cap = reason == "node-limit"
     if not at_the_cap:
-        plan = with_head_starts(state, plan, allocation.follower, room)
+        held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
+        plan = with_head_starts(state, plan, allocation.follower, room, minimum_hold_seconds=held_seconds)
     used = {slot.node for taken in plan.slots.values() for slot in taken}
     return with_idle_nodes(
         state,

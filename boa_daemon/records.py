@@ -24,7 +24,8 @@ class JobRecord:
     `remaining_gpu_hours` is the work left when the generation that runs was started, hours on one reference
     GPU. `starts` are the instants of its starts within the last hour. `slots` are held from the intent to
     start on until the generation has ended. `begun_step` is the step that the newest generation began after,
-    `lost_steps` the steps of all generations that were done and are in no checkpoint. `settled_generation` is the one whose end was
+    `lost_steps` the steps of all generations that were done and are in no checkpoint. `settled_generation`
+    is the one whose end was
     taken in last. `failed` are instant
     and step of its failures, `not_before` until when it rests after one. `exit_code` and `last_lines` are
     those of the generation that ended last, `stalled_since` since when one that runs makes no step.

@@ -22,6 +22,7 @@ from boa_daemon.limits import Caps, Steady
 from boa_daemon.problem_file import load_problem
 from boa_daemon.speedup_file import limited
 from boa_daemon.state import Rules
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import (
     Allocation,
     Budget,
@@ -51,6 +52,8 @@ DEFAULT_CLASS = "default"
 
 CHANGED = 0.1
 """A speed that turns out so much different is worth a new plan."""
+AWS_BOOT_SECONDS = 180.0
+"""From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
 DOWN = "none"
 """The policy of `boa down`: no job holds anything."""
 
@@ -229,6 +232,9 @@ class Planner:
                 for name, machine in self.machines.items()
             ),
         )
+        cloud = self.settings.cloud
+        boot_seconds = AWS_BOOT_SECONDS if cloud.provider == "aws" else cloud.boot_seconds
+        boot_hours = boot_seconds / SECONDS_PER_HOUR
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=self.settings.budget.window_hours)
@@ -236,7 +242,12 @@ class Planner:
             name=workload.policy,
             options=options,
             placer=workload.placer,
-            site=Site(problem=problem, budget=budget, instance_types=self.machines),
+            site=Site(
+                problem=_with_boots(problem, boot_hours),
+                budget=budget,
+                instance_types=self.machines,
+                boot_hours=boot_hours,
+            ),
             rules=self.rules(),
         )
 
@@ -344,3 +355,9 @@ def _classes(settings: Settings, machines: Mapping[str, InstanceType]) -> dict[s
             hint="Name machines of its GPU types in [cloud] instance_types",
         )
     return found
+
+
+def _with_boots(problem: Problem, boot_hours: float) -> Problem:
+    """Return the problem with a boot in each job's start-up, as a planned job waits for billed nodes."""
+    classes = tuple(replace(c, startup_hours=c.startup_hours + boot_hours) for c in problem.classes)
+    return replace(problem, classes=classes)

@@ -3,7 +3,8 @@
 Reports come first, then the tick: a generation that has ended lets its GPUs go before anything is planned. A
 start whose GPUs are claimed and that the engine does not know was lost with an earlier process; it is ordered
 once more, which starts it at most once. An engine that does not know how a generation does is believed:
-nothing happens to the job. One that runs and makes no step for long is stalled: it is said, and later it is ended and
+nothing happens to the job. One that runs and makes no step for long is stalled: it is said, and later it is
+ended and
 started again as after any failure. Steps that an end lost are work that is left again.
 """
 
@@ -205,7 +206,7 @@ class Work:
             self._fail(job, report, now)
 
     def _ended(self, job: JobRecord, report: RunReport, now: float) -> JobRecord:
-        """Return a job with what the report of its generation's end says: steps, what they leave to do, why."""
+        """Return a job with what the report of its generation's end says."""
         self.liveness.forget(job.id)
         step = job.step if report.step is None else report.step
         if report.lost_steps:

@@ -43,8 +43,7 @@ class Packing:
         self._shelves: defaultdict[_Key, _Shelf] = defaultdict(list)
         for node, (kind, gpus) in enumerate(zip(self._type, self._capacity, strict=True)):
             self._total_free[kind] += gpus
-            if gpus > self._widest[kind]:
-                self._widest[kind] = gpus
+            self._widest[kind] = max(self._widest[kind], gpus)
             self._shelves[(kind, False, gpus, False)].append(node)
 
     @property

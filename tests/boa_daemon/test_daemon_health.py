@@ -198,7 +198,7 @@ def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stag
 def test_a_spot_warning_in_the_queue_stops_the_job_and_rents_a_replacement_in_the_next_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Message in, watch: the daemon wakes. Next tick: checkpoint and launch. A restart still knows the end."""
+    """Message in: the daemon wakes. Next tick: checkpoint and launch. A restart knows the end."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     sqs = boto3.client("sqs", region_name="us-east-1")

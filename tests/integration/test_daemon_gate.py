@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon_site import SETTINGS, Site, wait_for
 
 from boa_daemon.api.client import Client
 from boa_daemon.gate.address_file import find_address
 from boa_daemon.gate.client import GateClient
-
-from .test_daemon_process import SETTINGS, Site, wait_for
 
 SCRIPT = Path(__file__).with_name("gate_job.py")
 GATE = "[gate]\nenabled = true\nalways_on = true\n"
@@ -80,6 +79,7 @@ def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None
     trains_on()
 
     assert site.end(signal.SIGKILL) == -signal.SIGKILL
+    site.process = None
     trains_on()
     site.up()
     wait_for(lambda: gate().get("jobs") == 1 and gate()["grants"] > 0, site)

@@ -135,7 +135,7 @@ def playing(folder: Path, run: str, *, nodes: int, machine: str) -> Iterator[Res
 
 
 def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
-    """On one to four nodes: a worker, the daemon, the keeper and the daemon are killed; same loss to the bit."""
+    """On 1 to 4 nodes: a worker, the daemon, the keeper and the daemon are killed; the loss is the same."""
     steps = 400
     run = f"{NUMPY} --steps {steps} --every 1 --pause 0.006"
     with playing(folder, run, nodes=4, machine="g5.xlarge") as site:
