@@ -65,8 +65,8 @@ class _CloudSettings(Strict):
 
 
 _AWS_ONLY: dict[str, Any] = {
-    name: (Any, Field(default=None, description="see the AWS reference"))
-    for name in AwsSettings.model_fields
+    name: (Any, Field(default=None, description=f"{(field.description or name).rstrip('.')} (aws)"))
+    for name, field in AwsSettings.model_fields.items()
     if name not in _CloudSettings.model_fields
 }
 if TYPE_CHECKING:
@@ -325,7 +325,11 @@ def setting_rows() -> Sequence[tuple[str, str, str, str]]:
     rows = []
     for section, kind in _SECTIONS.items():
         for key, field in kind.model_fields.items():
-            default = field.get_default(call_default_factory=True)
+            # Those of AWS are None in the section of all clouds, so that one can see which were given.
+            of_aws = (
+                AwsSettings.model_fields.get(key) if section == "cloud" and field.annotation is Any else None
+            )
+            default = (of_aws or field).get_default(call_default_factory=True)
             said = "" if default is None else json.dumps(default)
             rows.append((section, key, said, field.description or ""))
     return rows

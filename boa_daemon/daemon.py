@@ -24,6 +24,7 @@ from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
 from boa_daemon.controller import Controller, Ports
+from boa_daemon.costs import spent_today
 from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
@@ -267,6 +268,7 @@ class Daemon:
         if self.books is None:
             raise BoaError("there is no database to work with")
         self._learn()
+        self._hold_users()
         in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
         tries = self.tries.explorations
@@ -294,6 +296,21 @@ class Daemon:
         if self.books.store.policy_hash != record.hash:
             self.books.store.use_policy(record.hash, dumps(record.document))
         return found
+
+    def _hold_users(self) -> None:
+        """Hold back the waiting jobs of users who have spent what they may spend today (UTC)."""
+        capped = {
+            name: user.usd_per_day_cap
+            for name, user in self.settings.users.items()
+            if user.usd_per_day_cap is not None
+        }
+        held: frozenset[str] = frozenset()
+        if capped and self.books is not None:
+            spent = spent_today(self.books, now=self.world.clock.now())
+            held = frozenset(name for name, cap in capped.items() if spent.get(name, 0.0) >= cap)
+        for name in sorted(held - self.work.held_users):
+            _LOG.info("user %s has reached %.2f USD today: jobs that wait are held back", name, capped[name])
+        self.work.held_users = held
 
     def _learn(self) -> None:
         """Plan by what jobs have reported, where that has changed."""

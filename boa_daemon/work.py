@@ -38,7 +38,8 @@ class Work:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
     `class_of` names the class that a job is planned by, limits on its width included. `alert` is told of jobs
-    that failed for good.
+    that failed for good. `held_users` have no money left today: their jobs that wait are not started, those
+    that run go on.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Work:
         self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._class_of, self._alert = class_of, alert
+        self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
 
@@ -77,12 +79,12 @@ class Work:
         return self._take_in(self._runner.poll())
 
     def jobs(self) -> Mapping[JobId, JobState]:
-        """Return the jobs that wait or run, in order of arrival, but those that rest after a failure."""
+        """Return the jobs that wait or run, in order of arrival, but those that rest or are held back."""
         now = self._clock.now()
         return {
             job.id: self._state(job, now)
             for job in list(self._queue.active.values())
-            if job.slots or not (job.is_cancelled or job.not_before > now)
+            if job.slots or not (job.is_cancelled or job.not_before > now or job.user in self.held_users)
         }
 
     def next_rest_ends_at(self) -> float | None:
