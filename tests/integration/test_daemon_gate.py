@@ -22,7 +22,7 @@ from boa_daemon.gate.address_file import find_address
 from boa_daemon.gate.client import GateClient
 
 SCRIPT = Path(__file__).with_name("gate_job.py")
-GATE = "[gate]\nenabled = true\nalways_on = true\n"
+GATE = "[gate]\nenabled = true\nalways_on = true\n[workload]\nexplore_fraction = 0\n"
 
 
 @pytest.fixture
