@@ -1,7 +1,7 @@
 """How long engines take to start, stop and resume jobs, and what the helper costs per step.
 
     python benchmarks/engines.py            # local engine and helper, about a minute
-    python benchmarks/engines.py --all      # and PyTorch, and SSM whose scripts run here: some minutes
+    python benchmarks/engines.py --all      # and PyTorch, Ray, and SSM whose scripts run here: some minutes
 
 The baseline is the same command without an engine: started with the same environment, stopped with SIGTERM.
 Times are medians, in seconds. Most of each is Python that starts and imports; the engine's share is the
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 from engine_bench import DDP, NUMPY, Bench  # noqa: E402  what the tests use to start, stop and wait
-from engine_worlds import ENGINES, World  # noqa: E402
+from engine_worlds import ENGINES, World, ray_world  # noqa: E402
 
 from boa_daemon.job.run import Run  # noqa: E402
 from boa_daemon.ports import Accepted  # noqa: E402
@@ -158,9 +158,10 @@ def main() -> None:
                     if not Path(folder, str(at)).mkdir()
                 ]
             median_row(f"{job}, width {width}, no engine", times)
-            engines = list(ENGINES) if asked.all and job == "numpy" else ["local"]
-            for name in engines:
-                with a_bench(ENGINES[name], command) as bench:
+            every = {**ENGINES, "ray": ray_world}
+            engines = every if asked.all and job == "numpy" else {"local": ENGINES["local"]}
+            for name, world in engines.items():
+                with a_bench(world, command) as bench:
                     median_row(
                         f"{job}, width {width}, {name}",
                         [measured(bench, width) for _ in range(asked.repeats)],

@@ -67,4 +67,24 @@ def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
         server.stop()
 
 
+@contextmanager
+def ray_world(root: Path) -> Iterator[Callable[[], Runner]]:
+    """A real Ray cluster of a head and two nodes on this machine; it takes some seconds to come up."""
+    import ray
+    import ray.cluster_utils
+
+    from boa_daemon.engines.ray import RayEngine
+
+    cluster = ray.cluster_utils.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    for name in ("n1", "n2"):
+        cluster.add_node(num_cpus=2, num_gpus=4, resources={f"boa_node_{name}": 1})
+    try:
+        yield lambda: RayEngine(root, address=cluster.address)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
 ENGINES: Mapping[str, World] = {"local": local_world, "ssm": ssm_world}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import NUMPY, Bench, numpy_loss
+from engine_bench import NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines.ray import RayEngine, join_command
 from boa_daemon.ports import Accepted, Refused, Unknown
@@ -30,6 +31,45 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield cluster, nodes
     ray.shutdown()
     cluster.shutdown()
+
+
+def contract() -> dict[str, Callable[[Bench], None]]:
+    """Return what every engine does, by name: the tests of the contract suite."""
+    place = Path(__file__).parents[1] / "boa_daemon" / "engines" / "test_contract.py"
+    spec = importlib.util.spec_from_file_location("engine_contract", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: test for name, test in vars(module).items() if name.startswith("test_")}
+
+
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
+def test_ray_keeps_the_contract_of_engines(cluster: tuple[Any, dict[str, Any]], tmp_path: Path) -> None:
+    """All of the suite that `local` and `ssm` pass, on one cluster, each test with an engine of its own."""
+    ray_cluster, _ = cluster
+    tests = contract()
+    assert len(tests) >= 12
+    for name, test in tests.items():
+        work = tmp_path / name
+        work.mkdir()
+
+        def make(root: Path = work / "shared") -> RayEngine:
+            return RayEngine(root, address=ray_cluster.address)
+
+        bench = Bench(engine=make(), workdir=work)
+        bench.again = make  # type: ignore[attr-defined]
+        until(
+            lambda bench=bench: (
+                set(bench.engine.prepare([a_node(n) for n in bench.nodes]).values()) == {Accepted()}
+            )
+        )
+        test(bench)
+        for job, report in bench.engine.poll().items():
+            if not report.is_over:
+                bench.engine.kill(job, report.generation)
+                bench.wait(lambda report: report.is_over)
 
 
 @pytest.mark.enable_socket
