@@ -31,6 +31,8 @@ CROWDS = (4, 16, 64, 256)
 QUESTION_EVERY_SECONDS = 0.1
 """A job of 100 ms iterations asks ten times a second; few jobs ask more often, for enough questions."""
 LEAST_QUESTIONS_PER_SECOND = 500
+BLOCK = 20
+"""Iterations that are averaged before hiccups are trimmed: what a gate costs falls on few of them."""
 
 
 def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:
@@ -121,7 +123,7 @@ def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> 
         "message_bytes": 1_000_000,
         "forward_seconds": 0.01,
         "backward_seconds": 0.02,
-        "iterations": 20 if quick else 60,
+        "iterations": 2 + BLOCK * (1 if quick else 10),
     }
     names = list(states or STATES)
     longer: dict[str, list[float]] = {name: [] for name in names}
@@ -148,10 +150,16 @@ def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> 
 
 
 def _steady(crews: list[Crew], job: dict[str, Any]) -> tuple[float, float]:
-    """Return a run's mean iteration, trimmed of the machine's hiccups, and the part lost to the gate."""
+    """Return a run's mean iteration, and the part lost to the gate.
+
+    Blocks in which the machine had a hiccup are trimmed. Trimming single iterations would hide a gate that
+    makes every tenth of them wait.
+    """
     answer = run_jobs(crews, [job])[0]
     times = answer["iteration_seconds"]
-    return float(stats.trim_mean(times[2:], 0.1)), answer.get("lost_seconds", 0.0) / sum(times)
+    settled = np.array(times[2:])
+    blocks = settled[: len(settled) // BLOCK * BLOCK].reshape(-1, BLOCK).mean(axis=1)
+    return float(stats.trim_mean(blocks, 0.2)), answer.get("lost_seconds", 0.0) / sum(times)
 
 
 def _interval(values: list[float]) -> dict[str, float]:

@@ -52,7 +52,8 @@ class LaunchNodes:
     """Rent instances of one type in one request.
 
     A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` says where and on
-    which market; None leaves that to the cloud.
+    which market; None leaves that to the cloud. `for_jobs` are the first of the jobs that wait for nodes of
+    this type, each with the generation that would start: who a forgotten node was rented for.
     """
 
     id: str
@@ -61,6 +62,7 @@ class LaunchNodes:
     count: int = 1
     is_gang: bool = False
     offer: Offer | None = None
+    for_jobs: tuple[tuple[JobId, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1:

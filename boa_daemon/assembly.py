@@ -23,11 +23,16 @@ from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.errors import InputError
+from boa_daemon.gate.address import BadAddress, GateAddress
+from boa_daemon.gate.companion import JobDoor
+from boa_daemon.gate.kept import KeptGate
+from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.engine import StoreUnusable, check, migrate, open_engine, sqlite_url
 from boa_daemon.store.queue import JobQueue
+from policies.contention import Link
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
@@ -73,6 +78,53 @@ def places(settings: Settings, environment: Mapping[str, str] | None = None) -> 
     return Places(state=state, socket=socket.absolute())
 
 
+def gate_addresses(settings: Settings) -> tuple[GateAddress, ...]:
+    """Return where the daemon's gate listens, the furthest reaching last; nothing where there is none.
+
+    Raises:
+        InputError: when jobs could not find it there.
+    """
+    gate = settings.gate
+    if not gate.enabled:
+        return ()
+    if settings.engine.name == "ssm":
+        raise InputError(
+            "[gate] enabled goes with the local and the ray engine",
+            hint="Run `boa gate --listen tcp:HOST:PORT` and give each job a token (docs: order shared links)",
+        )
+    if settings.engine.name == "ray" and gate.listen is None:
+        raise InputError("[gate] listen is needed with the ray engine: host:port that nodes reach")
+    here = GateAddress(path=str(places(settings).socket.with_name("gate.sock")))
+    if len(os.fsencode(here.path)) > LONGEST_SOCKET:
+        raise InputError(
+            f"the path of the gate's socket has more than {LONGEST_SOCKET} bytes: {here.path}",
+            hint="Set [daemon] socket to a shorter one",
+        )
+    if gate.listen is None:
+        return (here,)
+    try:
+        return here, GateAddress.parse(f"tcp:{gate.listen}")
+    except BadAddress as error:
+        raise InputError(f"[gate] listen: {error}") from None
+
+
+def open_gate(settings: Settings, state: Path) -> KeptGate | None:
+    """Return the gate that the settings ask for; it is started by `keep`.
+
+    Raises:
+        InputError: when it cannot listen as they say.
+    """
+    addresses = gate_addresses(settings)
+    if not addresses or settings.daemon.observe:
+        return None
+    gate = GateSettings(
+        policy=settings.gate.policy,
+        link=Link.of_gigabits(settings.gate.gigabits),
+        is_always_on=settings.gate.always_on,
+    )
+    return KeptGate(gate, state, *addresses)
+
+
 def socket_of(settings: Settings) -> Path:
     """Return the socket to talk to: the daemon's by these settings, else that of the system's service."""
     own = places(settings).socket
@@ -86,7 +138,10 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
         InputError: when the two do not go together, or an extra is missing.
     """
     cloud = _cloud(settings, state, clock, books)
-    return World(clock=clock, cloud=cloud, runner=_runner(settings, state, cloud))
+    addresses = gate_addresses(settings)
+    # The last one is the one that reaches furthest.
+    door = JobDoor(state, addresses[-1]) if addresses else None
+    return World(clock=clock, cloud=cloud, runner=_runner(settings, state, cloud, door))
 
 
 def _cloud(settings: Settings, state: Path, clock: Clock, books: str) -> Cloud:
@@ -108,13 +163,13 @@ def _cloud(settings: Settings, state: Path, clock: Clock, books: str) -> Cloud:
     )
 
 
-def _runner(settings: Settings, state: Path, cloud: Cloud) -> Runner:
+def _runner(settings: Settings, state: Path, cloud: Cloud, door: JobDoor | None) -> Runner:
     """Return the engine."""
     engine = settings.engine
     if engine.name == "local":
         if settings.cloud.provider == "aws":
             raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
-        return LocalEngine(state / "jobs")
+        return LocalEngine(state / "jobs", gate=door)
     if engine.name == "ssm" and isinstance(cloud, AwsCloud):
         if not (engine.queue_url and engine.uri):
             raise InputError("the ssm engine needs [engine] queue_url and uri")
@@ -122,7 +177,7 @@ def _runner(settings: Settings, state: Path, cloud: Cloud) -> Runner:
     if engine.name == "ray":
         if not engine.shared_dir:
             raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
-        return RayEngine(Path(engine.shared_dir), address=engine.ray_address)
+        return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
     raise InputError(
         f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
         hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
@@ -185,4 +240,5 @@ def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
         books = None
         fault = f"{error}. The daemon only observes; `boa recover` makes a new database"
     named = "" if books is None else books.store.name
-    return Daemon(settings, open_world(settings, there.state, clock, books=named), books, fault=fault)
+    world = open_world(settings, there.state, clock, books=named)
+    return Daemon(settings, world, books, fault=fault, gate=open_gate(settings, there.state))

@@ -65,8 +65,8 @@ class _CloudSettings(Strict):
 
 
 _AWS_ONLY: dict[str, Any] = {
-    name: (Any, Field(default=None, description="see the AWS reference"))
-    for name in AwsSettings.model_fields
+    name: (Any, Field(default=None, description=f"{(field.description or name).rstrip('.')} (aws)"))
+    for name, field in AwsSettings.model_fields.items()
     if name not in _CloudSettings.model_fields
 }
 if TYPE_CHECKING:
@@ -109,6 +109,10 @@ class WorkloadSettings(Strict):
     classes: str | None = Field(default=None, description="class file: the classes of a problem file")
     policy: str = Field(default="boa-paced", description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
+    explore_fraction: Fraction = Field(
+        default=0.02,
+        description="of a class's measured GPU time, the part that may go into trying widths; 0 tries none",
+    )
 
 
 class DaemonSettings(Strict):
@@ -125,6 +129,10 @@ class DaemonSettings(Strict):
     database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
     observe: bool = Field(default=False, description="decide and record, and touch nothing")
     idle_hold_seconds: NotNegative = Field(default=60.0, description="seconds that an idle node is kept")
+    stall_seconds: Positive = Field(
+        default=600.0,
+        description="seconds without a step after which a job counts as stalled, at the least; see engines",
+    )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
 
 
@@ -162,6 +170,21 @@ class ApiSettings(Strict):
     admins: list[Name] = Field(default_factory=list, description="users who may cancel the jobs of others")
 
 
+class GateSection(Strict):
+    """Who sends first on shared network cards. Read when the daemon starts."""
+
+    enabled: bool = Field(default=False, description="run the gate, and let jobs find it")
+    listen: str | None = Field(
+        default=None,
+        description="host:port that nodes reach, for jobs elsewhere; a unix socket if unset",
+    )
+    policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"] = Field(
+        default="ada-srsf-buckets", description="who goes first: a policy of boa gate"
+    )
+    gigabits: Positive = Field(default=10.0, description="Gbit/s of a network card, until it is measured")
+    always_on: bool = Field(default=False, description="order messages even where it cannot pay")
+
+
 class UserSettings(Strict):
     """What one user may do."""
 
@@ -182,6 +205,7 @@ class Settings(Strict):
     steady: SteadySettings = Field(default_factory=SteadySettings, description="against flapping")
     alerts: AlertSettings = Field(default_factory=AlertSettings, description="who is told")
     api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
+    gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
 
 
@@ -301,7 +325,11 @@ def setting_rows() -> Sequence[tuple[str, str, str, str]]:
     rows = []
     for section, kind in _SECTIONS.items():
         for key, field in kind.model_fields.items():
-            default = field.get_default(call_default_factory=True)
+            # Those of AWS are None in the section of all clouds, so that one can see which were given.
+            of_aws = (
+                AwsSettings.model_fields.get(key) if section == "cloud" and field.annotation is Any else None
+            )
+            default = (of_aws or field).get_default(call_default_factory=True)
             said = "" if default is None else json.dumps(default)
             rows.append((section, key, said, field.description or ""))
     return rows

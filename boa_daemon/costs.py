@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlalchemy import select
 
-from boa_daemon.daemon import Books
 from boa_daemon.ledger import bill_within
-from boa_daemon.limits import DAY_SECONDS, Window
+from boa_daemon.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.state import NodeState
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
+
+if TYPE_CHECKING:
+    from boa_daemon.daemon import Books
 
 CostBy: TypeAlias = Literal["job", "class", "user", "day"]
 UNUSED = "(idle, booting, free GPUs)"
@@ -58,6 +60,12 @@ def cost_rows(books: Books, *, by: CostBy, since: float, now: float) -> list[dic
     if abs(unused) >= 1.0:
         rows.append({"name": UNUSED, "usd": unused / MICRO_DOLLARS_PER_DOLLAR, "gpu_hours": None})
     return rows
+
+
+def spent_today(books: Books, *, now: float) -> Mapping[str, float]:
+    """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
+    rows = cost_rows(books, by="user", since=day_of(now).begins_at, now=now)
+    return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
 
 
 def _labels(books: Books, by: CostBy) -> Mapping[str, str]:

@@ -24,10 +24,14 @@ from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
 from boa_daemon.controller import Controller, Ports
+from boa_daemon.costs import spent_today
 from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
+from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
+from boa_daemon.gate.kept import KeptGate
 from boa_daemon.learning import Learner
+from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
@@ -43,6 +47,10 @@ from policies.model import JobClass, JobId, Width
 
 _LOG = logging.getLogger("boa.daemon")
 _TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
+
+
+SWEEP_PATIENCE_SECONDS = 5.0
+"""A sweep waits this long for a tick to end, then leaves it to the next sweep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +88,23 @@ class Standing:
 class Daemon:
     """Ticks. `books` is None where the database cannot be read: then it only observes."""
 
-    def __init__(self, settings: Settings, world: World, books: Books | None, *, fault: str = "") -> None:
-        self.world, self.books = world, books
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        books: Books | None,
+        *,
+        fault: str = "",
+        gate: KeptGate | None = None,
+    ) -> None:
+        self.world, self.books, self.gate = world, books, gate
         self.metrics = Metrics()
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.liveness, self.tries = Liveness(), Tries()
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -98,6 +115,7 @@ class Daemon:
                 class_of=self._class_of,
                 alert=self._alert,
                 learner=Learner(_beside(books.store.database, "speeds.json")),
+                liveness=self.liveness,
             )
             self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
 
@@ -116,6 +134,8 @@ class Daemon:
             }
         self.settings, self.planner = settings, planner
         self.alerts.settings = settings.alerts
+        self.tries.fraction = settings.workload.explore_fraction
+        self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
 
     def start(self) -> None:
@@ -161,6 +181,7 @@ class Daemon:
 
     def _run_once(self) -> Decision:
         """Observe, decide, act."""
+        self._explore()
         return self.controller().run_once()
 
     def _observe_only(self) -> Decision | None:
@@ -186,13 +207,16 @@ class Daemon:
         standing.is_ready = True
         caps = self.planner.rules().caps
         self.metrics.ticked(decision, standing.tick_seconds, caps)
+        if self.gate is not None:
+            self.gate.tell(decision.state)
         for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
             self._alert(key, sentence)
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
-        if decision.wake_at is not None:
-            self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+        wakes = [decision.wake_at, None if self.books is None else self.work.next_rest_ends_at()]
+        if due_at := [at for at in wakes if at is not None]:
+            self.wake(max(min(due_at) - self.world.clock.now(), 0.0))
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
@@ -244,8 +268,13 @@ class Daemon:
         if self.books is None:
             raise BoaError("there is no database to work with")
         self._learn()
+        self._hold_users()
         in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
+        tries = self.tries.explorations
+        record = replace(
+            record, tries={job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+        )
         if self.standing.is_down:
             record = _all_down(record)
         found = self._controllers.get(record.hash)
@@ -268,6 +297,21 @@ class Daemon:
             self.books.store.use_policy(record.hash, dumps(record.document))
         return found
 
+    def _hold_users(self) -> None:
+        """Hold back the waiting jobs of users who have spent what they may spend today (UTC)."""
+        capped = {
+            name: user.usd_per_day_cap
+            for name, user in self.settings.users.items()
+            if user.usd_per_day_cap is not None
+        }
+        held: frozenset[str] = frozenset()
+        if capped and self.books is not None:
+            spent = spent_today(self.books, now=self.world.clock.now())
+            held = frozenset(name for name, cap in capped.items() if spent.get(name, 0.0) >= cap)
+        for name in sorted(held - self.work.held_users):
+            _LOG.info("user %s has reached %.2f USD today: jobs that wait are held back", name, capped[name])
+        self.work.held_users = held
+
     def _learn(self) -> None:
         """Plan by what jobs have reported, where that has changed."""
         learner = self.work.learner
@@ -277,6 +321,22 @@ class Daemon:
         if self.planner.learn(curves):
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
+
+    def _explore(self) -> None:
+        """Let a few jobs try widths whose speed is not known well, where that is cheap."""
+        if not self.planner.explores or not self.planner.curves:
+            return
+        before = dict(self.tries.explorations)
+        self.tries.update(
+            self.work.jobs(),
+            list(self.planner.curves.values()),
+            self.planner.planned,
+            self.work.learner.samples,
+            now=self.world.clock.now(),
+        )
+        for job, found in self.tries.explorations.items():
+            if job not in before:
+                _LOG.info("%s: %s", job, found.reason)
 
     def set_down(self, is_down: bool) -> None:
         """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
@@ -296,16 +356,35 @@ class Daemon:
         if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
         try:
-            if self.work.look():
+            has_ended = self.work.look()
+            if self.fleet.has_new_warnings() or has_ended:
                 self.wake(0.0)
         except _TROUBLE as error:
             _LOG.warning("the engine could not be asked: %s", error)
         finally:
             self._lock.release()
 
+    def sweep(self) -> int:
+        """Look for what bears our tag and nobody wants, end it and say so; return how much there was."""
+        cloud = self.world.cloud
+        if not isinstance(cloud, AwsCloud) or not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
+            return 0
+        try:
+            leaks = cloud.sweep()
+        except BoaError as error:
+            _LOG.warning("the sweep could not be done: %s", error)
+            return 0
+        finally:
+            self._lock.release()
+        for leak in leaks:
+            self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
+        return len(leaks)
+
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
         with self._lock:
+            if self.gate is not None:
+                self.gate.close()
             self.alerts.close()
             if isinstance(self.world.cloud, AwsCloud):
                 self.world.cloud.close()

@@ -7,12 +7,16 @@ wait for launches, and a GPU is free before its next job starts. Cost: O(what ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.offers import Offer, open_offers
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.units import format_hours
 from policies.model import GpuSlot, InstanceType, JobId, Width
+
+NAMED_JOBS = 4
+"""So many of the jobs that a node is rented for are named with it."""
 
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
@@ -66,6 +70,7 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]
         reason = _launch_reason(plan, instance_type, count)
+        for_jobs = _waiting_for(state, plan, instance_type)
         gangs = plan.gangs.get(name, ())
         groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
         left = {offer.key: (offer, offer.nodes_left) for offer in _open_offers(state, name)}
@@ -79,9 +84,18 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
                         is_gang=is_gang,
                         offer=offer if state.offers else None,
                         reason=reason,
+                        for_jobs=for_jobs,
                     )
                 )
     return orders
+
+
+def _waiting_for(
+    state: ClusterState, plan: Plan, instance_type: InstanceType
+) -> tuple[tuple[JobId, int], ...]:
+    """Return the first jobs that wait for a type, each with the generation that would start."""
+    waiting = (job for job in plan.waiting if plan.widths[job].gpu_type == instance_type.gpu_type)
+    return tuple((job, state.jobs[job].generation + 1) for job in islice(waiting, NAMED_JOBS))
 
 
 def _open_offers(state: ClusterState, name: str) -> list[Offer]:

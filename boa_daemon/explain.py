@@ -30,7 +30,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     if job is None:
         raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
     width = plan.widths.get(job_id)
-    sentences = [_presence(state, job), _width(plan, job, width)]
+    sentences = [_presence(state, job), *_losses(job), _width(plan, job, width)]
     if job_id in plan.waiting and width is not None:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
@@ -88,6 +88,14 @@ def _presence(state: ClusterState, job: JobState) -> str:
     if not job.slots:
         return f"{who}; it holds no GPUs."
     return f"{who}; it holds {job.job.width} on {_nodes(slot.node for slot in job.slots)}."
+
+
+def _losses(job: JobState) -> list[str]:
+    """Return what a job lost to ends without a checkpoint, where it did."""
+    lost = job.lost_steps
+    if not lost:
+        return []
+    return [f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; it is left again."]
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:

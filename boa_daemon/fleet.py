@@ -3,18 +3,18 @@
 The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
 is ready once the engine has prepared it. One that is missing from a listing is unknown, not gone: it is kept
 as it was last seen, and billed, for `missing_seconds`. A job on a node that has ended is taken off it and
-waits again.
+waits again. One that the cloud takes back, as the engine heard, ends by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.ledger import bill
 from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown
+from boa_daemon.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown, Warned
 from boa_daemon.records import InstanceRecord, JobRecord
 from boa_daemon.state import NodeState
 from boa_daemon.store.queue import JobQueue
@@ -40,6 +40,7 @@ class Fleet:
         self._look = look
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
+        self._warned: set[NodeId] = set()
 
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; write down what is new about them."""
@@ -54,7 +55,7 @@ class Fleet:
         changed: list[InstanceRecord] = []
         nodes = [
             self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now, changed)
-            for node in listed.values()
+            for node in self._with_warnings(listed.values())
             if node.ended_at is None
         ]
         # Nobody who submits waits for the look at thousands of nodes, only for what is new about them.
@@ -63,6 +64,21 @@ class Fleet:
                 for record in changed:
                     self._queue.save_instance(record)
         return ended + nodes
+
+    def has_new_warnings(self) -> bool:
+        """Return whether the engine has newly heard of a node that the cloud takes back."""
+        new = _warnings(self._runner).keys() - self._warned
+        self._warned |= new
+        return bool(new)
+
+    def _with_warnings(self, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
+        """Yield nodes with the instant at which the cloud takes them back; one that is known stays known."""
+        warned = _warnings(self._runner)
+        for node in nodes:
+            known = self._queue.instances.get(node.id)
+            before = None if known is None else known.node.ends_by
+            told = [at for at in (node.ends_by, warned.get(node.id), before) if at is not None]
+            yield replace(node, ends_by=min(told)) if told else node
 
     def _missing(self, listed: Mapping[NodeId, NodeState], now: float) -> dict[NodeId, NodeState]:
         """Return known nodes that the listing lacks: as they were, or ended when that is too long ago."""
@@ -142,6 +158,11 @@ class Fleet:
             for name in self._queue.jobs_on(action.node):
                 self._runner.kill(name, self._queue.active[name].generation)
         return self._cloud.terminate(actions)
+
+
+def _warnings(runner: Runner) -> Mapping[NodeId, float]:
+    """Return which nodes are taken back and when, where the engine hears of that."""
+    return runner.interruptions() if isinstance(runner, Warned) else {}
 
 
 def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until: float) -> int:

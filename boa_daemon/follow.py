@@ -45,14 +45,27 @@ def _hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
     return follower.hours_left(job) + (counted_at - state.now) / SECONDS_PER_HOUR
 
 
-def with_head_starts(state: ClusterState, plan: Plan, follower: Follower | None, room: Room) -> Plan:
-    """Return the plan with waiting jobs started on what is free, where that pays for the restart later."""
+def with_head_starts(
+    state: ClusterState,
+    plan: Plan,
+    follower: Follower | None,
+    room: Room,
+    *,
+    minimum_hold_seconds: float = 0.0,
+) -> Plan:
+    """Return the plan with waiting jobs started on what is free, where that pays for the restart later.
+
+    None starts where the rules against flapping would hold it at its narrow width beyond the wait: its nodes
+    would come, find nobody to claim them and go back.
+    """
     waiting = [] if follower is None else [job for job in plan.waiting if not state.jobs[job].slots]
     if follower is None or not waiting:
         return plan
     left = room.after(plan.slots)
     free = left.free_gpus()
     wait_hours = _wait_hours(state, plan, follower)
+    if wait_hours * SECONDS_PER_HOUR < minimum_hold_seconds:
+        return plan
     widths, slots, starts = dict(plan.widths), dict(plan.slots), dict[JobId, Width]()
     for job in waiting:
         then = widths[job]

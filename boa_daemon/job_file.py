@@ -31,7 +31,15 @@ class _JobFile(Strict):
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
     stop_grace_seconds: Positive = Field(default=60.0, description="seconds to write a checkpoint in")
     result: str = Field(default="", max_length=4096, description="file that must be there at the end")
-    retries: int = Field(default=3, ge=0, le=100, description="failures after which it is not tried again")
+    retries: int = Field(
+        default=3,
+        ge=0,
+        le=100,
+        description="failures without a newer checkpoint, after which it is not tried again",
+    )
+    gate: bool = Field(
+        default=False, description="have DDP models ask the daemon's gate before they send, if it runs one"
+    )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
 
 

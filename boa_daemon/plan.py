@@ -198,7 +198,8 @@ def _rented_fleet(
     )
     at_the_cap = reason == "node-limit"
     if not at_the_cap:
-        plan = with_head_starts(state, plan, allocation.follower, room)
+        held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
+        plan = with_head_starts(state, plan, allocation.follower, room, minimum_hold_seconds=held_seconds)
     used = {slot.node for taken in plan.slots.values() for slot in taken}
     return with_idle_nodes(
         state,
@@ -228,8 +229,19 @@ def _nodes_to_come(
     after = room.after(placed)
     extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     launches: dict[str, int] = {}
+    # Where every type is short of GPUs, no placer can place all: the first try would only say so.
+    short = {} if room.has_zones else after.shortfall(rest, {}, extra=extra)
+    is_short = bool(short) and min(short.values()) > 0
+    if is_short and len(short) == 1:
+        gpu_type, gpus = next(iter(short.items()))
+        instance_type = rules.instance_types[gpu_type]
+        least = {instance_type.name: ceil(gpus / instance_type.gpus)}
+        if _within_cap(state, least, rules) != least:
+            # The cap holds fewer than the least that it takes: who gets those is decided there.
+            return _Demand(launches=least, claimed=set())
     while True:
-        future = after.place(rest, extra=extra, keep_movers=False)
+        future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
+        is_short = False
         missing = {job: width for job, width in rest.items() if job not in future}
         if not missing:
             blank = {node.id: node.instance_type.name for node in extra if node.id not in state.nodes}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.limits import Act
@@ -124,6 +125,7 @@ class JobSpec:
     `run` is a shell command, started in `workdir` once on every node of the job. After a stop was ordered it
     has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
     part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
+    With `gate` its DDP models ask the gate without a line in the script; `weight` is what the gate ranks by.
     """
 
     job: JobId
@@ -135,12 +137,30 @@ class JobSpec:
     stop_grace_seconds: float = 60.0
     log_bytes: int = 64 * 2**20
     result: str = ""
+    gate: bool = False
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
             raise InvalidProblem(f"job {self.job or self.name!r} needs an id and a command to run")
         check_positive(f"stop_grace_seconds of {self.job}", self.stop_grace_seconds)
         check_positive(f"log_bytes of {self.job}", self.log_bytes)
+
+
+class JobGate(Protocol):
+    """How an engine makes the gate known to its jobs."""
+
+    def admit(self, job: JobId, folder: Path) -> str:
+        """Write a job's token to its folder, and return the address that leads the job to the gate.
+
+        Raises:
+            OSError: when the token cannot be written.
+        """
+        ...
+
+    def hooked(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment in which DDP models ask the gate without a line in the script."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +295,15 @@ class Runner(Engine, Protocol):
 
     def forget(self, job: JobId) -> None:
         """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
+        ...
+
+
+@runtime_checkable
+class Warned(Protocol):
+    """A runner that hears from the cloud which nodes it takes back."""
+
+    def interruptions(self) -> Mapping[NodeId, float]:
+        """Return the nodes that the cloud takes back, and when, as far as its warnings have come."""
         ...
 
 

@@ -23,7 +23,12 @@ class JobRecord:
     `content` is its job file with defaults filled in, `class_name` the class that its widths are planned by.
     `remaining_gpu_hours` is the work left when the generation that runs was started, hours on one reference
     GPU. `starts` are the instants of its starts within the last hour. `slots` are held from the intent to
-    start on until the generation has ended.
+    start on until the generation has ended. `begun_step` is the step that the newest generation began after,
+    `lost_steps` the steps of all generations that were done and are in no checkpoint. `settled_generation`
+    is the one whose end was
+    taken in last. `failed` are instant
+    and step of its failures, `not_before` until when it rests after one. `exit_code` and `last_lines` are
+    those of the generation that ended last, `stalled_since` since when one that runs makes no step.
     """
 
     id: JobId
@@ -46,6 +51,14 @@ class JobRecord:
     failures: int = 0
     starts: tuple[float, ...] = ()
     micro_dollars: int = 0
+    begun_step: int = 0
+    lost_steps: int = 0
+    settled_generation: int = 0
+    failed: tuple[tuple[float, int], ...] = ()
+    not_before: float = 0.0
+    exit_code: int | None = None
+    last_lines: tuple[str, ...] = ()
+    stalled_since: float | None = None
 
     @property
     def name(self) -> str:
@@ -75,6 +88,8 @@ class JobRecord:
             environment=dict(content["environment"]),
             stop_grace_seconds=float(content["stop_grace_seconds"]),
             result=str(content["result"]),
+            gate=bool(content.get("gate", False)),
+            weight=float(content.get("weight", 1.0)),
         )
 
 

@@ -42,7 +42,13 @@ class Rehearsal:
         *,
         wrap_cloud: Any = None,
         wrap_runner: Any = None,
+        rented_from: Cloud | None = None,
     ) -> None:
+        """Open a folder. `rented_from` takes the place of the cloud in a file.
+
+        Raises:
+            InputError: when the settings are wrong.
+        """
         self.settings = Settings.model_validate(settings or {})
         planner = Planner(self.settings)
         self.clock = clock
@@ -55,8 +61,9 @@ class Rehearsal:
             boot_seconds=self.settings.cloud.boot_seconds, stock=self.settings.cloud.stock
         )
         self.cloud = FileCloud(folder / "cloud.sqlite", clock, limits=limits, durable=False)
+        within = self.cloud if rented_from is None else rented_from
         self.runner = SimulatedRunner(clock, speed=speed, journal=folder / "runner.jsonl")
-        cloud: Cloud = self.cloud if wrap_cloud is None else wrap_cloud(self.cloud)
+        cloud: Cloud = within if wrap_cloud is None else wrap_cloud(within)
         runner: Runner = self.runner if wrap_runner is None else wrap_runner(self.runner)
         books = open_books(sqlite_url(folder / "boa.sqlite"), durable=False)
         self.daemon = Daemon(self.settings, World(clock=clock, cloud=cloud, runner=runner), books)

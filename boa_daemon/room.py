@@ -170,8 +170,34 @@ class Room:
         part._holders = {node: self._holders[node] for node in part._types}
         return part
 
+    def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
+        """Return the wishes that leave no more GPUs taken than there are, in their order."""
+        if not wishes:
+            return wishes
+        left: dict[str, int] = {}
+        for node, jobs in self._holders.items():
+            kind = self._types[node].gpu_type
+            left[kind] = left.get(kind, 0) + jobs.count(None)
+            for job in jobs:
+                if job is not None and job in wishes:
+                    left[kind] += 1
+        for blank in extra:
+            kind = blank.instance_type.gpu_type
+            left[kind] = left.get(kind, 0) + blank.instance_type.gpus
+        fitting: dict[JobId, Width] = {}
+        for job, width in wishes.items():
+            if width.gpus <= left.get(width.gpu_type, 0):
+                left[width.gpu_type] -= width.gpus
+                fitting[job] = width
+        return fitting
+
     def _ask(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> dict[JobId, tuple[GpuSlot, ...]]:
-        """Return what the placer says to the wishes, with everyone else where they are."""
+        """Return what the placer says to the wishes, with everyone else where they are.
+
+        Wishes for which too few GPUs are left, in their order, are not asked about: a queue behind a full
+        fleet costs the placer nothing.
+        """
+        wishes = self._fitting(wishes, extra)
         if not wishes:
             return {}
         held: dict[JobId, list[GpuSlot]] = {}

@@ -63,6 +63,10 @@ def set_up_logs() -> None:
     root.propagate = False
 
 
+SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
+"""Between sweeps by tag: at first, and after so many of them."""
+
+
 class Clockwork:
     """Runs ticks at their interval and earlier when woken, one at a time, and the housekeeping."""
 
@@ -70,6 +74,7 @@ class Clockwork:
         self._daemon, self._there = daemon, there
         self._guard, self._is_ticking = threading.Lock(), False
         self._again: float | None = None
+        self._sweeps = 0
         self.first_tick = threading.Event()
         self._scheduler = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(4)},
@@ -81,12 +86,15 @@ class Clockwork:
     def start(self) -> None:
         """Start; the first tick is due at once."""
         settings = self._daemon.settings.daemon
+        gate = () if self._daemon.gate is None else (("gate", self._daemon.gate.keep, WATCH_SECONDS),)
         for name, do, seconds in (
+            *gate,
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
+            ("sweep", self._sweep, SWEEP_SECONDS[0]),
             ("backup", self._backup, settings.backup_seconds),
         ):
-            first = datetime.now(UTC) + timedelta(seconds=0.0 if name == "tick" else seconds)
+            first = datetime.now(UTC) + timedelta(seconds=0.0 if name in ("tick", "gate") else seconds)
             self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler.start()
@@ -121,6 +129,16 @@ class Clockwork:
                 self._is_ticking, again = False, self._again
             if again is not None:
                 self._bring_forward(again)
+
+    def _sweep(self) -> None:
+        """Sweep: often at first, when a crash may have left something, then every two minutes."""
+        self._sweeps += 1
+        try:
+            self._daemon.sweep()
+        except Exception:
+            _LOG.exception("the sweep failed in a way that nobody expected")
+        if self._sweeps == QUICK_SWEEPS:
+            self._scheduler.reschedule_job("sweep", trigger="interval", seconds=SWEEP_SECONDS[1])
 
     def _backup(self) -> None:
         """Copy the database and drop what is too old."""

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.alerts import books as figures_of
-from boa_daemon.costs import CostBy, cost_rows
+from boa_daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon import Books, Daemon
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.estimate import explain_curve
 from boa_daemon.fleet import cost_of
 from boa_daemon.job_file import check_job
 from boa_daemon.ledger import bill
-from boa_daemon.limits import day_of
 from boa_daemon.records import JobRecord
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick import Decision, decide
@@ -91,8 +90,7 @@ class Service:
     def spent_today(self, user: str) -> float:
         """Return what the GPUs of a user's jobs cost today."""
         now = self.daemon.world.clock.now()
-        rows = cost_rows(self._books(), by="user", since=day_of(now).begins_at, now=now)
-        return float(sum(row["usd"] for row in rows if row["name"] == user))
+        return spent_today(self._books(), now=now).get(user, 0.0)
 
     def jobs(self, *, user: str | None = None, ended: bool = True, limit: int = 1000) -> dict[str, Any]:
         """Return jobs, the newest first."""
@@ -119,7 +117,9 @@ class Service:
     def _job(self, job: JobRecord) -> dict[str, Any]:
         """Return a job as a document."""
         decision = self.daemon.standing.decision
-        waits = None if decision is None else decision.plan.waiting.get(job.id)
+        waits: str | None = None if decision is None else decision.plan.waiting.get(job.id)
+        if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
+            waits = "user-day-cap"
         now = self.daemon.world.clock.now()
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
@@ -133,6 +133,12 @@ class Service:
             "nodes": sorted({slot.node for slot in job.slots}),
             "generation": job.generation,
             "step": job.step,
+            "lost_steps": job.lost_steps,
+            "failures": job.failures,
+            "exit_code": job.exit_code,
+            "last_lines": list(job.last_lines),
+            "stalled_since": job.stalled_since,
+            "not_before": job.not_before or None,
             "arrived_at": job.arrived_at,
             "started_at": job.started_at,
             "ended_at": job.ended_at,
@@ -155,6 +161,7 @@ class Service:
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if decision is not None:
             state = decision.state
@@ -190,6 +197,21 @@ class Service:
         if record.status not in ("queued", "running"):
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return {"as_of": self._as_of(), "job": name, "text": f"{said}.", "reason": record.status}
+        now = self.daemon.world.clock.now()
+        if record.not_before > now and not record.slots:
+            rest = record.not_before - now
+            text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
+            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "failed"}
+        # Settings may have changed since the tick that held the user back.
+        limits = self.daemon.settings.users.get(record.user)
+        cap = None if limits is None else limits.usd_per_day_cap
+        if cap is not None and record.user in self.daemon.work.held_users and not record.slots:
+            spent = self.spent_today(record.user)
+            text = (
+                f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
+                f"today and may spend {cap:.2f} USD. It may start after midnight UTC."
+            )
+            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "user-day-cap"}
         if decision is None or name not in decision.state.jobs:
             return {
                 "as_of": self._as_of(),

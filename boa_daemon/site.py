@@ -7,7 +7,7 @@ widths only. So a policy never sees a width that the job would refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,13 @@ from boa_daemon.catalog import Catalog
 from boa_daemon.codec import digest, dumps
 from boa_daemon.config import Settings
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.estimate import CurveEstimate, measured_class
+from boa_daemon.estimate import CurveEstimate, Exploration, measured_class
+from boa_daemon.exploring import Exploring
 from boa_daemon.limits import Caps, Steady
 from boa_daemon.problem_file import load_problem
 from boa_daemon.speedup_file import limited
 from boa_daemon.state import Rules
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import (
     Allocation,
     Budget,
@@ -50,6 +52,8 @@ DEFAULT_CLASS = "default"
 
 CHANGED = 0.1
 """A speed that turns out so much different is worth a new plan."""
+AWS_BOOT_SECONDS = 180.0
+"""From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
 DOWN = "none"
 """The policy of `boa down`: no job holds anything."""
 
@@ -65,20 +69,31 @@ class Nobody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRecord:
-    """A policy as it can be written down and built again, to the bit."""
+    """A policy as it can be written down and built again, to the bit.
+
+    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason).
+    """
 
     name: str
     options: PolicyOptions
     placer: str
     site: Site
     rules: Rules
+    tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
         """Return what `decide` takes."""
         if self.name == DOWN:
             return Nobody(), find_placer(self.placer), self.rules
         built: BuiltPolicy = build_policy(self.name, self.site, self.options)
-        return built.allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
+        allocator: Allocator = built.allocator
+        if self.tries:
+            tries = {
+                job: Exploration(gpus=gpus, gpu_seconds=cost, reason=reason)
+                for job, (gpus, cost, reason) in self.tries.items()
+            }
+            allocator = Exploring(base=allocator, tries=tries)
+        return allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -89,6 +104,7 @@ class PolicyRecord:
             "placer": self.placer,
             "site": self.site,
             "rules": self.rules,
+            **({"tries": dict(self.tries)} if self.tries else {}),
         }
 
     @classmethod
@@ -100,6 +116,7 @@ class PolicyRecord:
             placer=document["placer"],
             site=document["site"],
             rules=document["rules"],
+            tries=document.get("tries", {}),
         )
 
     @property
@@ -180,6 +197,18 @@ class Planner:
             return most
         return gpus if most is None else min(most, gpus)
 
+    @property
+    def planned(self) -> Mapping[str, JobClass]:
+        """The classes and variants that jobs are planned by, by name."""
+        return self._variants
+
+    @property
+    def explores(self) -> bool:
+        """Whether jobs may try widths: where the policy says widths and no number of nodes."""
+        return self.settings.workload.explore_fraction > 0 and (
+            find_policy(self.settings.workload.policy).kind == "optimum"
+        )
+
     def class_of(self, name: str) -> JobClass | None:
         """Return a class or a variant by its name."""
         return self._variants.get(name)
@@ -203,6 +232,9 @@ class Planner:
                 for name, machine in self.machines.items()
             ),
         )
+        cloud = self.settings.cloud
+        boot_seconds = AWS_BOOT_SECONDS if cloud.provider == "aws" else cloud.boot_seconds
+        boot_hours = boot_seconds / SECONDS_PER_HOUR
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=self.settings.budget.window_hours)
@@ -210,7 +242,12 @@ class Planner:
             name=workload.policy,
             options=options,
             placer=workload.placer,
-            site=Site(problem=problem, budget=budget, instance_types=self.machines),
+            site=Site(
+                problem=_with_boots(problem, boot_hours),
+                budget=budget,
+                instance_types=self.machines,
+                boot_hours=boot_hours,
+            ),
             rules=self.rules(),
         )
 
@@ -318,3 +355,9 @@ def _classes(settings: Settings, machines: Mapping[str, InstanceType]) -> dict[s
             hint="Name machines of its GPU types in [cloud] instance_types",
         )
     return found
+
+
+def _with_boots(problem: Problem, boot_hours: float) -> Problem:
+    """Return the problem with a boot in each job's start-up, as a planned job waits for billed nodes."""
+    classes = tuple(replace(c, startup_hours=c.startup_hours + boot_hours) for c in problem.classes)
+    return replace(problem, classes=classes)

@@ -87,13 +87,15 @@ class JobState:
     """A job that is present: what a policy may know, and what it holds.
 
     `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
-    `is_stopping` still holds its slots and is left alone until it has let go.
+    `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
+    in no checkpoint; the work in them is part of what remains.
     """
 
     job: Job
     slots: tuple[GpuSlot, ...] = ()
     generation: int = 0
     is_stopping: bool = False
+    lost_steps: int = 0
 
     @property
     def is_running(self) -> bool:

@@ -3,7 +3,9 @@
 Reports come first, then the tick: a generation that has ended lets its GPUs go before anything is planned. A
 start whose GPUs are claimed and that the engine does not know was lost with an earlier process; it is ordered
 once more, which starts it at most once. An engine that does not know how a generation does is believed:
-nothing happens to the job.
+nothing happens to the job. One that runs and makes no step for long is stalled: it is said, and later it is
+ended and
+started again as after any failure. Steps that an end lost are work that is left again.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from dataclasses import replace
 from math import fsum
 
 from boa_daemon.actions import StartJob, StopJob
+from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
 from boa_daemon.fleet import cost_of
 from boa_daemon.learning import Learner
+from boa_daemon.liveness import Liveness
 from boa_daemon.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.records import JobRecord, JobStatus
 from boa_daemon.state import JobState
@@ -22,6 +26,10 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Job, JobClass, JobId, NodeId, Width
 
+BREAKER_SECONDS = 30 * 86_400.0
+"""Failures without a new checkpoint in between count together for a month: each of them costs money."""
+MOST_FAILURES = 101
+"""So many failures of a job are remembered: one more than any job file allows."""
 LEAST_LEFT = 0.02
 """A job that outruns its class's size still has this part of it left: it is not done before it says so."""
 
@@ -30,7 +38,8 @@ class Work:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
     `class_of` names the class that a job is planned by, limits on its width included. `alert` is told of jobs
-    that failed for good.
+    that failed for good. `held_users` have no money left today: their jobs that wait are not started, those
+    that run go on.
     """
 
     def __init__(
@@ -42,10 +51,13 @@ class Work:
         class_of: Callable[[str], JobClass | None],
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         learner: Learner | None = None,
+        liveness: Liveness | None = None,
     ) -> None:
         self.learner = learner or Learner()
+        self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._class_of, self._alert = class_of, alert
+        self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
 
@@ -67,13 +79,19 @@ class Work:
         return self._take_in(self._runner.poll())
 
     def jobs(self) -> Mapping[JobId, JobState]:
-        """Return the jobs that wait or run, in order of arrival."""
+        """Return the jobs that wait or run, in order of arrival, but those that rest or are held back."""
         now = self._clock.now()
         return {
             job.id: self._state(job, now)
             for job in list(self._queue.active.values())
-            if not (job.is_cancelled and not job.slots)
+            if job.slots or not (job.is_cancelled or job.not_before > now or job.user in self.held_users)
         }
+
+    def next_rest_ends_at(self) -> float | None:
+        """Return when the first job that rests after a failure may start again; None where none rests."""
+        now = self._clock.now()
+        rests = [job.not_before for job in list(self._queue.active.values()) if job.not_before > now]
+        return min(rests, default=None)
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Bring the queue up to reports; return whether a generation has ended."""
@@ -85,7 +103,14 @@ class Work:
                 self._take_in_one(job, reports.get(job.id), now)
             elif job.is_cancelled:
                 self._queue.save(replace(job, status="cancelled", ended_at=now))
+            else:
+                self._settle(job, reports.get(job.id), now)
         return self._held() < before
+
+    def _settle(self, job: JobRecord, report: RunReport | None, now: float) -> None:
+        """Take in how a generation ended whose GPUs were let go before that, because its node had ended."""
+        if report is not None and report.is_over and job.settled_generation < report.generation:
+            self._queue.save(self._ended(replace(job, cause=f"{job.cause}; {report.evidence}"), report, now))
 
     def _held(self) -> int:
         """Return how many jobs hold GPUs."""
@@ -125,9 +150,22 @@ class Work:
             elif job.is_cancelled:
                 # The flag is written before the order: a process that died between the two left it to us.
                 self._order_stop(job)
-            if report.step is not None and report.step != job.step:
-                self._queue.note(replace(job, step=report.step))
+            self._watch(job, report, now)
             self._within_its_money(self._queue.active[job.id], now)
+
+    def _watch(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """Note how far a job is, and whether it still gets on; end one that has not for long."""
+        begun = job.begun_step if job.step is not None else None
+        since = self.liveness.take(report, begun_step=begun, now=now)
+        step = job.step if report.step is None else report.step
+        if (step, since) != (job.step, job.stalled_since):
+            self._queue.note(replace(job, step=step, stalled_since=since))
+        if since is None:
+            return
+        still = f"job {job.id} has made no step for {now - since:.0f} s"
+        self._alert(f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}")
+        if self.liveness.is_hopeless(job.id, now=now):
+            self._runner.kill(job.id, job.generation)
 
     def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Let a report say how fast the job's class is at its width."""
@@ -151,7 +189,10 @@ class Work:
 
     def _end(self, job: JobRecord, report: RunReport, now: float) -> None:
         """A generation has ended: free its GPUs, and say what becomes of the job."""
-        job = replace(job, step=report.step if report.step is not None else job.step, cause=report.evidence)
+        cause = report.evidence
+        if job.stalled_since is not None and report.cause == "killed":
+            cause = f"made no step for {now - job.stalled_since:.0f} s; {cause}"
+        job = self._ended(replace(job, cause=cause, stalled_since=None), report, now)
         if report.phase == "finished":
             self._let_go(job, now, end="finished", status="finished")
         elif job.is_cancelled:
@@ -162,18 +203,46 @@ class Work:
             else:
                 self._let_go(job, now, end="stopped", status="queued")
         else:
-            job = replace(job, failures=job.failures + 1)
-            is_final = not report.is_retryable or job.failures > int(job.content["retries"])
-            self._let_go(job, now, end=report.cause or "failed", status="failed" if is_final else "queued")
-            if is_final:
-                self._alert(f"failed:{job.id}", f"job {job.id} failed: {report.evidence}")
+            self._fail(job, report, now)
+
+    def _ended(self, job: JobRecord, report: RunReport, now: float) -> JobRecord:
+        """Return a job with what the report of its generation's end says."""
+        self.liveness.forget(job.id)
+        step = job.step if report.step is None else report.step
+        if report.lost_steps:
+            step = 0 if report.manifest is None else report.manifest.step
+        return replace(
+            job,
+            remaining_gpu_hours=self._left_after(job, report, now),
+            step=step,
+            begun_step=step or 0,
+            lost_steps=job.lost_steps + report.lost_steps,
+            settled_generation=report.generation,
+            exit_code=report.exit_code,
+            last_lines=report.last_lines,
+        )
+
+    def _fail(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """A generation has failed: ask the breaker whether the job is tried again, and when."""
+        step = report.manifest.step if report.manifest is not None else 0
+        failed = (*job.failed, (now, step))[-MOST_FAILURES:]
+        job = replace(job, failures=job.failures + 1, failed=failed)
+        breaker = RestartBreaker(
+            most_failures=int(job.content["retries"]) + 1, window_seconds=BREAKER_SECONDS
+        )
+        verdict = breaker.judge(report, [Failure(at=at, step=at_step) for at, at_step in failed])
+        if isinstance(verdict, GiveUp):
+            self._let_go(job, now, end=report.cause or "failed", status="failed")
+            self._alert(f"failed:{job.id}", f"job {job.id} failed: {verdict.reason}")
+        else:
+            job = replace(job, not_before=verdict.not_before)
+            self._let_go(job, now, end=report.cause or "failed", status="queued")
 
     def _let_go(self, job: JobRecord, now: float, *, end: str, status: JobStatus) -> None:
         """Free the GPUs of a job."""
-        left = self._left(job, now)
         spent = cost_of(job, self._queue.instances, until=now)
         self._queue.release(
-            replace(job, remaining_gpu_hours=left),
+            job,
             at=now,
             end=end,
             status=status,
@@ -258,6 +327,15 @@ class Work:
         hours = max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
         return max(job.remaining_gpu_hours - speed * hours, LEAST_LEFT * job.size_gpu_hours)
 
+    def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
+        """Return the work left after an end: of what the generation did, the lost steps are left again."""
+        left = self._left(job, now)
+        if not report.lost_steps or report.step is None:
+            return left
+        done = max(report.step - job.begun_step, 1)
+        kept = max(1.0 - report.lost_steps / done, 0.0)
+        return job.remaining_gpu_hours - kept * (job.remaining_gpu_hours - left)
+
     def _state(self, job: JobRecord, now: float) -> JobState:
         """Return what a tick may see of a job."""
         left = self._left(job, now)
@@ -278,6 +356,7 @@ class Work:
             slots=job.slots,
             generation=job.generation,
             is_stopping=job.id in self._stopping and bool(job.slots),
+            lost_steps=job.lost_steps,
         )
 
 

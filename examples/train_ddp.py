@@ -4,6 +4,7 @@ run: torchrun train_ddp.py --steps 60
 """
 
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ def batch_of(step, rank, width):
     return x[mine], x.sin().sum(1, keepdim=True)[mine]
 
 
-def main(steps, every):
+def main(steps, every, pause):
     dist.init_process_group("gloo")
     rank, width = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
@@ -33,6 +34,7 @@ def main(steps, every):
         layers.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
     for step in range(found.step if found else 0, steps):
+        time.sleep(pause)  # Pretended work.
         x, y = batch_of(step, rank, width)
         loss = torch.nn.functional.mse_loss(model(x), y)
         optimizer.zero_grad()
@@ -54,6 +56,7 @@ if __name__ == "__main__":
     flags = argparse.ArgumentParser()
     flags.add_argument("--steps", type=int, default=60)
     flags.add_argument("--every", type=int, default=20, help="steps between checkpoints")
+    flags.add_argument("--pause", type=float, default=0.0, help="seconds of pretended work per step")
     asked = flags.parse_args()
-    main(asked.steps, asked.every)
+    main(asked.steps, asked.every, asked.pause)
     dist.destroy_process_group()

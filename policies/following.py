@@ -171,7 +171,7 @@ class WholeNodes:
             return math.inf
         part = columns.part_left(job)
         return job.scale * (
-            part * float(columns.hours[job.phase, held]) + float(columns.hours_after[job.phase, held])
+            part * columns.hours.item(job.phase, held) + columns.hours_after.item(job.phase, held)
         )
 
     def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:

@@ -41,10 +41,10 @@ class Packing:
         self._total_free: defaultdict[str, int] = defaultdict(int)
         self._widest: defaultdict[str, int] = defaultdict(int)
         self._shelves: defaultdict[_Key, _Shelf] = defaultdict(list)
-        for node in range(len(self._ids)):
-            self._total_free[self._type[node]] += self._capacity[node]
-            self._widest[self._type[node]] = max(self._widest[self._type[node]], self._capacity[node])
-            self._shelf_of(node).append(node)
+        for node, (kind, gpus) in enumerate(zip(self._type, self._capacity, strict=True)):
+            self._total_free[kind] += gpus
+            self._widest[kind] = max(self._widest[kind], gpus)
+            self._shelves[(kind, False, gpus, False)].append(node)
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
@@ -80,16 +80,21 @@ class Packing:
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
         """Give the job exactly these free GPUs."""
-        by_node: defaultdict[int, list[int]] = defaultdict(list)
+        by_node: dict[int, list[int]] = {}
         for slot in slots:
-            by_node[self._index[slot.node]].append(slot.index)
+            by_node.setdefault(self._index[slot.node], []).append(slot.index)
+        spans = len(by_node) > 1
         for node, taken in by_node.items():
             self._unshelve(node)
-            for gpu in taken:
-                self._free[node].remove(gpu)
+            free = self._free[node]
+            if len(taken) == len(free):
+                free.clear()
+            else:
+                for gpu in taken:
+                    free.remove(gpu)
             self._total_free[self._type[node]] -= len(taken)
             self._jobs[node].add(job)
-            if len(by_node) > 1:
+            if spans:
                 self._senders[node].add(job)
             insort(self._shelf_of(node), node)
         self._slots[job] = tuple(slots)

@@ -22,6 +22,7 @@ from boa_daemon.backends.aws_listing import lease_of, node_of
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_release import Releaser
 from boa_daemon.backends.aws_request import CLUSTER_TAG, LEASE_TAG
+from boa_daemon.backends.aws_sweep import Found, Sweeper
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.catalog import Catalog
 from boa_daemon.errors import MissingPrice
@@ -61,6 +62,7 @@ class AwsCloud:
         self.market = AwsMarket(settings, self.calls, catalog, clock)
         self.launcher = Launcher(settings, self.calls, self.market, catalog, clock, books=books, sleep=sleep)
         self.releaser = Releaser(self.calls, clock, say)
+        self.sweeper = Sweeper(settings, self.calls, clock)
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
@@ -135,6 +137,21 @@ class AwsCloud:
                 reason = f"{action.node} is not in the list of cluster {self.settings.cluster}"
                 outcomes[action.node] = Refused(reason=reason, kind="bad-request")
         return outcomes | self.releaser.terminate(ours)
+
+    def sweep(self) -> tuple[Found, ...]:
+        """Find what bears our tag and nothing explains, and end it; return what was found.
+
+        Instances that the tick knows by their intent are the tick's own; those without one, those whose lease
+        has run out, and loose disks, interfaces and spot requests are leaks.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked.
+        """
+        leaks = tuple(found for found in self.sweeper.find() if found.leak and not found.is_ending)
+        failed = self.sweeper.release(leaks) if self._touches else {}
+        for name, why in failed.items():
+            self._say(f"{name} is a leak and could not be ended: {why}")
+        return leaks
 
     def _listed(self) -> list[dict[str, Any]]:
         """Return all instances with our tag; EC2 keeps those that ended for about an hour."""

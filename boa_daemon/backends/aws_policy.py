@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws_calls import OPERATIONS
-from boa_daemon.backends.aws_request import CLUSTER_TAG, LEASE_TAG
+from boa_daemon.backends.aws_request import CLUSTER_TAG, JOB_TAG, LEASE_TAG
 from boa_daemon.backends.settings import AwsSettings
 
 Statement = dict[str, Any]
@@ -187,7 +187,7 @@ def _ending(settings: AwsSettings, account: str) -> list[Statement]:
             "Resource": [_arn(settings, account, "instance")],
             "Condition": {
                 "StringEquals": mine,
-                "ForAllValues:StringEquals": {"aws:TagKeys": [LEASE_TAG, "boa:job", "Name"]},
+                "ForAllValues:StringEquals": {"aws:TagKeys": [LEASE_TAG, JOB_TAG, "Name"]},
             },
         },
         {

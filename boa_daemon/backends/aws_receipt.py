@@ -70,10 +70,13 @@ def end_everything(
     ended: set[str] = set()
     instances: set[str] = set()
     failed: dict[str, str] = {}
+    is_tried = False
     while True:
         found = [each for each in sweeper.find(region=region) if which(each)]
-        if not found or clock.now() >= deadline:
+        # However short the time, everything is told to end once.
+        if not found or (is_tried and clock.now() >= deadline):
             break
+        is_tried = True
         failed = sweeper.release(found)
         ended.update(each.id for each in found if each.id not in failed)
         instances.update(each.id for each in found if each.kind == "instance")

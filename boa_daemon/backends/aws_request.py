@@ -18,6 +18,11 @@ from boa_daemon.offers import Offer
 
 CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
+JOB_TAG, GENERATION_TAG = "boa:job", "boa:generation"
+
+
+LONGEST_TAG = 256
+"""Characters in the value of a tag, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,11 @@ def tags_of(
 ) -> dict[str, str]:
     """Return the tags that a node is born with: from them alone its record can be rebuilt."""
     price = offer.usd_per_hour or action.instance_type.usd_per_hour
-    return {
+    rented_for = {}
+    if action.for_jobs:
+        job, generation = action.for_jobs[0]
+        rented_for = {JOB_TAG: job[:LONGEST_TAG], GENERATION_TAG: str(generation)}
+    return rented_for | {
         CLUSTER_TAG: settings.cluster,
         INTENT_TAG: action.id,
         BOOKS_TAG: books,

@@ -23,10 +23,11 @@ MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand"]
 class AwsSettings(BaseModel):
     """What to rent where, and how what is rented looks."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     provider: Literal["aws"] = "aws"
     cluster: str = Field(default="boa", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    """Name of the cluster, in the tags of all that is rented."""
     region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
     instance_types: tuple[str, ...] = ()
     market: MarketChoice = "on-demand"
@@ -35,19 +36,25 @@ class AwsSettings(BaseModel):
     subnets: tuple[str, ...] = ()
     """Subnets to rent in; empty: the default subnet of each zone."""
     security_groups: tuple[str, ...] = ()
+    """Security groups of the nodes; empty: the default one."""
     image: str = ""
     """An image for all families, `ami-...` or `ssm:PARAMETER`."""
     images: Mapping[str, str] = Field(default_factory=dict)
     """An image per family, which wins over `image`."""
     instance_profile: str = ""
+    """Instance profile (IAM) of the nodes; empty: none."""
     key_name: str = ""
+    """Key pair for SSH; empty: none."""
     placement_groups: Mapping[str, str] = Field(default_factory=dict)
     """Zone to cluster placement group, used for gangs of types that have EFA."""
     efa: bool = True
+    """Use EFA cards where a type has them."""
     reservations: Mapping[str, str] = Field(default_factory=dict)
     """Instance type to capacity reservation: its id, or `tag:KEY=VALUE`."""
     volume_gib: int = Field(default=200, ge=8, le=16384)
+    """GiB of the root volume of a node."""
     spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
+    """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
     lease_minutes: float = Field(default=30.0, ge=2.0, le=1440.0)
     """A node that hears nothing from the daemon for so long powers itself off."""
     queue_url: str = ""

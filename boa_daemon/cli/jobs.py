@@ -96,7 +96,12 @@ def jobs(
     if form is OutputFormat.json:
         print_json(document)
     elif form is OutputFormat.csv:
-        print_csv([{**row, "nodes": " ".join(row["nodes"])} for row in document["jobs"]])
+        print_csv(
+            [
+                {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
+                for row in document["jobs"]
+            ]
+        )
     else:
         _print_jobs(document)
 
@@ -112,7 +117,8 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
         "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")
     )
     for row in rows:
-        status = row["status"] if not row["waits_for"] else f"{row['status']} ({row['waits_for']})"
+        why = "stalled" if row["stalled_since"] else row["waits_for"]
+        status = row["status"] if not why else f"{row['status']} ({why})"
         table.add_row(
             row["id"],
             row["user"],
@@ -124,8 +130,19 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
             usd(row["usd"]),
         )
     stdout_console().print(table)
+    for row in rows:
+        if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
+            _print_end(row)
     say_as_of(dict(document))
     say_next(f"boa explain {rows[0]['id']}", "boa status")
+
+
+def _print_end(row: Mapping[str, Any]) -> None:
+    """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
+    code = "" if row["exit_code"] is None else f" (exit code {row['exit_code']})"
+    stdout_console().print(f"{row['id']}: {row['cause']}{code}", markup=False, highlight=False)
+    for line in row["last_lines"][-3:]:
+        stdout_console().print(f"    {line}", markup=False, highlight=False)
 
 
 def explain(

@@ -84,9 +84,21 @@ def _status(document: dict[str, Any]) -> RenderableType:
             table.add_row(f"this {window}", f"{usd(books['spent_usd'])} USD{cap}{forecast}")
         for sentence in document["held"]:
             table.add_row("held back", sentence)
+    if document.get("gate") is not None:
+        table.add_row("gate", _gate(document["gate"]))
     for note in document["notes"]:
         table.add_row("note", note)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def _gate(document: dict[str, Any]) -> str:
+    """Return how the gate is, in a line."""
+    if not document["is_up"]:
+        return f"[red]{document['fault'] or 'starting'}[/]; jobs send without asking"
+    if "nics" not in document:
+        return f"{document['policy']}, busy"
+    cards = f"{document['nics_ordered']} of {document['nics']} cards ordered"
+    return f"{document['policy']}, {cards}, {document['jobs']} jobs asking"
 
 
 def instances(

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
@@ -24,7 +25,7 @@ from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
 from boa_daemon.job.unit import Unit, read_json, status_of, write_json
-from boa_daemon.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.ports import Accepted, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.state import NodeState
 from policies.model import JobId, NodeId
 
@@ -38,8 +39,9 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, gate: JobGate | None = None) -> None:
         self.layout = Layout(root=root.resolve())
+        self._gate = gate
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
@@ -84,6 +86,7 @@ class LocalEngine:
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         nodes = dict.fromkeys(slot.node for slot in action.slots)
         set_fence(self.layout.checkpoints(action.job), action.generation)
+        spec = self._gated(spec)
         units = units_of(spec, action, self.layout, addresses=self._addresses(nodes), port=_free_port())
         for unit in units:
             unit.write()
@@ -91,6 +94,24 @@ class LocalEngine:
         write_json(folder / "generation.json", asdict(run))
         self._runs[action.job] = run
         self._launch(units, tuple(nodes))
+
+    def _gated(self, spec: JobSpec) -> JobSpec:
+        """Write down where a job finds the gate, and put the hook into a job that wants it."""
+        folder = self.layout.job(spec.job)
+        address = "" if self._gate is None else self._gate.admit(spec.job, folder)
+        self._write_gate(spec.job, {"address": address} if address else {})
+        if self._gate is None or not spec.gate:
+            return spec
+        path = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        return replace(spec, environment=self._gate.hooked({**path, **spec.environment}))
+
+    def _write_gate(self, job: JobId, document: Mapping[str, Any]) -> None:
+        """Write a job's gate file, or remove it where it would say nothing."""
+        file = self.layout.job(job) / "gate.json"
+        if document:
+            write_json(file, document)
+        else:
+            file.unlink(missing_ok=True)
 
     def _addresses(self, nodes: Iterable[NodeId]) -> dict[NodeId, str]:
         """Return where nodes reach each other."""
@@ -135,15 +156,16 @@ class LocalEngine:
             send_to_keeper(folder, number)
 
     def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Write the order of each shared link to the gate files of the jobs on it."""
+        """Write the order of each shared link to the gate files of the jobs on it, beside the address."""
         for job in self._runs:
             shared = {node: list(jobs) for node, jobs in order.items() if job in jobs}
-            file = self.layout.job(job) / "gate.json"
-            with suppress(OSError):
-                if shared:
-                    write_json(file, shared)
-                else:
-                    file.unlink(missing_ok=True)
+            known = read_json(self.layout.job(job) / "gate.json") or {}
+            wanted = {"address": known["address"]} if "address" in known else {}
+            if shared:
+                wanted["order"] = shared
+            if wanted != known:
+                with suppress(OSError):
+                    self._write_gate(job, wanted)
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the newest generation of every job."""

@@ -25,7 +25,7 @@ from boa_daemon.engines.reading import Status
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, read_json, write_json
-from boa_daemon.ports import Accepted, Refused, Unknown
+from boa_daemon.ports import Accepted, JobGate, Refused, Unknown
 from boa_daemon.state import NodeState
 from policies.model import NodeId
 
@@ -52,9 +52,14 @@ class RayEngine(LocalEngine):
     name = "ray"
 
     def __init__(
-        self, root: Path, *, address: str = "auto", environment: Mapping[str, str] | None = None
+        self,
+        root: Path,
+        *,
+        address: str = "auto",
+        environment: Mapping[str, str] | None = None,
+        gate: JobGate | None = None,
     ) -> None:
-        super().__init__(root)
+        super().__init__(root, gate=gate)
         try:
             import ray  # noqa: PLC0415  an extra
         except ImportError as error:

@@ -86,6 +86,7 @@ def units_of(
         "BOA_CHECKPOINT_DIR": str(layout.checkpoints(spec.job)),
         "BOA_PROGRESS_FILE": str(folder / "progress.json"),
         "BOA_GATE": str(layout.job(spec.job) / "gate.json"),
+        "BOA_WEIGHT": f"{spec.weight:g}",
         **_rendezvous(spec.job, action.generation, f"{leader}:{port}", len(indices)),
     }
     return tuple(
@@ -102,6 +103,7 @@ def units_of(
             environment={
                 **common,
                 "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
+                "BOA_NODE_ID": node,
                 "BOA_NODE_RANK": str(rank),
                 "BOA_GPUS_PER_NODE": str(len(gpus)),
                 "PET_NPROC_PER_NODE": str(len(gpus)),

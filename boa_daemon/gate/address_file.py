@@ -1,6 +1,9 @@
 """`BOA_GATE` as a path: a JSON file with the address, so that a gate may come and go while a job runs.
 
-{"address": "unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1.token"}
+{"address": "unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1/gate.token", "order": {"n1": ["j2", "j1"]}}
+
+Engines write it. `order` is who sends first on each shared link by the plan, for people and for programs that
+make do without a gate.
 """
 
 from __future__ import annotations

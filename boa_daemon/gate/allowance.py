@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-OVERHEAD_FRACTION = 0.008
-"""A little below one percent, so that with the burst a minute of training stays under it."""
+OVERHEAD_FRACTION = 0.006
+"""Below one percent, so that with the burst and what cannot be counted a short run stays under it too."""
 MOST_FRACTION = 0.05
 BURST_SECONDS = 0.02
 """The allowance at the start, and the most that is saved up."""

@@ -262,8 +262,9 @@ class Broker:
         if self.settings.fits_link and self.timings.refit():
             self._policy = self._new_policy()
         link, most = self.timings.link, self.settings.grant_bytes
+        worked_out: dict[tuple[JobId, ...], tuple[float, float]] = {}
         for nic in self.nics.values():
-            nic.verdict = judge(nic, self.seats, self.settings, link, most)
+            nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)
         if self._shifter is not None:
             self._shifter.plan(self.seats.values(), link, most)
         self._changed = True

@@ -168,7 +168,11 @@ class GateClient:
                 self._allowance.set_fraction(0.0)
                 self.charge(now - heard_at)
                 self._send({"op": "cancel", "id": self._id})
-                return Go(bytes=message_bytes, why="no answer" if is_first else "silence")
+                # Said now: coming back to hear it would mean passing on another answer.
+                unearned = self._allowance.seconds_to_earn()
+                return Go(
+                    bytes=message_bytes, free_seconds=unearned, why="no answer" if is_first else "silence"
+                )
             if frame.get("op") == "gone":
                 return self._without_gate(message_bytes)
             if frame.get("op") == "grant":

@@ -14,6 +14,8 @@ from policies.model import JobId
 
 MEETING_SMOOTHING = 0.02
 """Weight of the newest question in the part that met another message."""
+MOST_JUDGED = 12
+"""Jobs that an estimate looks at: 3 ms of computing."""
 KEEPS_ON = 0.5
 """A card that is on stays on until the gain falls below this part of what would turn it on."""
 
@@ -41,9 +43,18 @@ class Nic:
 
 
 def judge(
-    nic: Nic, seats: Mapping[JobId, Seat], settings: GateSettings, link: Link, most_bytes: float
+    nic: Nic,
+    seats: Mapping[JobId, Seat],
+    settings: GateSettings,
+    link: Link,
+    most_bytes: float,
+    *,
+    worked_out: dict[tuple[JobId, ...], tuple[float, float]],
 ) -> NicVerdict:
-    """Return whether messages on a card should be ordered, and why."""
+    """Return whether messages on a card should be ordered, and why.
+
+    `worked_out` keeps gain and cost by jobs: cards that the same jobs link have them in common.
+    """
     jobs = len(nic.jobs)
 
     def verdict(is_on: bool, why: str, gain: float | None = None, cost: float | None = None) -> NicVerdict:
@@ -55,14 +66,21 @@ def judge(
         return verdict(True, "always on by configuration")
     if jobs < 2:
         return verdict(False, "one job sends here: nothing to order")
-    known = [seats[job].habits(link, most_bytes) for job in sorted(nic.jobs)]
+    linked = linked_jobs(nic.jobs, seats)
+    known = [seats[job].habits(link, most_bytes) for job in linked]
     habits = [habit for habit in known if habit is not None]
-    if len(habits) < jobs:
+    if len(habits) < len(linked):
         return verdict(
-            True, f"learning: {jobs - len(habits)} of {jobs} jobs have not measured an iteration yet"
+            True,
+            f"learning: {len(linked) - len(habits)} of {len(linked)} jobs have not measured an iteration yet",
         )
-    gain = gain_fraction(habits, crowding=link.contention_seconds_per_byte / link.seconds_per_byte)
-    cost = cost_fraction(habits)
+    # The jobs that send most decide; more of them would take the gate's thread away from questions.
+    habits = sorted(habits, key=lambda habit: (-habit.share, habit.job))[:MOST_JUDGED]
+    key = tuple(habit.job for habit in habits)
+    if key not in worked_out:
+        crowding = link.contention_seconds_per_byte / link.seconds_per_byte
+        worked_out[key] = gain_fraction(habits, crowding=crowding), cost_fraction(habits)
+    gain, cost = worked_out[key]
     bar = settings.least_gain_fraction * (KEEPS_ON if nic.is_on else 1.0)
     figures = f"ordering should save {gain:.1%} of the mean JCT, and asks cost {cost:.1%}"
     if gain - cost > bar:
@@ -70,6 +88,15 @@ def judge(
     if max(habit.share for habit in habits) < bar:
         return verdict(False, f"the card is fast for these jobs: {figures}", gain, cost)
     return verdict(False, f"ordering cannot pay: {figures}", gain, cost)
+
+
+def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, Seat]) -> list[JobId]:
+    """Return the jobs that can hold each other up: who shares a card with one of these, and so on."""
+    found, cards = set(jobs), frozenset[str]()
+    while (wider := frozenset[str]().union(*(seats[job].nics for job in found))) != cards:
+        cards = wider
+        found = {job for job, seat in seats.items() if seat.nics & cards}
+    return sorted(found)
 
 
 def overhead_fraction(nics: Iterable[Nic]) -> float:

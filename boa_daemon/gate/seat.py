@@ -141,4 +141,5 @@ class Seat:
             left_seconds=left,
             gpus=self.gpus,
             weight=self.weight,
+            cards=self.nics,
         )

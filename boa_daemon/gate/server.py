@@ -67,6 +67,13 @@ class GateServer:
         self._judge = loop.call_later(self.settings.evaluate_seconds, self._judge_again)
         return bound
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether all sockets are open, and a unix socket's file is still there."""
+        return all(server.is_serving() for server in self._servers) and all(
+            path.exists() for path in self._paths
+        )
+
     async def close(self) -> None:
         """Stop listening and hang up: every job then sends without asking."""
         for timer in (self._wake, self._beat, self._judge):

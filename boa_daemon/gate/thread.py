@@ -11,6 +11,8 @@ from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.server import GateServer
 
+CLOSE_SECONDS = 5.0
+
 
 class GateThread:
     """Use it in a `with`; `addresses` says where the gate listens."""
@@ -40,17 +42,37 @@ class GateThread:
 
     def close(self) -> None:
         """Stop the gate; twice does no harm."""
-        if not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result()
+        if self._loop.is_closed():
+            return
+        if self._thread.is_alive():
+            closing = asyncio.run_coroutine_threadsafe(self.server.close(), self._loop)
+            try:
+                closing.result(CLOSE_SECONDS)
+            except TimeoutError:
+                return  # It hangs. The thread is a daemon's, and ends with the process.
             self._stop()
+        else:
+            # The thread died and left its sockets: nobody else runs the loop now.
+            self._loop.run_until_complete(self.server.close())
+            self._loop.run_until_complete(asyncio.sleep(0))  # Lines are cut a turn later.
+            self._loop.close()
 
-    def status(self) -> dict[str, Any]:
-        """Return the gate's status."""
+    def is_listening(self) -> bool:
+        """Whether the gate still runs and new jobs find it."""
+        return self._thread.is_alive() and self.server.is_listening
+
+    def status(self, *, patience_seconds: float | None = None) -> dict[str, Any] | None:
+        """Return the gate's status; None where it does not answer in time."""
 
         async def ask() -> dict[str, Any]:
             return self.server.status()
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
+        asked = asyncio.run_coroutine_threadsafe(ask(), self._loop)
+        try:
+            return asked.result(patience_seconds)
+        except TimeoutError:
+            asked.cancel()
+            return None
 
     def take_plan(self, remaining_gpu_seconds: dict[str, float]) -> None:
         """Tell the gate what the daemon's plan says is left of each job."""

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from boa_daemon.gate.address import BadAddress, GateAddress
-from boa_daemon.gate.address_file import find_address
+from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.client import GateClient, Go
+from boa_daemon.job.gate_parts import Measured, control_group, find, say_off
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -83,7 +83,7 @@ class GatedModel:
         cls, model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
     ) -> GatedModel | None:
         """Register the hook; return None where there is nothing to ask."""
-        found = _find(os.environ.get("BOA_GATE", "") if address is None else address)
+        found = find(os.environ.get("BOA_GATE", "") if address is None else address)
         nodes: list[tuple[str, bool]] = [("", False)] * dist.get_world_size(model.process_group)
         mine = os.environ.get("BOA_NODE_ID") or os.uname().nodename
         dist.all_gather_object(nodes, (mine, found is not None), group=model.process_group)
@@ -108,7 +108,7 @@ class GatedModel:
         self._leader = ranks[0]
         self._is_leader = dist.get_rank() == ranks[0]
         self._world_size = len(ranks)
-        self._control = _control_group(ranks)
+        self._control = control_group(ranks)
         is_nccl = dist.get_backend(model.process_group) == "nccl"
         if is_nccl and model.find_unused_parameters:
             raise ValueError(
@@ -167,7 +167,7 @@ class GatedModel:
         try:
             token = address.read_token() if address is not None else ""
         except OSError as fault:
-            _say_off(fault)
+            say_off(fault)
             return None
         if address is None or not token:
             return None
@@ -243,12 +243,16 @@ class GatedModel:
             try:
                 go = self._ask(ready_bytes, is_last=is_last)
             except Exception as fault:  # the other ranks wait for an answer, whatever it is
-                _say_off(fault)
+                say_off(fault)
                 self._client, go = None, Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="fault")
             covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
             answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
             self._lease, self._lease_bytes, self._lease_began = go.fence, 0.0, time.monotonic()
+        began = time.monotonic()
         dist.broadcast(answer, src=self._leader, group=self._control)
+        if self._client is not None and not self._lease:
+            # What is passed on without a grant was for nothing, and is lost to the gate as well.
+            self._client.charge(time.monotonic() - began)
         sequence, free, covered = (int(value) for value in answer)
         if sequence != self._sequence:
             raise RanksDisagree(
@@ -298,62 +302,6 @@ class GatedModel:
         self._free_iterations = max(0, self._free_iterations - 1)
         if self.iterations_left is not None:
             self.iterations_left = max(0, self.iterations_left - 1)
-
-
-@dataclass(slots=True)
-class Measured:
-    """An iteration as rank 0 sees it: length, exposed communication, and computing as what is left of it."""
-
-    iteration_bytes: int
-    iteration_seconds: float | None = None
-    exposed_seconds: float | None = None
-    ready_at: float = 0.0
-    _ended_at: float = 0.0
-
-    @property
-    def compute_seconds(self) -> float | None:
-        """An iteration without the communication that training waits for."""
-        if self.iteration_seconds is None or self.exposed_seconds is None:
-            return None
-        return max(0.0, self.iteration_seconds - self.exposed_seconds)
-
-    def end(self, sent_bytes: int) -> None:
-        """Note the end of an iteration: exposed is what came after the last bucket was ready."""
-        now = time.monotonic()
-        if self._ended_at:
-            self.iteration_seconds = now - self._ended_at
-            self.exposed_seconds = now - self.ready_at
-        self.iteration_bytes, self._ended_at = sent_bytes, now
-
-
-def _control_group(ranks: list[int]) -> Any:
-    """Return the group over which rank 0 passes answers on, on an interface of its own where one is named."""
-    interface, usual = os.environ.get("BOA_CONTROL_INTERFACE"), os.environ.get("GLOO_SOCKET_IFNAME")
-    if not interface:
-        return dist.new_group(ranks, backend="gloo")
-    # Gloo reads the interface of a group when it makes the group.
-    os.environ["GLOO_SOCKET_IFNAME"] = interface
-    try:
-        return dist.new_group(ranks, backend="gloo")
-    finally:
-        if usual is None:
-            del os.environ["GLOO_SOCKET_IFNAME"]
-        else:
-            os.environ["GLOO_SOCKET_IFNAME"] = usual
-
-
-def _find(text: str) -> GateAddress | None:
-    """Return the gate's address, or None: an address of no use must not stop a job."""
-    try:
-        return find_address(text)
-    except BadAddress as fault:
-        _say_off(fault)
-        return None
-
-
-def _say_off(fault: Exception) -> None:
-    """Say in the job's own log why the gate is not asked."""
-    print(f"boa gate: off, {fault}", flush=True)  # noqa: T201  # the job's log is the place
 
 
 def _hook(gated: GatedModel, bucket: Any) -> Any:

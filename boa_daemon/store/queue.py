@@ -268,7 +268,10 @@ def _meta(connection: Connection, key: str) -> str | None:
     return connection.scalar(select(META.c.value).where(META.c.key == key))
 
 
-_IN_SPEC = ("content", "size_gpu_hours", "failures", "starts", "micro_dollars")
+_IN_SPEC = (
+    "content", "size_gpu_hours", "failures", "starts", "micro_dollars",
+    "begun_step", "lost_steps", "settled_generation", "failed", "not_before", "exit_code", "last_lines",
+)  # fmt: skip
 
 
 def _row_of(job: JobRecord) -> dict[str, Any]:
@@ -315,6 +318,14 @@ def _job_of(row: Any) -> JobRecord:
         failures=spec["failures"],
         starts=tuple(spec["starts"]),
         micro_dollars=spec["micro_dollars"],
+        # From here on absent in rows that an earlier version wrote.
+        begun_step=spec.get("begun_step", 0),
+        lost_steps=spec.get("lost_steps", 0),
+        settled_generation=spec.get("settled_generation", row.generation),
+        failed=tuple((at, step) for at, step in spec.get("failed", ())),
+        not_before=spec.get("not_before", 0.0),
+        exit_code=spec.get("exit_code"),
+        last_lines=tuple(spec.get("last_lines", ())),
     )
 
 

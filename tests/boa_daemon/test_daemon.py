@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 from boa_daemon.actions import StartJob
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import ForwardClock
+from boa_daemon.config import UserSettings
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.ports import Refused
 from boa_daemon.rehearsal import Rehearsal, job_content
@@ -208,6 +209,27 @@ def test_a_user_has_a_limit_on_jobs_and_on_dollars(tmp_path: Path) -> None:
         stage.run(1200.0)
         with pytest.raises(NotAllowed, match="has spent"):
             stage.submit(job_content(), user="bob")
+    finally:
+        stage.play.close()
+
+
+def test_the_day_cap_of_a_user_holds_back_jobs_that_wait(tmp_path: Path) -> None:
+    """Bob's second job waits and says why, while his first goes on; raising the cap lets it start."""
+    stage = Stage(tmp_path, budget={"max_instances": 1}, users={"bob": {"usd_per_day_cap": 0.01}})
+    try:
+        stage.submit(*[job_content(hours=0.25)] * 2, user="bob")
+        stage.run(3600.0)
+        states = stage.statuses()
+        assert sorted(states.values()) == ["finished", "queued"]
+        late = next(name for name, status in states.items() if status == "queued")
+        assert stage.play.service.explain(late)["reason"] == "user-day-cap"
+        assert stage.play.service.job(late)["waits_for"] == "user-day-cap"
+
+        daemon = stage.play.daemon
+        users = {"bob": UserSettings(usd_per_day_cap=100.0)}
+        daemon.use(daemon.settings.model_copy(update={"users": users}))
+        stage.run(3600.0)
+        assert stage.statuses()[late] == "finished"
     finally:
         stage.play.close()
 

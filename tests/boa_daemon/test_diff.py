@@ -96,6 +96,7 @@ def test_a_launch_says_who_waits_for_how_much() -> None:
 
     assert [(action.id, action.count) for action in actions] == [("t1-launch-gpu-x4-0", 2)]  # type: ignore[union-attr]
     assert {action.reason for action in actions} == {"3 jobs wait for 7 GPUs of gpu: 2 more gpu-x4"}
+    assert actions[0].for_jobs == (("a", 1), ("b", 1), ("c", 1))  # type: ignore[union-attr]
 
 
 def test_a_release_says_how_long_the_node_was_idle() -> None:

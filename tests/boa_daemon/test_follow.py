@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.explain import explain_job
+from boa_daemon.limits import Steady
 from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
@@ -187,3 +188,15 @@ def test_what_is_rented_and_what_falls_free_is_enough(left: list[float], width: 
     rented = 4 * sum(plan.launches.values())
     assert "new" in plan.slots or rented + len(names) + 3 * ending >= width
     assert rented - 4 < width
+
+
+@pytest.mark.parametrize(("minimum_hold_seconds", "starts"), [(60.0, True), (BOOT_SECONDS + 120.0, False)])
+def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
+    minimum_hold_seconds: float, starts: bool
+) -> None:
+    """Held narrow for longer than its nodes take to come, it would leave them to nobody."""
+    state = a_state(a_job("new"), nodes=[a_node("n1")], now=1000.0)
+    site = rules(steady=Steady(minimum_hold_seconds=minimum_hold_seconds))
+    plan = make_plan(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site)
+    assert ("new" in plan.head_starts) is starts
+    assert plan.launches

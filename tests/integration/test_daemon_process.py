@@ -8,73 +8,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, wait_for
 
 from boa_daemon.api.client import Client
-
-SETTINGS = """
-[budget]
-usd_per_hour = {usd}
-max_instances = 4
-[cloud]
-boot_seconds = 0.5
-[daemon]
-state_dir = "state"
-tick_seconds = 1
-idle_hold_seconds = 1
-"""
-PATIENCE_SECONDS = 60.0
-
-
-class Site:
-    """A folder with settings and a daemon in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.socket = folder, folder / "state" / "boa.sock"
-        (folder / "boa.toml").write_text(SETTINGS.format(usd=10.0))
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> subprocess.Popen[bytes]:
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "boa_daemon", "daemon"],
-                cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                stdout=log,
-                stderr=log,
-            )
-
-    def up(self) -> None:
-        self.process = self.start()
-        wait_for(lambda: self.get("/status").get("tick", 0) > 0, self)
-
-    def end(self, number: signal.Signals) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(timeout=PATIENCE_SECONDS)
-
-    def get(self, path: str) -> dict[str, Any]:
-        try:
-            with Client(self.socket) as client:
-                return client.get(path)
-        except Exception:  # it is not up yet, or just going down
-            return {}
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
-
-
-def wait_for(is_so: Callable[[], bool], site: Site) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < until, site.log[-3000:]
-        time.sleep(0.1)
 
 
 @pytest.fixture

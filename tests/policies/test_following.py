@@ -57,7 +57,7 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(price: float, jobs: f
 def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
     price: float, weight: float
 ) -> None:
-    """The ski-rental bound: price x hold is at most boot x (price + weight); and never longer than the limit."""
+    """The ski-rental bound: price x hold is at most boot x (price + weight), and within the limit."""
     held = hold_at(price, Demand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight).seconds / 3600.0
 
     assert max(price, LEAST_NODE_PRICE) * held <= BOOT * (max(price, LEAST_NODE_PRICE) + weight) * (
@@ -85,7 +85,7 @@ def test_without_boots_nothing_is_held_and_nobody_waits() -> None:
 
 
 def test_patience_grows_with_the_price_of_money_up_to_three_boots() -> None:
-    """b (1 + mu P): one boot where money is worth nothing; at P = 4 and mu = 1/8 one and a half; then three."""
+    """b (1 + mu P): one boot where money is worth nothing, at P = 4 and mu = 1/8 1.5, then three."""
     nodes = some_nodes()
     patience = [nodes.priced(mu).patience_hours("gpu") for mu in (0.0, 0.125, 100.0)]
 
@@ -106,7 +106,7 @@ def test_a_head_start_takes_the_fastest_width_that_fits() -> None:
 
 
 def test_a_head_start_has_to_outweigh_the_restart() -> None:
-    """It saves 0.04 x 1.8 / 5 = 0.0144 h of work and the start-up of 0.01 h: a restart of 0.03 h costs more."""
+    """It saves 0.04 x 1.8 / 5 = 0.0144 h of work and 0.01 h of start-up; a restart of 0.03 h costs more."""
     job, then = a_job(), Width("gpu", 8)
 
     assert some_nodes(rescale=0.02).head_start(job, then, most_gpus=3, wait_hours=BOOT) is not None

@@ -15,11 +15,12 @@ FOLDER = Path(__file__).resolve().parent / "site"
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
-def hooked(environment: Mapping[str, str], *, gate: str) -> dict[str, str]:
-    """Return a job's environment with `BOA_GATE` set and the hook put in: for engines.
+def hooked(environment: Mapping[str, str], *, gate: str = "") -> dict[str, str]:
+    """Return a job's environment with the hook put in, and `BOA_GATE` set where it is given: for engines.
 
     The job's Python must be able to import `boa_daemon`; this one's copy is offered last.
     """
     path = environment.get("PYTHONPATH", "")
     parts = [str(FOLDER), *([path] if path else []), str(PACKAGE_ROOT)]
-    return {**environment, "BOA_GATE": gate, "PYTHONPATH": os.pathsep.join(parts)}
+    found = {"BOA_GATE": gate} if gate else {}
+    return {**environment, **found, "PYTHONPATH": os.pathsep.join(parts)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
@@ -51,7 +52,8 @@ def test_everything_is_in_the_one_call() -> None:
     settings = AwsSettings(
         security_groups=("sg-1",), placement_groups={"us-east-1a": "close"}, instance_profile="node"
     )
-    request = run_request(a_launch(offer, 2, is_gang=True), offer, SITE, settings, books="b", lease=1234.5)
+    launch = replace(a_launch(offer, 2, is_gang=True), for_jobs=(("train", 3), ("other", 1)))
+    request = run_request(launch, offer, SITE, settings, books="b", lease=1234.5)
 
     tagged = {
         each["ResourceType"]: {tag["Key"]: tag["Value"] for tag in each["Tags"]}
@@ -61,6 +63,7 @@ def test_everything_is_in_the_one_call() -> None:
     assert all(tags["boa:cluster"] == "boa" and tags["boa:lease"] == "1234" for tags in tagged.values())
     assert tagged["instance"]["boa:intent"] == "t1-launch-p4d.24xlarge-0"
     assert tagged["instance"]["boa:usd-per-hour"] == "8"
+    assert (tagged["instance"]["boa:job"], tagged["instance"]["boa:generation"]) == ("train", "3")
     assert request["MetadataOptions"]["HttpTokens"] == "required"
     assert request["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert request["BlockDeviceMappings"][0]["Ebs"]["Encrypted"] is True

@@ -276,7 +276,7 @@ def test_the_links_order_reaches_the_jobs(bench: Bench) -> None:
     bench.start(1)
     gate = bench.engine.layout.job("a") / "gate.json"  # type: ignore[attr-defined]
     bench.engine.order_links({"n1": ("b", "a"), "n2": ("c", "d")})
-    assert json.loads(gate.read_text()) == {"n1": ["b", "a"]}
+    assert json.loads(gate.read_text()) == {"order": {"n1": ["b", "a"]}}
 
     bench.engine.order_links({})
     assert not gate.exists()

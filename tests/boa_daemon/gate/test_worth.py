@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -54,7 +56,7 @@ def test_the_cost_is_the_questions_of_an_iteration() -> None:
 
 
 def test_the_gain_is_about_what_the_simulator_finds() -> None:
-    """Nothing where the simulator finds nothing; where it finds a gain, half of it to half more."""
+    """Nothing where the simulator finds nothing; where it finds a gain, two fifths of it to half more."""
     for share in (0.03, 0.1, 0.5, 2.0, 4.0):
         habits = some_jobs(share)
         case = Experiment(
@@ -86,7 +88,7 @@ def test_the_gain_is_about_what_the_simulator_finds() -> None:
         if found < 0.02:
             assert gain < 0.02
         else:
-            assert 0.45 * found < gain < 1.6 * found
+            assert 0.4 * found < gain < 1.6 * found
 
 
 def test_the_link_is_fitted_from_timed_messages() -> None:
@@ -193,3 +195,23 @@ def test_the_rate_limit_lets_a_second_through_and_then_the_rate() -> None:
 
     assert [rate.allows(0.0) for _ in range(11)] == [True] * 10 + [False]
     assert rate.allows(0.5)
+
+
+def test_cards_that_are_needed_together_idle_while_one_is_waited_for() -> None:
+    """Pairs on a triangle of hosts hold each other up: there is far less to gain than on two hosts."""
+    seats = [{"n1", "n2"}, {"n2", "n3"}, {"n1", "n3"}] * 2
+    alike = [
+        Habits(
+            job=f"j{n}",
+            compute_seconds=0.03,
+            sending_seconds=0.1,
+            asks=1.0,
+            round_trip_seconds=0.001,
+            left_seconds=5.0 * (n + 1),
+            cards=frozenset(cards),
+        )
+        for n, cards in enumerate(seats)
+    ]
+    together = [replace(job, cards=frozenset({"n1", "n2"})) for job in alike]
+
+    assert gain_fraction(alike, crowding=0.0) < gain_fraction(together, crowding=0.0) - 0.1

@@ -1,0 +1,84 @@
+"""The child of the daemon's crash suite on AWS: forks for each order; the fork is a daemon that kills itself.
+
+The daemon, its database and its AWS backend are the real ones; jobs only take time. `kill_at` counts the
+points before and after each call to EC2 and each commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from crash_child import DyingCalls, Points
+from sqlalchemy import event
+
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.catalog import Catalog
+from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.testing import ManualClock
+
+TYPE = "g5.xlarge"
+
+
+def run(order: dict[str, Any], session: Any) -> None:
+    """Play the ticks of an order, from the one that was reached last."""
+    folder, points = Path(order["folder"]), Points(order["kill_at"])
+    place = {"instance_types": [TYPE], "zones": ["us-east-1a"]}
+    aws = AwsSettings.model_validate({**place, "cluster": order["cluster"], "endpoint": order["endpoint"]})
+    calls = DyingCalls(aws, session=session)
+    calls.points = points
+    now = folder / "now"
+    clock = ManualClock(float(now.read_text()))
+    cloud = AwsCloud(aws, catalog=Catalog.load(), clock=clock, calls=calls, books=order["cluster"])
+    settings: dict[str, dict[str, Any]] = {
+        "budget": {"usd_per_hour": 4.0, "usd_per_day_cap": 3.0, "max_instances": 2},
+        "cloud": {"provider": "aws", **place},
+        "engine": {"name": "ssm", "queue_url": "unused", "uri": "s3://unused"},
+        "daemon": {"tick_seconds": 20.0, "idle_hold_seconds": 0.0},
+    }
+    play = Rehearsal(folder, clock, settings, rented_from=cloud)
+    if not play.service.jobs()["jobs"]:
+        play.service.submit([job_content("a", hours=0.01), job_content("b", hours=0.02)], user="ann")
+    event.listen(play.books.store.database.engine, "commit", lambda _: points.pass_one())
+    for instant in order["plan"]:
+        if instant >= clock.instant:
+            clock.instant = instant
+            now.write_text(str(instant))
+            play.daemon.tick()
+            points.pass_one()
+            if play.daemon.standing.fault:
+                raise RuntimeError(play.daemon.standing.fault)
+    answer = {
+        "points": points.count,
+        "statuses": [row["status"] for row in play.service.jobs()["jobs"]],
+        "started": play.runner.started,
+        "unsettled": len(play.books.store.unsettled()),
+        "settled": play.books.store.settled_micro_dollars(),
+    }
+    (folder / "done").write_text(json.dumps(answer))
+    play.close()
+
+
+def main() -> None:
+    """Serve orders until the end of the input."""
+    import boto3
+
+    session = boto3.session.Session()
+    session.client("ec2", region_name="us-east-1")
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            run(order, session)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

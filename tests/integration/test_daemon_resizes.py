@@ -1,0 +1,202 @@
+"""Real jobs whose width the daemon changes while processes die: no step is lost, and the loss stays the same.
+
+The daemon is a process of its own. Widths are changed as an operator would: the class file is edited, and the
+daemon told to read it again, or started anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from daemon_site import Site, wait_for
+from engine_bench import DDP, EXAMPLES, NUMPY, numpy_loss
+
+from boa_daemon.api.client import Client
+from boa_daemon.engines.units import Layout
+from boa_daemon.job.processes import carrying
+
+SETTINGS = """
+[budget]
+usd_per_hour = 100.0
+usd_per_day_cap = 3000.0
+max_instances = {nodes}
+[cloud]
+instance_types = ["{machine}"]
+provider = "local"
+boot_seconds = 0
+[workload]
+classes = "classes.yaml"
+policy = "boa"
+[daemon]
+state_dir = "state"
+tick_seconds = 1
+idle_hold_seconds = 60
+[steady]
+minimum_hold_seconds = 0
+moves_per_hour_of_a_job = 50
+"""
+CLASSES = """
+gpu_types:
+  a10g: {{instance_type: {machine}}}
+classes:
+  - name: real
+    arrivals_per_hour: 0.1
+    phases: [{{size_gpu_hours: 1.0, speedup: {{a10g: {{table: {{{width}: {width}.0}}}}}}}}]
+"""
+
+
+class Resizes(Site):
+    """One job whose class has one width at a time."""
+
+    def __init__(self, folder: Path, run: str, *, nodes: int, machine: str) -> None:
+        super().__init__(folder, SETTINGS.format(nodes=nodes, machine=machine))
+        self.machine = machine
+        self.give(1)
+        self.up()
+        with Client(self.socket) as client:
+            content = {"name": "job", "class": "real", "run": run, "workdir": str(folder), "retries": 9}
+            (self.job,) = client.post("/jobs", {"jobs": [content]})["jobs"]
+
+    def give(self, width: int) -> None:
+        """Say at which width the class works; it holds from the next reading on."""
+        (self.folder / "classes.yaml").write_text(CLASSES.format(width=width, machine=self.machine))
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGHUP)
+
+    @property
+    def row(self) -> dict[str, object]:
+        """What the daemon says of the job."""
+        return self.get(f"/jobs/{self.job}")
+
+    def gets_on(self, width: int, steps: int = 3) -> None:
+        """Wait until the job works at a width, in a generation that makes steps."""
+        wait_for(lambda: self.row.get("gpus") == width and len(self.printed(width)) >= steps, self)
+
+    @property
+    def generation(self) -> int:
+        """The newest generation."""
+        return int(str(self.row["generation"]))
+
+    def printed(self, width: int) -> list[str]:
+        """Return the lines of steps that the newest generation printed, if it has that width."""
+        text = self.get(f"/jobs/{self.job}/logs").get("text", "")
+        return [line for line in text.splitlines() if f" on {width} workers" in line]
+
+    def unit(self, generation: int, rank: int) -> Path:
+        """Return the folder of a unit."""
+        return Layout(root=(self.folder / "state" / "jobs").resolve()).unit(self.job, generation, rank)
+
+    def kill_worker_of(self, generation: int, rank: int) -> None:
+        """End the newest process that a unit started."""
+        name = json.loads((self.unit(generation, rank) / "unit.json").read_text())["name"]
+        os.kill(max(carrying(f"BOA_UNIT={name}")), signal.SIGKILL)
+
+    def kill_keeper(self, rank: int) -> None:
+        """End the agent of a unit."""
+        keeper = json.loads((self.unit(self.generation, rank) / "keeper.json").read_text())
+        os.kill(int(keeper["pid"]), signal.SIGKILL)
+
+    def comes_back(self, width: int, *, after: int) -> None:
+        """Wait for steps of a generation after the one in which something was killed."""
+        wait_for(lambda: int(str(self.row.get("generation", 0))) > after, self)
+        self.gets_on(width)
+
+    def finish(self) -> float:
+        """Wait for the end, on one worker, and return the last loss that was printed."""
+        wait_for(lambda: self.row.get("status") in ("finished", "failed"), self)
+        assert self.row["status"] == "finished", self.row
+        return float(self.printed(1)[-1].rpartition(" ")[2])
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="boa", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@contextmanager
+def playing(folder: Path, run: str, *, nodes: int, machine: str) -> Iterator[Resizes]:
+    """Have a daemon with one job, and end both."""
+    site = Resizes(folder, run, nodes=nodes, machine=machine)
+    try:
+        yield site
+    finally:
+        if site.process is not None and site.process.poll() is None:
+            site.end(signal.SIGKILL)
+
+
+def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
+    """On 1 to 4 nodes: a worker, the daemon, the keeper and the daemon are killed; the loss is the same."""
+    steps = 400
+    run = f"{NUMPY} --steps {steps} --every 1 --pause 0.006"
+    with playing(folder, run, nodes=4, machine="g5.xlarge") as site:
+        site.gets_on(1)
+        site.give(2)
+        site.gets_on(2)
+        assert site.row["lost_steps"] == 0
+        before = site.generation
+        site.kill_worker_of(before, 1)
+        site.comes_back(2, after=before)
+        # The daemon dies; while it is away the job works on, and the width that it should have changes.
+        site.end(signal.SIGKILL)
+        site.give(4)
+        site.up()
+        site.gets_on(4)
+        before = site.generation
+        site.kill_keeper(0)
+        site.end(signal.SIGKILL)
+        site.up()
+        site.comes_back(4, after=before)
+        lost = site.row["lost_steps"]
+        site.give(1)
+        site.gets_on(1)
+        assert site.row["lost_steps"] == lost, "a resize loses nothing"
+        loss = site.finish()
+    assert loss == pytest.approx(numpy_loss(steps), rel=1e-12)
+
+
+def test_a_torch_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
+    """DDP over gloo on one node: worker and daemon are killed at once, then the keeper; the same loss."""
+    steps = 700
+    with playing(
+        folder, f"{DDP} --steps {steps} --every 1 --pause 0.02", nodes=1, machine="g5.12xlarge"
+    ) as site:
+        site.gets_on(1)
+        site.give(2)
+        site.gets_on(2)
+        assert site.row["lost_steps"] == 0
+        before = site.generation
+        site.end(signal.SIGKILL)
+        site.kill_worker_of(before, 0)
+        site.give(4)
+        site.up()
+        site.comes_back(4, after=before)
+        before = site.generation
+        site.kill_keeper(0)
+        site.give(1)
+        site.comes_back(1, after=before)
+        loss = site.finish()
+    assert loss == pytest.approx(uninterrupted_torch_loss(folder, steps), rel=1e-9)
+
+
+def uninterrupted_torch_loss(folder: Path, steps: int) -> float:
+    """Return the loss of one process that nobody disturbs."""
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "train_ddp.py"), "--steps", str(steps), "--every", "100000"],
+        cwd=folder,
+        env={**os.environ, **alone},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout.splitlines()[-1].rpartition(" ")[2])
