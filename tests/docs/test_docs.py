@@ -103,7 +103,6 @@ def test_figures_in_running_text_are_those_of_the_recorded_output() -> None:
     achieved = shown(r"^mean JCT +([\d.]+) min$")
     alt = " ".join(readme.split("![")[1].split("]")[0].split())
     assert f"infeasible below {cliff}, a knee at {knee}, a floor of {floor} minutes" in alt
-    assert "just under half an hour" in answer
-    assert 25.0 < float(achieved) < 30.0
+    assert f"in about {float(achieved):.0f} minutes" in answer
     assert f"{cliff} per hour" in answer
     assert f"quota of {quota} g4dn.12xlarge" in answer
