@@ -128,7 +128,9 @@ class DaemonSettings(Strict):
     socket: str | None = Field(default=None, description="path of the socket that the command line talks to")
     database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
     observe: bool = Field(default=False, description="decide and record, and touch nothing")
-    idle_hold_seconds: NotNegative = Field(default=60.0, description="seconds that an idle node is kept")
+    idle_hold_seconds: NotNegative = Field(
+        default=300.0, description="seconds that an idle node is kept, at the most"
+    )
     stall_seconds: Positive = Field(
         default=600.0,
         description="seconds without a step after which a job counts as stalled, at the least; see engines",

@@ -140,5 +140,9 @@ def _held_idle(
     for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
         kind = node.instance_type.gpu_type
         left = kept[kind] = kept.get(kind) or follower.hold(kind)
-        yield node, left.seconds if left.nodes > 0 else 0.0
+        seconds = left.seconds if left.nodes > 0 else 0.0
+        yield (
+            node,
+            seconds if rules.longest_hold_seconds is None else min(seconds, rules.longest_hold_seconds),
+        )
         kept[kind] = replace(left, nodes=left.nodes - 1)

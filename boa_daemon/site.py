@@ -267,6 +267,7 @@ class Planner:
         return Rules(
             instance_types=self.machines,
             idle_hold_seconds=daemon.idle_hold_seconds,
+            longest_hold_seconds=daemon.idle_hold_seconds,
             max_nodes=budget.max_instances,
             orders_links=any(found.network is not None for found in self.classes.values()),
             caps=Caps(

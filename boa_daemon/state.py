@@ -139,7 +139,8 @@ class ClusterState:
 class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
 
-    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot. With
+    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that
+    prices the hold itself keeps it no longer than `longest_hold_seconds`, where that is given. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
     that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
     after it last changed its mind, even if nothing happens. `caps` are never exceeded;
@@ -148,6 +149,7 @@ class Rules:
 
     instance_types: Mapping[str, InstanceType]
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
+    longest_hold_seconds: float | None = None
     max_nodes: int | None = None
     orders_links: bool = False
     pace: Pace | None = None

@@ -19,10 +19,12 @@ then cannot be had.
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
 import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 _torch: Any = torch
 """PyTorch without its types, where its own code has none."""
 MOST_FREE_ITERATIONS = 10_000
+LAST_SECONDS = 5.0
+"""So long the end of the process waits for what is being sent."""
 WHOLE_ITERATION = -1
 """Bytes in an answer that covers all that is left of the iteration."""
 
@@ -132,6 +136,8 @@ class GatedModel:
         self._stream = _torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
         self._thread.start()
+        # A thread that the interpreter's end catches inside PyTorch would abort the process.
+        atexit.register(_let_end, weakref.ref(self))
 
     def push(self, bucket: Any) -> Any:
         """Take a bucket from DDP, and promise it. Called by autograd; returns at once."""
@@ -149,8 +155,7 @@ class GatedModel:
 
     def close(self) -> None:
         """End the thread and the line; call it after the last backward pass, or not at all."""
-        self._buckets.put(None)
-        self._thread.join()
+        self._end_thread(None)
         if self._client is not None:
             self._client.close()
         dist.destroy_process_group(self._control)
@@ -161,6 +166,11 @@ class GatedModel:
     def counts(self) -> dict[str, int]:
         """How the questions of this rank were answered."""
         return {} if self._client is None else dict(self._client.counts)
+
+    def _end_thread(self, seconds: float | None) -> None:
+        """Let the thread send what it has, and end."""
+        self._buckets.put(None)
+        self._thread.join(seconds)
 
     def _connect(self, address: GateAddress | None, nics: list[str]) -> GateClient | None:
         """Return the line to the gate, or None where there is no token: training goes on either way."""
@@ -311,3 +321,10 @@ def _hook(gated: GatedModel, bucket: Any) -> Any:
 
 # DDP reads the annotations of a hook and refuses those that are text, as they are in this file.
 _hook.__annotations__.clear()
+
+
+def _let_end(hook: weakref.ref[GatedModel]) -> None:
+    """At the interpreter's end: wait a little for the thread of a hook that still lives."""
+    living = hook()
+    if living is not None:
+        living._end_thread(LAST_SECONDS)

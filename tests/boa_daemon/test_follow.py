@@ -200,3 +200,15 @@ def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
     plan = make_plan(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site)
     assert ("new" in plan.head_starts) is starts
     assert plan.launches
+
+
+def test_the_site_says_how_long_an_idle_node_is_held_at_the_most() -> None:
+    """Whatever the price of money would pay for: an operator's limit is one."""
+    follower = Known(widths={}, nodes=1)
+    site = rules(longest_hold_seconds=30.0)
+
+    def released(now: float) -> tuple[str, ...]:
+        state = a_state(nodes=[a_node("n1", idle_since=0.0)], now=now)
+        return make_plan(state, allocator=follower, placer=FirstFit(), rules=site).releases
+
+    assert (released(29.0), released(31.0)) == ((), ("n1",))

@@ -244,4 +244,4 @@ def test_the_ray_engine_needs_a_shared_folder(tmp_path: Path) -> None:
     settings = Settings.model_validate({"engine": {"name": "ray"}})
 
     with pytest.raises(InputError, match="shared_dir"):
-        _runner(settings, tmp_path, LocalCloud(ManualClock(0.0), most_nodes=1))
+        _runner(settings, tmp_path, LocalCloud(ManualClock(0.0), most_nodes=1), None)
