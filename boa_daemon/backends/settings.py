@@ -103,6 +103,9 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
             f'[cloud] provider is {provider!r}, and this verb is about "aws"', file=path,
             hint='Set provider = "aws" under [cloud]',
         )  # fmt: skip
+    # The daemon's own keys of the section, which say nothing about AWS.
+    for name in ("boot_seconds", "stock"):
+        table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})
     try:
         return AwsSettings.model_validate(table)
