@@ -13,7 +13,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 TOP_PAGES = (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
 FIRST_COMMANDS = [
     "python3 -m venv .venv && .venv/bin/pip install --quiet '.[plot]' && .venv/bin/boa demo",
-    "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[test]' && .venv/bin/pytest -q -n auto",
+    "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[test]' && .venv/bin/pytest -q -n 4",
 ]
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
