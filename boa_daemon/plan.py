@@ -21,6 +21,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.follow import about_to_end, with_head_starts, with_idle_nodes
 from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
+from boa_daemon.spare import called_back, held_width, lent, with_spare_gpus
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
 from policies.protocols import Allocator, Placer
@@ -31,20 +32,31 @@ def make_plan(
 ) -> Plan:
     """Return what should be, given what is and what was spent."""
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
+    spared = lent(state, allocation)
+    if spared:
+        allocation = replace(
+            allocation,
+            widths={**allocation.widths, **{job: held_width(state, job) for job in spared}},
+        )
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
+        plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
+        plan = with_spare_gpus(state, plan, allocation, claimed=frozenset())
         return with_idle_nodes(
             state,
             rules,
-            Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean),
+            plan,
             claimed=set(),
             follower=allocation.follower,
         )
     stops = frozenset(changes.stops).union(changes.leaving)
-    room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
+    spared = {job: width for job, width in spared.items() if job not in changes.wishes}
+    room = Room(
+        state, leaving=changes.wishes.keys() | stops | spared.keys(), stopped=stops, placer=placer
+    )
     if allocation.nodes is not None:
         return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
-    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))
+    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules, spared))
 
 
 def _alarmed(state: ClusterState, plan: Plan) -> Plan:
@@ -163,12 +175,20 @@ def _fixed_fleet(
 
 
 def _rented_fleet(
-    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules
+    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules,
+    spared: Mapping[JobId, Width],
 ) -> Plan:
     """Return the plan for a policy that rents what the widths need."""
     wishes = changes.wishes
     slots = room.place(wishes)
     rest = {job: width for job, width in wishes.items() if job not in slots}
+    if rest and spared:
+        givers = called_back(spared, state, rest, room.after(slots).free_gpus())
+        if givers:
+            wishes = givers | wishes
+            allocation = replace(allocation, widths={**allocation.widths, **givers})
+            slots = room.place(wishes)
+            rest = {job: width for job, width in wishes.items() if job not in slots}
     ending = about_to_end(state, allocation.follower, rest)
     demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
     coming = demand.launches or any(_is_coming(node) for node in state.nodes.values())
@@ -200,6 +220,8 @@ def _rented_fleet(
     if not at_the_cap:
         held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
         plan = with_head_starts(state, plan, allocation.follower, room, minimum_hold_seconds=held_seconds)
+    if not at_the_cap:
+        plan = with_spare_gpus(state, plan, allocation, claimed=demand.claimed)
     used = {slot.node for taken in plan.slots.values() for slot in taken}
     return with_idle_nodes(
         state,

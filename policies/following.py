@@ -197,6 +197,35 @@ class WholeNodes:
         saved = max(0.0, wait_hours - startup) * relative_speed
         return width if wait_hours > startup and saved > rescale - startup else None
 
+    def stretch(
+        self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None
+    ) -> tuple[float, Width] | None:
+        """Return the hours that the best wider width saves, and that width, if the restart pays."""
+        columns = self.columns[job.class_name]
+        hours = columns.hours[job.phase]
+        at = float(hours[columns.index[now]])
+        best: tuple[float, Width] | None = None
+        for width, number in columns.index.items():
+            if width.gpu_type != now.gpu_type or not now.gpus < width.gpus <= most_gpus:
+                continue
+            faster = float(hours[number])
+            if faster < at and (best is None or faster < best[0]):
+                best = (faster, width)
+        if best is None:
+            return None
+        startup, rescale = self.overheads[job.class_name]
+        if hours_left is None:
+            left = columns.part_left(job) * job.scale * at
+            cost = STRETCH_START * rescale
+        else:
+            left, cost = hours_left, STRETCH_COST * rescale
+        saved = left * (1.0 - best[0] / at)
+        return (saved - cost, best[1]) if saved > cost else None
+
+
+STRETCH_COST = 2.0
+STRETCH_START = 0.0
+
 
 def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:
     """Return (start-up, rescale) hours of a class without the boot that its plan counts in the start-up."""

@@ -304,6 +304,15 @@ class Follower(Protocol):
         """Return the width to start at now where the planned one is to come later; None for not at all."""
         ...
 
+    def stretch(
+        self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None
+    ) -> tuple[float, Width] | None:
+        """Return the hours that a wider width on spare GPUs saves, and that width; None for not at all.
+
+        `hours_left` is what a running job has left at the width `now`; None for one that is about to start.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
@@ -319,6 +328,7 @@ class Allocation:
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
     follower: Follower | None = None
+    stay: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
