@@ -21,7 +21,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.follow import about_to_end, with_head_starts, with_idle_nodes
 from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
-from boa_daemon.spare import called_back, held_width, lent, with_spare_gpus
+from boa_daemon.spare import CONS, emptied, called_back, held_width, lent, with_spare_gpus
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
 from policies.protocols import Allocator, Placer
@@ -41,6 +41,8 @@ def make_plan(
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
+        if CONS:
+            plan = emptied(state, plan, allocation, spared, claimed=frozenset())
         plan = with_spare_gpus(state, plan, allocation, claimed=frozenset())
         return with_idle_nodes(
             state,
@@ -221,6 +223,9 @@ def _rented_fleet(
         held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
         plan = with_head_starts(state, plan, allocation.follower, room, minimum_hold_seconds=held_seconds)
     if not at_the_cap:
+        if CONS and not plan.launches:
+            still = {job: width for job, width in spared.items() if job not in plan.slots}
+            plan = emptied(state, plan, allocation, still, claimed=demand.claimed)
         plan = with_spare_gpus(state, plan, allocation, claimed=demand.claimed)
     used = {slot.node for taken in plan.slots.values() for slot in taken}
     return with_idle_nodes(

@@ -140,3 +140,100 @@ def _jobs_on(state: ClusterState, plan: Plan, name: NodeId) -> Iterable[JobId]:
     stay = {job: None for job in state.nodes[name].gpus if job is not None and job not in plan.slots}
     come = {job: None for job, slots in plan.slots.items() if any(slot.node == name for slot in slots)}
     return stay | come
+
+
+def emptied(
+    state: ClusterState,
+    plan: Plan,
+    allocation: Allocation,
+    lent_widths: Mapping[JobId, Width],
+    *,
+    claimed: AbstractSet[NodeId],
+) -> Plan:
+    """Return the plan with the jobs of a node moved into gaps of others, where giving it back pays."""
+    follower = allocation.follower
+    if follower is None:
+        return plan
+    touched = {slot.node for slots in plan.slots.values() for slot in slots} | claimed
+    base: dict[NodeId, dict[JobId, int]] = {}
+    for name, node in state.nodes.items():
+        if node.phase == "ready" and node.ends_by is None and node.idle_since is None and name not in touched:
+            base[name] = {}
+    spread: set[JobId] = set()
+    for job_id, job in state.jobs.items():
+        if not job.slots:
+            continue
+        planned = lent_widths.get(job_id)
+        core = job.slots if planned is None else job.slots[: planned.gpus]
+        nodes = {slot.node for slot in job.slots}
+        free = job_id not in plan.slots and job_id not in plan.waiting and not job.is_stopping and job_id not in allocation.stay
+        if len(nodes) > 1 or not free:
+            spread.add(job_id)
+        for slot in core if free else job.slots:
+            if slot.node in base:
+                here = base[slot.node]
+                here[job_id] = here.get(job_id, 0) + 1
+        for node in nodes:
+            if node in base:
+                base[node].setdefault(job_id, 0)
+    by_type: dict[str, list[NodeId]] = {}
+    for name in base:
+        by_type.setdefault(state.nodes[name].instance_type.gpu_type, []).append(name)
+    for kind, names in by_type.items():
+        size = {name: len(state.nodes[name].gpus) for name in names}
+        used = {name: sum(base[name].values()) for name in names}
+        gap = {name: size[name] - used[name] for name in names}
+        if len(names) < 2 or sum(gap.values()) < min(size.values()):
+            continue
+        for name in sorted(names, key=lambda n: used[n])[:TRIES]:
+            if any(job in spread for job in base[name]):
+                continue
+            moved = _moved(state, base, gap, name, lent_widths, spread)
+            if moved is None:
+                continue
+            slots, shrunk, receivers = moved
+            left = {job: job_hours_left(state, state.jobs[job].job, follower) for job in (*base[name], *shrunk)}
+            stays = min(max(job_hours_left(state, state.jobs[j].job, follower) for j in base[r]) for r in receivers)
+            gain = follower.node_worth(kind) * min(stays, max(left[job] for job in base[name]))
+            widths = {job: Width(kind, len(taken)) for job, taken in slots.items()}
+            cost = sum(follower.move_cost(state.jobs[job].job, widths[job], hours_left=left[job]) for job in slots)
+            if gain > EMPTY_COST * cost:
+                return replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
+    return plan
+
+
+import os
+TRIES = 3
+EMPTY_COST = float(os.environ.get("EC", "1"))
+CONS = float(os.environ.get("CONS", "1"))
+
+
+def _moved(state, base, gap, name, lent_widths, spread):
+    """Return new slots of the jobs of a node and of those that make room, these, and the nodes that take them."""
+    room = {node: free for node, free in gap.items() if node != name and base[node]}
+    slots: dict[JobId, tuple[GpuSlot, ...]] = {}
+    shrunk: dict[JobId, tuple[GpuSlot, ...]] = {}
+    receivers: list[NodeId] = []
+    free_now: dict[NodeId, list[int]] = {}
+    for job, gpus in sorted(base[name].items(), key=lambda item: -item[1]):
+        fits = [node for node, free in room.items() if free >= gpus]
+        if not fits:
+            return None
+        node = min(fits, key=lambda n: room[n])
+        if node not in free_now:
+            free_now[node] = [i for i, j in enumerate(state.nodes[node].gpus) if j is None]
+        for lender in base[node]:
+            if len(free_now[node]) >= gpus:
+                break
+            if lender in lent_widths and lender not in shrunk and lender not in spread:
+                held = state.jobs[lender].slots
+                keep = lent_widths[lender].gpus
+                shrunk[lender] = held[:keep]
+                free_now[node] += [slot.index for slot in held[keep:] if slot.node == node]
+        if len(free_now[node]) < gpus:
+            return None
+        slots[job] = tuple(GpuSlot(node, index) for index in free_now[node][:gpus])
+        del free_now[node][:gpus]
+        room[node] -= gpus
+        receivers.append(node)
+    return slots | shrunk, tuple(shrunk), receivers

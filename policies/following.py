@@ -98,7 +98,7 @@ def hold_at(node_price: float, demand: Demand, *, boot_hours: float, weight: flo
     price = max(node_price, LEAST_NODE_PRICE)
     saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
     hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)
-    return Hold(nodes=max(0, math.floor(math.sqrt(2.0 * saved / price) - 1.0)), seconds=3600.0 * hours)
+    return Hold(nodes=max(0, math.floor(math.sqrt(2.0 * saved / (HP * price)) - 1.0)), seconds=3600.0 * hours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +197,27 @@ class WholeNodes:
         saved = max(0.0, wait_hours - startup) * relative_speed
         return width if wait_hours > startup and saved > rescale - startup else None
 
+    def _lent_hours(self, gpu_type: str) -> float:
+        """Return how long spare GPUs stay spare, about."""
+        demand = self.demands[gpu_type].weighted_jobs_per_hour / self.weight
+        return LENT_ARRIVALS / demand if demand > 0 else math.inf
+
+    def node_worth(self, gpu_type: str) -> float:
+        """Return the hours that a node-hour is worth."""
+        return self.multiplier * self.node_prices[gpu_type]
+
+    def move_cost(self, job: Job, then: Width, *, hours_left: float) -> float:
+        """Return the hours that a running job loses, its restart included, if it goes on at another width."""
+        columns = self.columns[job.class_name]
+        if job.width is None or then not in columns.index:
+            return math.inf
+        hours, there = columns.hours[job.phase], columns.index[then]
+        ratio = float(hours[there]) / float(hours[columns.index[job.width]])
+        weight = columns.job_class.weight
+        _, rescale = self.overheads[job.class_name]
+        price = weight + self.multiplier * float(columns.rate[there])
+        return weight * hours_left * (ratio - 1.0) + MOVE_COST * rescale * price
+
     def stretch(
         self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None
     ) -> tuple[float, Width] | None:
@@ -218,13 +239,17 @@ class WholeNodes:
             left = columns.part_left(job) * job.scale * at
             cost = STRETCH_START * rescale
         else:
-            left, cost = hours_left, STRETCH_COST * rescale
+            left, cost = min(hours_left, self._lent_hours(now.gpu_type)), STRETCH_COST * rescale
         saved = left * (1.0 - best[0] / at)
         return (saved - cost, best[1]) if saved > cost else None
 
 
-STRETCH_COST = 2.0
+import os
+STRETCH_COST = float(os.environ.get('SC','2'))
 STRETCH_START = 0.0
+HP=float(os.environ.get('HP','1'))
+LENT_ARRIVALS=float(os.environ.get('LA','3'))
+MOVE_COST=float(os.environ.get('MC','1'))
 
 
 def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:
