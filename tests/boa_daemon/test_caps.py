@@ -43,6 +43,7 @@ from policies.speedup import Table
 NOON = 12 * 3600.0
 UNSEEN_SECONDS = 300.0
 
+
 def decided(state: ClusterState, caps: Caps, **widths: int) -> Decision:
     """Return the decision on nodes of four GPUs at 4 USD per hour."""
     return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules(caps=caps))
