@@ -82,10 +82,7 @@ def _shared_nodes(
     found = {
         name: _Shared(node=node)
         for name, node in state.nodes.items()
-        if node.phase == "ready"
-        and node.ends_by is None
-        and node.idle_since is None
-        and name not in touched
+        if node.phase == "ready" and node.ends_by is None and node.idle_since is None and name not in touched
     }
     for job_id, job in state.jobs.items():
         if not job.slots:

@@ -41,6 +41,7 @@ def make_plan(
         allocation = within_room(state, allocation, rules)
         loans = lent(state, allocation)
         allocation = as_held(state, allocation, loans)
+        loans = {job: planned for job, planned in loans.items() if job not in allocation.stay}
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
