@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import delete, select, update
 
 from boa_daemon.actions import Action
-from boa_daemon.codec import digest, dumps, loads, pack, unpack
+from boa_daemon.codec import Scribe, digest, dumps, loads, pack, unpack
 from boa_daemon.errors import InputError
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.store.database import Database
@@ -41,6 +41,7 @@ class DaemonStore(SqlStore):
         self.speed: Speed = lambda _name, _phase, _width: 0.0
         self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
+        self._scribe = Scribe()
 
     def use_policy(self, name: str, document: str) -> None:
         """Write a policy down; decisions from now on are made by it."""
@@ -56,22 +57,22 @@ class DaemonStore(SqlStore):
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Write down what a tick saw and decided."""
-        text = dumps(state)
+        text = self._scribe.text_of(state)
         keeps = bool(actions) or state.now - self._kept_state_at >= QUIET_SECONDS
+        # Nobody who submits waits for the sums and the compression, only for the row.
+        row = {
+            "tick": state.tick,
+            "at": state.now,
+            "inputs": digest(text),
+            "outputs": digest(dumps(list(actions))),
+            "policy": self.policy_hash,
+            "actions": len(actions),
+            "summary": json.dumps(self._summary(state, actions, plan), separators=(",", ":")),
+            "state": pack(text) if keeps else None,
+        }
         with self.database.write() as connection:
             put(connection, META, key="tick", value=json.dumps(state.tick))
-            put(
-                connection,
-                DECISIONS,
-                tick=state.tick,
-                at=state.now,
-                inputs=digest(text),
-                outputs=digest(dumps(list(actions))),
-                policy=self.policy_hash,
-                actions=len(actions),
-                summary=json.dumps(self._summary(state, actions, plan), separators=(",", ":")),
-                state=pack(text) if keeps else None,
-            )
+            put(connection, DECISIONS, **row)
         if keeps:
             self._kept_state_at = state.now
 
