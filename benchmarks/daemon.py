@@ -15,7 +15,6 @@ import json
 import multiprocessing
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -33,7 +32,7 @@ from boa_daemon.clock import ForwardClock
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon, World
 from boa_daemon.rehearsal import job_content
-from boa_daemon.serve import SWITCH_SECONDS
+from boa_daemon.serve import keep_answering
 from boa_daemon.service import Service
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
@@ -138,7 +137,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the database lies; default: the system's")
     parser.add_argument("--nodes", type=int, default=2_000)
     options = parser.parse_args()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    keep_answering()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         run(Path(name), options)
 

@@ -30,6 +30,7 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
+from boa_daemon.known_jobs import KnownJobs
 from boa_daemon.learning import Learner
 from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
@@ -291,7 +292,10 @@ class Daemon:
                 ports=Ports(
                     clock=self.world.clock,
                     cloud=self.fleet,
-                    jobs=self.work,
+                    jobs=KnownJobs(
+                        source=self.work,
+                        classes=frozenset(one.name for one in record.site.problem.classes),
+                    ),
                     engine=self.work,
                     store=self.books.store,
                 ),

@@ -350,7 +350,7 @@ class Service:
             raise NotReady("the daemon has not looked yet; try again in a moment")
         controller = self.daemon.controller()
         state = last.state
-        present = self.daemon.work.jobs()
+        present = controller.ports.jobs.jobs()
         new = {name: job for name, job in present.items() if name not in state.jobs and not job.slots}
         decision = decide(
             replace(state, now=self.daemon.world.clock.now(), jobs={**state.jobs, **new}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -423,3 +424,41 @@ def test_observing_touches_nothing(tmp_path: Path) -> None:
         assert stage.play.service.decisions()["decisions"][0]["actions"][0]["kind"] == "launch"
     finally:
         stage.play.close()
+
+
+def test_a_job_of_a_new_width_that_comes_while_a_tick_begins_waits_for_the_next(stage: Stage) -> None:
+    """Its class is not in the policy that the tick decides by: it is not shown to it, and runs soon after."""
+    stage.run(30.0)
+    controller = stage.play.daemon.controller()
+    (job,) = stage.submit(job_content(hours=0.5, max_gpus=2))
+    assert controller.run_once().state.jobs == {}
+    stage.run(120.0)
+    assert stage.statuses()[job] == "running"
+
+
+def test_the_status_is_added_up_once_a_tick(stage: Stage) -> None:
+    """Between ticks its figures are the very same, and they are those of the last decision."""
+    stage.submit(job_content(hours=5.0))
+    stage.run(120.0)
+    picture = stage.play.daemon.standing.picture
+    assert picture is not None
+    assert picture.decision is stage.play.daemon.standing.decision
+    status = stage.play.service.status()
+    assert status["books"] is picture.figures
+    assert (status["running"], status["waiting"], status["nodes"]) == (1, 0, 1)
+    assert status["usd_per_hour"] == sum(node.usd_per_hour for node in picture.decision.state.nodes.values())
+
+
+def test_two_submissions_that_fit_alone_do_not_both_fit(stage: Stage) -> None:
+    """Eight threads submit for a user who may have three jobs: three get in, whatever the order."""
+    stage.play.daemon.settings.users["bob"] = UserSettings(max_jobs=3)
+
+    def one(number: int) -> bool:
+        try:
+            stage.submit(job_content(f"j{number}"), user="bob")
+        except NotAllowed:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(one, range(16))) == 3
