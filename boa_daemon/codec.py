@@ -13,7 +13,6 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from json.encoder import encode_basestring_ascii as _quoted
 from math import isfinite
 from typing import Any
@@ -67,9 +66,19 @@ def _encoder_of(kind: type[Any]) -> _Encoder:
     raise BoaError(f"a {kind.__name__} cannot be recorded")
 
 
-@cache
+_fields: dict[type[Any], list[tuple[str, Any]]] = {}
+
+
 def _shown(kind: type[Any]) -> list[tuple[str, Any]]:
     """Return the fields of a dataclass that are written, each with its default."""
+    found = _fields.get(kind)
+    if found is None:
+        found = _fields[kind] = _written_fields(kind)
+    return found
+
+
+def _written_fields(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Return the public fields of a dataclass, each with its default."""
     return [
         (
             field.name,

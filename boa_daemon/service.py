@@ -17,6 +17,7 @@ from boa_daemon.fleet import cost_of
 from boa_daemon.job_file import check_job
 from boa_daemon.ledger import bill
 from boa_daemon.records import JobRecord
+from boa_daemon.runner_up import width_choice
 from boa_daemon.store.queue import Content, Ticket
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick import decide
@@ -247,10 +248,13 @@ class Service:
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
+        choice = width_choice(decision.state, decision.plan, name)
+        weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         return {
             "as_of": decision.state.now,
             "job": name,
-            "text": " ".join([decision.explain(name), *measured]),
+            "text": " ".join([decision.explain(name), *weighed, *measured]),
+            "choice": None if choice is None else choice.document,
             "measured": measured,
             "reason": decision.plan.waiting.get(name, "running" if record.slots else "starting"),
             "held": [

@@ -462,3 +462,39 @@ def test_two_submissions_that_fit_alone_do_not_both_fit(stage: Stage) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(one, range(16))) == 3
+
+
+def test_a_decision_knows_its_runner_up(stage: Stage) -> None:
+    """The next best width of a job and what both cost: the same in the list, the answer and the replay."""
+    (job,) = stage.submit(job_content(hours=4.0, max_gpus=8))
+    stage.run(90.0)
+    said = stage.play.service.explain(job)
+    choice = said["choice"]
+    assert choice["unit"] == "USD"
+    assert choice["runner_up"] != choice["chosen"]
+    sentence = f"{choice['chosen']}, at {choice['cost']:.4g} USD of money and waiting; {choice['runner_up']}"
+    assert sentence in said["text"]
+    row = stage.play.service.decisions(acting=True)["decisions"][0]
+    chosen, other = row["chosen"], row["runner_up"]
+    assert job in other["name"]
+    assert other["gpus"] != chosen["gpus"]
+    started = next(action for action in row["actions"] if action["kind"] == "start")
+    weighed = started["choice"]
+    assert chosen["usd_of_money_and_waiting"] == weighed["cost"]
+    assert other["usd_of_money_and_waiting"] == pytest.approx(weighed["runner_up_cost"])
+    record = stage.play.service.decision(row["tick"])
+    assert replay(record).is_same
+    record["runner_up"]["usd_of_money_and_waiting"] += 0.01
+    assert not replay(record).is_same
+    del record["runner_up"]["usd_of_money_and_waiting"]
+    assert replay(record).is_same
+
+
+def test_giving_a_node_back_is_weighed_against_holding_it(stage: Stage) -> None:
+    """The price of an hour of the idle node stands beside nothing."""
+    stage.submit(job_content(hours=0.02))
+    stage.run(600.0)
+    rows = stage.play.service.decisions(acting=True)["decisions"]
+    ends = [action for row in rows for action in row["actions"] if action["kind"] == "terminate"]
+    price = stage.play.service.instances(ended=True)["instances"][0]["usd_per_hour"]
+    assert [(end["choice"]["cost"], end["choice"]["runner_up_cost"]) for end in ends] == [(0.0, price)]
