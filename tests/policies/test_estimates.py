@@ -1,0 +1,234 @@
+"""Rates and sizes of classes: closed forms, intervals that hold what they say, and what running jobs may teach."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.errors import InvalidProblem
+from policies.estimates import (
+    SPREAD,
+    Belief,
+    Counts,
+    LogSizes,
+    dispersion,
+    estimate_rate,
+    estimate_size,
+)
+from policies.speedup import Floats
+
+NEVER = 1e12
+"""A half-life so long that nothing is forgotten."""
+NO_BOUNDS: Floats = np.array([])
+_logs = st.lists(st.floats(-2.0, 2.0), min_size=0, max_size=12)
+
+
+def an_hour_each(jobs: list[float], squares: list[float] | None = None) -> Counts:
+    """Return counts of hours of which the last is the newest; jobs come in minutes of their own."""
+    return Counts(
+        jobs=np.array(jobs),
+        squares=np.array(jobs if squares is None else squares),
+        ages=np.arange(len(jobs))[::-1] + 0.5,
+    )
+
+
+def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
+    """Prior 3 jobs at 6/h is Gamma(3, 1/2 h); 24 jobs in 12 hours make it Gamma(27, 12.5 h)."""
+    found = estimate_rate(6.0, an_hour_each([2.0] * 12), prior_jobs=3.0, half_life_hours=NEVER)
+
+    assert found.mean == pytest.approx((3.0 + 24.0) / (0.5 + 12.0))
+    assert found.weight == pytest.approx(24.0)
+    # 95 % of Gamma(27): chi-squared of 54 degrees over two, from tables 35.586 and 76.192.
+    assert found.low == pytest.approx(35.586 / 2.0 / 12.5, rel=1e-4)
+    assert found.high == pytest.approx(76.192 / 2.0 / 12.5, rel=1e-4)
+
+
+def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
+    """No counts: the stated rate, with an interval as wide as the prior."""
+    for counts in (None, an_hour_each([])):
+        found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=168.0)
+        assert (found.mean, found.weight) == (6.0, 0.0)
+        assert found.low < 1.0 and found.high > 15.0
+
+
+def test_an_hour_counts_half_after_a_half_life() -> None:
+    """Hours of one and of two half-lives ago weigh 1/2 and 1/4; the prior does not age."""
+    counts = Counts(
+        jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0])
+    )
+    found = estimate_rate(1.0, counts, prior_jobs=2.0, half_life_hours=10.0)
+
+    assert found.mean == pytest.approx((2.0 + 4.0 * 0.75) / (2.0 + 0.75))
+    assert found.weight == pytest.approx(4.0 * 0.75)
+
+
+def test_a_batch_counts_as_one_event() -> None:
+    """Fifty jobs at one instant hardly move a rate and widen its interval; fifty in as many hours are a rate."""
+    quiet = [0.0] * 49
+    batch = estimate_rate(
+        0.1, an_hour_each([*quiet, 50.0], [*quiet, 2500.0]), prior_jobs=2.0, half_life_hours=NEVER
+    )
+    spread = estimate_rate(0.1, an_hour_each([1.0] * 50), prior_jobs=2.0, half_life_hours=NEVER)
+
+    assert spread.mean == pytest.approx((2.0 + 50.0) / (20.0 + 50.0))
+    assert batch.mean < 0.16
+    assert batch.high / batch.low > 3.0 * spread.high / spread.low
+    only = estimate_rate(0.1, an_hour_each([50.0], [2500.0]), prior_jobs=2.0, half_life_hours=NEVER)
+    assert only.mean < 0.2, "the very first hour is no exception"
+
+
+def test_a_poisson_stream_of_any_rate_has_dispersion_near_one() -> None:
+    """Two hundred hours at 0.05, 5 and 600 jobs an hour: at most 1.3."""
+    rng = np.random.default_rng(3)
+    for rate in (0.05, 5.0, 600.0):
+        minutes = rng.poisson(rate / 60.0, (200, 60)).astype(float)
+        counts = an_hour_each(minutes.sum(axis=1).tolist(), (minutes**2).sum(axis=1).tolist())
+        assert 1.0 <= dispersion(counts, np.ones(200)) < 1.3
+
+
+@given(rate=st.floats(1e-3, 1e3), jobs=st.lists(st.integers(0, 20), max_size=30), unit=st.floats(0.01, 100.0))
+def test_rates_scale_with_the_unit_of_time(rate: float, jobs: list[int], unit: float) -> None:
+    """The prior alone scales with its rate; data pull the mean between what was stated and what was seen."""
+    prior = estimate_rate(rate, None, prior_jobs=2.0, half_life_hours=NEVER)
+    scaled = estimate_rate(rate * unit, None, prior_jobs=2.0, half_life_hours=NEVER)
+    assert (scaled.mean, scaled.low, scaled.high) == pytest.approx(
+        (prior.mean * unit, prior.low * unit, prior.high * unit)
+    )
+    if jobs:
+        found = estimate_rate(
+            rate, an_hour_each([float(n) for n in jobs]), prior_jobs=2.0, half_life_hours=NEVER
+        )
+        seen = sum(jobs) / len(jobs)
+        assert min(rate, seen) * (1.0 - 1e-9) <= found.mean <= max(rate, seen) * (1.0 + 1e-9)
+        assert found.low <= found.mean <= found.high
+
+
+def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
+    """400 streams whose rates come from the prior: in 93 % at least the rate lies in the 95 % interval."""
+    rng = np.random.default_rng(5)
+    inside = 0
+    for _ in range(400):
+        truth = rng.gamma(2.0, 3.0)
+        minutes = rng.poisson(truth / 60.0, (36, 60)).astype(float)
+        counts = an_hour_each(minutes.sum(axis=1).tolist(), (minutes**2).sum(axis=1).tolist())
+        found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=NEVER)
+        inside += found.low <= truth <= found.high
+    assert 0.93 * 400 <= inside <= 400
+
+
+def test_sizes_without_data_are_as_stated() -> None:
+    """Mean 1, the interval that of a log-normal with spread SPREAD / sqrt(2)."""
+    found = estimate_size(LogSizes(), NO_BOUNDS, prior_jobs=2.0)
+
+    assert found.mean == pytest.approx(1.0, abs=1e-6)
+    assert found.high == pytest.approx(math.exp(1.96 * SPREAD / math.sqrt(2.0)), rel=0.02)
+    assert found.low == pytest.approx(1.0 / found.high, rel=0.02)
+
+
+def test_many_jobs_speak_louder_than_the_class_file() -> None:
+    """1000 jobs of half the stated size on average: a half within 5 %, and the interval no wider than 10 %."""
+    rng = np.random.default_rng(1)
+    found = estimate_size(
+        LogSizes.of(rng.normal(math.log(0.5) - 0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0
+    )
+
+    assert found.mean == pytest.approx(0.5, rel=0.05)
+    assert 1.0 < found.high / found.low < 1.1
+
+
+@given(left=_logs, right=_logs)
+def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
+    """What ended may be kept as sums by the day: merged they are the sums of all."""
+    merged = LogSizes.of(np.array(left)).plus(LogSizes.of(np.array(right)))
+    whole = LogSizes.of(np.array(left + right))
+
+    assert (merged.weight, merged.mean, merged.squares) == pytest.approx(
+        (whole.weight, whole.mean, whole.squares), abs=1e-9
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(ended=_logs, bounds=_logs)
+def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: list[float]) -> None:
+    """A job that did so much and runs on is no reason to believe in smaller jobs than without it."""
+    sums = LogSizes.of(np.array(ended))
+    without = estimate_size(sums, NO_BOUNDS, prior_jobs=2.0)
+    found = estimate_size(sums, np.array(bounds), prior_jobs=2.0)
+
+    assert found.mean >= without.mean * (1.0 - 1e-9)
+    assert found.high >= without.high * (1.0 - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ended=_logs, bound=st.floats(-2.0, 2.0))
+def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[float], bound: float) -> None:
+    """What a job has done is a lower bound of its size, so it says more than the same size would."""
+    running = estimate_size(LogSizes.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
+    over = estimate_size(LogSizes.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
+
+    assert running.mean >= over.mean * (1.0 - 1e-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(logs=st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=10))
+def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
+    """Ten times the data never widens it."""
+    once, often = LogSizes.of(np.array(logs)), LogSizes.of(np.array(logs * 10))
+    narrow = estimate_size(often, NO_BOUNDS, prior_jobs=2.0)
+    wide = estimate_size(once, NO_BOUNDS, prior_jobs=2.0)
+
+    assert narrow.high / narrow.low <= 1.001 * wide.high / wide.low
+
+
+def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
+    """300 classes from the prior, 15 jobs each, some cut off at times of their own: 91 % at least."""
+    rng = np.random.default_rng(7)
+    inside = 0
+    for _ in range(300):
+        eta = rng.normal(0.0, SPREAD / math.sqrt(2.0))
+        sigma = min(SPREAD * math.exp(rng.normal(0.0, 1.0)), 2.4)
+        sizes = rng.normal(eta - 0.5 * sigma**2, sigma, 15)
+        limits = rng.normal(eta + 0.2, 0.5, 15)
+        is_cut = sizes > limits
+        found = estimate_size(LogSizes.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
+        inside += found.low <= math.exp(eta) <= found.high
+    assert 0.91 * 300 <= inside <= 0.995 * 300
+
+
+def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
+    """500 bounds give what 32 groups of them give: the same within 3 %."""
+    rng = np.random.default_rng(2)
+    sums, bounds = LogSizes.of(rng.normal(0.3, 0.4, 200)), rng.normal(-0.5, 0.5, 500)
+    found = estimate_size(sums, bounds, prior_jobs=2.0)
+    edges = np.array_split(np.sort(bounds), 32)
+    grouped = estimate_size(
+        sums,
+        np.array([part.mean() for part in edges]),
+        np.array([float(len(part)) for part in edges]),
+        prior_jobs=2.0,
+    )
+    assert found.mean == pytest.approx(grouped.mean, rel=0.03)
+
+
+def test_nonsense_is_refused() -> None:
+    """A rate of nothing, a prior of nothing, a belief that is not a number."""
+    for stated, jobs in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0)):
+        with pytest.raises(InvalidProblem):
+            estimate_rate(stated, None, prior_jobs=jobs, half_life_hours=1.0)
+    with pytest.raises(InvalidProblem):
+        estimate_size(LogSizes(), NO_BOUNDS, prior_jobs=0.0)
+    with pytest.raises(InvalidProblem):
+        Belief(mean=math.inf, low=1.0, high=2.0)
+
+
+@given(factor=st.floats(0.01, 100.0))
+def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
+    """Centre and interval scale together; what stands behind them does not."""
+    belief = Belief(mean=2.0, low=1.0, high=3.0, weight=4.0).times(factor)
+
+    assert (belief.mean, belief.low, belief.high) == pytest.approx((2.0 * factor, factor, 3.0 * factor))
+    assert belief.weight == 4.0
