@@ -13,14 +13,16 @@ Dividing by phi lets a burst count as what it is, one event, in the mean as in t
 what hours and minutes say, shrunk towards 1 while few jobs have come. The hour in which a class was first seen
 begins the count with it: a class that was never seen keeps what was stated.
 
-Sizes. The logarithm of the work of a job over what was stated is normal, of unknown mean and spread:
+Sizes. The work of a job over what was stated is Gamma distributed, of unknown mean and shape:
 
-    y = log(work / stated) ~ N(eta - sigma^2 / 2, sigma^2),   exp(eta) the mean size over the stated one
-    eta ~ N(0, SPREAD^2 / prior_jobs),   log sigma ~ N(log SPREAD, 1)
+    x = work / stated ~ Gamma(k, k / m),   m the mean size over the stated one,   1/k the squared spread
+    log m ~ N(0, SPREAD^2 / prior_jobs),   log k ~ N(-2 log SPREAD, 1)
 
-A job that ended is a point y, older ones counting less; one that still runs, or was stopped by its user, is only
-known to be larger than what it did: it counts P(y > c). The posterior is laid out on a grid over (eta, sigma) that
-closes in on where its mass is. What ended is needed as weight, mean and squares only, which add up.
+A job that ended is a point x, older ones counting less; one that still runs, or was stopped by its user, is only
+known to be larger than what it did: it counts P(x > c). Of what ended, the weight, the mean and the mean logarithm
+are all that is needed, and they add up. The best mean for given k is then the plain average, so a job that ended at
+once is one small job and nothing worse; with logarithms alone it would make the spread, and with it the mean, large.
+The posterior is laid out on a grid over (log m, log k) that closes in on where its mass is.
 
 Cost: O(hours) for a rate, O(grid x distinct bounds) for a size, some milliseconds.
 """
@@ -31,7 +33,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaincinv, log_ndtr
+from scipy.special import gammaincinv, gammaln, log_ndtr
 
 from policies.model import check_positive
 from policies.speedup import Floats
@@ -39,12 +41,12 @@ from policies.speedup import Floats
 LEVEL = 0.95
 """Of the intervals: the part of the belief that lies inside."""
 SPREAD = 0.7
-"""Prior guess of the spread of log sizes within a class: one job in three is off by more than a factor of two."""
+"""Prior guess of the spread of sizes within a class, standard deviation over mean."""
 FEW = 4.0
 """So many arrivals make half of their own dispersion believed."""
 MINUTES = 60.0
-_ETAS, _SIGMAS, _BOUNDS, _PASSES = 96, 32, 32, 4
-_LEAST_SIGMA, _MOST_SIGMA = 0.02, 2.5
+_MEANS, _SHAPES, _BOUNDS, _PASSES = 64, 20, 12, 4
+_LEAST_SHAPE, _MOST_SHAPE = 0.1, 2000.0
 _NEGLIGIBLE = 1e-7
 
 
@@ -128,48 +130,53 @@ def dispersion(counts: Counts, weights: Floats) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSizes:
-    """Logarithms of sizes, added up: how many (old ones less), their mean, and their squares about it."""
+class Sizes:
+    """Sizes added up: how many (old ones less), their mean, and the mean of their logarithms."""
 
     weight: float = 0.0
-    mean: float = 0.0
-    squares: float = 0.0
+    mean: float = 1.0
+    log_mean: float = 0.0
 
     @classmethod
-    def of(cls, logs: Floats, weights: Floats | None = None) -> LogSizes:
-        """Add up values, each with its weight."""
-        logs = np.asarray(logs, dtype=float)
-        each = np.ones(len(logs)) if weights is None else np.asarray(weights, dtype=float)
+    def of(cls, sizes: Floats, weights: Floats | None = None) -> Sizes:
+        """Add up sizes, each with its weight."""
+        sizes = np.asarray(sizes, dtype=float)
+        each = np.ones(len(sizes)) if weights is None else np.asarray(weights, dtype=float)
         total = float(each.sum())
         if total <= 0.0:
             return cls()
-        mean = float(each @ logs) / total
-        return cls(weight=total, mean=mean, squares=float(each @ (logs - mean) ** 2))
+        return cls(
+            weight=total, mean=float(each @ sizes) / total, log_mean=float(each @ np.log(sizes)) / total
+        )
 
-    def plus(self, other: LogSizes) -> LogSizes:
+    def plus(self, other: Sizes) -> Sizes:
         """Return both together."""
         weight = self.weight + other.weight
         if weight <= 0.0:
-            return LogSizes()
-        apart = other.mean - self.mean
-        return LogSizes(
+            return Sizes()
+        share = other.weight / weight
+        return Sizes(
             weight=weight,
-            mean=self.mean + apart * other.weight / weight,
-            squares=self.squares + other.squares + apart**2 * self.weight * other.weight / weight,
+            mean=self.mean + share * (other.mean - self.mean),
+            log_mean=self.log_mean + share * (other.log_mean - self.log_mean),
         )
 
-    def times(self, factor: float) -> LogSizes:
+    def times(self, factor: float) -> Sizes:
         """Return them counting so much less."""
-        return LogSizes(weight=self.weight * factor, mean=self.mean, squares=self.squares * factor)
+        return Sizes(weight=self.weight * factor, mean=self.mean, log_mean=self.log_mean)
+
+    def over(self, stated: float) -> Sizes:
+        """Return them in units of what was stated."""
+        return Sizes(weight=self.weight, mean=self.mean / stated, log_mean=self.log_mean - math.log(stated))
 
 
 def estimate_size(
-    ended: LogSizes, bounds: Floats, bound_weights: Floats | None = None, *, prior_jobs: float
+    ended: Sizes, bounds: Floats, bound_weights: Floats | None = None, *, prior_jobs: float
 ) -> Belief:
     """Return the mean size of the jobs of a class over the stated one.
 
-    `ended` are logarithms of work over what was stated, of jobs that ended by themselves; `bounds` are those of
-    jobs that did so much and have not ended. They never make the mean smaller than it is without them.
+    `ended` are sizes over the stated one, of jobs that ended by themselves; `bounds` are those of jobs that did
+    so much and have not ended, all positive. They never make the mean smaller than it is without them.
 
     Raises:
         InvalidProblem: when `prior_jobs` is not positive.
@@ -190,49 +197,48 @@ def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return at most `_BOUNDS` bounds: neighbours are taken together at their mean."""
     if len(bounds) <= _BOUNDS:
         return bounds, weights
-    order = np.argsort(bounds)
-    groups = np.array_split(order, _BOUNDS)
+    groups = np.array_split(np.argsort(bounds), _BOUNDS)
     total = np.array([weights[group].sum() for group in groups])
     mean = np.array([np.average(bounds[group], weights=weights[group] + 1e-300) for group in groups])
     return mean, total
 
 
-def _posterior(ended: LogSizes, bounds: Floats, weights: Floats, prior_jobs: float) -> Floats:
-    """Return (mean, lower end, upper end) of eta on a grid that closes in on the mass."""
+def _posterior(ended: Sizes, bounds: Floats, weights: Floats, prior_jobs: float) -> Floats:
+    """Return (centre, lower end, upper end) of log m on a grid that closes in on the mass."""
     scale = SPREAD / math.sqrt(prior_jobs)
-    points = [0.0, *bounds.tolist(), *([ended.mean] if ended.weight else [])]
-    low_eta, high_eta = min(points) - 5.0 * scale - 1.0, max(points) + 5.0 * scale + 1.0 + _MOST_SIGMA**2
-    low_sigma, high_sigma = math.log(_LEAST_SIGMA), math.log(_MOST_SIGMA)
+    points = [0.0, *np.log(bounds).tolist(), *([math.log(ended.mean)] if ended.weight else [])]
+    means = min(points) - 5.0 * scale - 1.0, max(points) + 5.0 * scale + 1.0
+    shapes = math.log(_LEAST_SHAPE), math.log(_MOST_SHAPE)
     for _ in range(_PASSES):
-        etas = np.linspace(low_eta, high_eta, _ETAS)
-        logs = np.linspace(low_sigma, high_sigma, _SIGMAS)
-        density = _density(etas, logs, ended, bounds, weights, scale)
-        of_eta, of_sigma = density.sum(axis=1), density.sum(axis=0)
-        low_eta, high_eta = _inside(etas, of_eta)
-        low_sigma, high_sigma = _inside(logs, of_sigma)
-    etas = np.linspace(low_eta, high_eta, _ETAS)
-    of_eta = _density(
-        etas, np.linspace(low_sigma, high_sigma, _SIGMAS), ended, bounds, weights, scale
-    ).sum(axis=1)
-    of_eta /= of_eta.sum()
-    below = np.cumsum(of_eta) - 0.5 * of_eta
+        log_m, log_k = np.linspace(*means, _MEANS), np.linspace(*shapes, _SHAPES)
+        density = _density(log_m, log_k, ended, bounds, weights, scale)
+        means = _inside(log_m, density.sum(axis=1))
+        shapes = _inside(log_k, density.sum(axis=0))
+    of_mean = density.sum(axis=1)
+    of_mean /= of_mean.sum()
+    below = np.cumsum(of_mean) - 0.5 * of_mean
     tail = 0.5 * (1.0 - LEVEL)
-    low, high = np.interp([tail, 1.0 - tail], below, etas)
-    return np.array([float(of_eta @ etas), low, high])
+    low, high = np.interp([tail, 1.0 - tail], below, log_m)
+    return np.array([float(of_mean @ log_m), low, high])
 
 
 def _density(
-    etas: Floats, log_sigmas: Floats, ended: LogSizes, bounds: Floats, weights: Floats, scale: float
+    log_m: Floats, log_k: Floats, ended: Sizes, bounds: Floats, weights: Floats, scale: float
 ) -> Floats:
-    """Return the posterior on a grid, shape (etas, sigmas), its largest value being 1."""
-    sigma = np.exp(log_sigmas)[None, :]
-    theta = etas[:, None] - 0.5 * sigma**2
-    log = -0.5 * (etas[:, None] / scale) ** 2 - 0.5 * (log_sigmas[None, :] - math.log(SPREAD)) ** 2
-    log = log - ended.weight * np.log(sigma)
-    log = log - 0.5 * (ended.squares + ended.weight * (ended.mean - theta) ** 2) / sigma**2
+    """Return the posterior on a grid, shape (means, shapes), its largest value being 1."""
+    m, k = np.exp(log_m)[:, None], np.exp(log_k)[None, :]
+    log = -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * (log_k[None, :] + 2.0 * math.log(SPREAD)) ** 2
+    each = (
+        k * (log_k[None, :] - log_m[:, None]) - gammaln(k) + (k - 1.0) * ended.log_mean - k * ended.mean / m
+    )
+    log = log + ended.weight * each
     if len(bounds):
-        above = log_ndtr((theta[:, :, None] - bounds) / sigma[:, :, None])
-        log = log + above @ weights
+        # Wilson and Hilferty 1931: the cube root of a Gamma variable is normal, nearly. Its tail never vanishes.
+        root = np.cbrt(bounds / m[:, :, None])
+        log = (
+            log
+            + log_ndtr((1.0 - 1.0 / (9.0 * k[:, :, None]) - root) * 3.0 * np.sqrt(k[:, :, None])) @ weights
+        )
     return np.asarray(np.exp(log - log.max()))
 
 

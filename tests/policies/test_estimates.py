@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from policies.estimates import (
     SPREAD,
     Belief,
     Counts,
-    LogSizes,
+    Sizes,
     dispersion,
     estimate_rate,
     estimate_size,
@@ -24,7 +25,7 @@ from policies.speedup import Floats
 NEVER = 1e12
 """A half-life so long that nothing is forgotten."""
 NO_BOUNDS: Floats = np.array([])
-_logs = st.lists(st.floats(-2.0, 2.0), min_size=0, max_size=12)
+_sizes = st.lists(st.floats(0.1, 8.0), min_size=0, max_size=12)
 
 
 def an_hour_each(jobs: list[float], squares: list[float] | None = None) -> Counts:
@@ -57,9 +58,7 @@ def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
 
 def test_an_hour_counts_half_after_a_half_life() -> None:
     """Hours of one and of two half-lives ago weigh 1/2 and 1/4; the prior does not age."""
-    counts = Counts(
-        jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0])
-    )
+    counts = Counts(jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]))
     found = estimate_rate(1.0, counts, prior_jobs=2.0, half_life_hours=10.0)
 
     assert found.mean == pytest.approx((2.0 + 4.0 * 0.75) / (2.0 + 0.75))
@@ -121,41 +120,39 @@ def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_sizes_without_data_are_as_stated() -> None:
-    """Mean 1, the interval that of a log-normal with spread SPREAD / sqrt(2)."""
-    found = estimate_size(LogSizes(), NO_BOUNDS, prior_jobs=2.0)
+    """Mean 1, the interval of a log-normal with spread SPREAD / sqrt(2)."""
+    found = estimate_size(Sizes(), NO_BOUNDS, prior_jobs=2.0)
 
     assert found.mean == pytest.approx(1.0, abs=1e-6)
-    assert found.high == pytest.approx(math.exp(1.96 * SPREAD / math.sqrt(2.0)), rel=0.02)
-    assert found.low == pytest.approx(1.0 / found.high, rel=0.02)
+    assert found.high == pytest.approx(math.exp(1.96 * SPREAD / math.sqrt(2.0)), rel=0.03)
+    assert found.low == pytest.approx(1.0 / found.high, rel=0.03)
 
 
 def test_many_jobs_speak_louder_than_the_class_file() -> None:
     """1000 jobs of half the stated size on average: a half within 5 %, and the interval no wider than 10 %."""
     rng = np.random.default_rng(1)
-    found = estimate_size(
-        LogSizes.of(rng.normal(math.log(0.5) - 0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0
-    )
+    found = estimate_size(Sizes.of(0.5 * rng.lognormal(-0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0)
 
     assert found.mean == pytest.approx(0.5, rel=0.05)
     assert 1.0 < found.high / found.low < 1.1
 
 
-@given(left=_logs, right=_logs)
+@given(left=_sizes, right=_sizes)
 def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
     """What ended may be kept as sums by the day: merged they are the sums of all."""
-    merged = LogSizes.of(np.array(left)).plus(LogSizes.of(np.array(right)))
-    whole = LogSizes.of(np.array(left + right))
+    merged = Sizes.of(np.array(left)).plus(Sizes.of(np.array(right)))
+    whole = Sizes.of(np.array(left + right))
 
-    assert (merged.weight, merged.mean, merged.squares) == pytest.approx(
-        (whole.weight, whole.mean, whole.squares), abs=1e-9
+    assert (merged.weight, merged.mean, merged.log_mean) == pytest.approx(
+        (whole.weight, whole.mean, whole.log_mean), abs=1e-9
     )
 
 
 @settings(max_examples=40, deadline=None)
-@given(ended=_logs, bounds=_logs)
+@given(ended=_sizes, bounds=_sizes)
 def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: list[float]) -> None:
     """A job that did so much and runs on is no reason to believe in smaller jobs than without it."""
-    sums = LogSizes.of(np.array(ended))
+    sums = Sizes.of(np.array(ended))
     without = estimate_size(sums, NO_BOUNDS, prior_jobs=2.0)
     found = estimate_size(sums, np.array(bounds), prior_jobs=2.0)
 
@@ -164,47 +161,82 @@ def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: li
 
 
 @settings(max_examples=40, deadline=None)
-@given(ended=_logs, bound=st.floats(-2.0, 2.0))
+@given(ended=_sizes, bound=st.floats(0.1, 8.0))
 def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[float], bound: float) -> None:
     """What a job has done is a lower bound of its size, so it says more than the same size would."""
-    running = estimate_size(LogSizes.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
-    over = estimate_size(LogSizes.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
+    running = estimate_size(Sizes.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
+    over = estimate_size(Sizes.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
 
     assert running.mean >= over.mean * (1.0 - 1e-3)
 
 
 @settings(max_examples=30, deadline=None)
-@given(logs=st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=10))
+@given(logs=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=10))
 def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
     """Ten times the data never widens it."""
-    once, often = LogSizes.of(np.array(logs)), LogSizes.of(np.array(logs * 10))
+    once, often = Sizes.of(np.array(logs)), Sizes.of(np.array(logs * 10))
     narrow = estimate_size(often, NO_BOUNDS, prior_jobs=2.0)
     wide = estimate_size(once, NO_BOUNDS, prior_jobs=2.0)
 
     assert narrow.high / narrow.low <= 1.001 * wide.high / wide.low
 
 
-def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
-    """300 classes from the prior, 15 jobs each, some cut off at times of their own: 91 % at least."""
+def coverage(draw: Callable[[np.random.Generator], tuple[float, Floats]], *, classes: int = 200) -> float:
+    """Return how often the mean of a class lies in its interval; each job is cut off at a time of its own."""
     rng = np.random.default_rng(7)
     inside = 0
-    for _ in range(300):
-        eta = rng.normal(0.0, SPREAD / math.sqrt(2.0))
-        sigma = min(SPREAD * math.exp(rng.normal(0.0, 1.0)), 2.4)
-        sizes = rng.normal(eta - 0.5 * sigma**2, sigma, 15)
-        limits = rng.normal(eta + 0.2, 0.5, 15)
+    for _ in range(classes):
+        mean, sizes = draw(rng)
+        limits = mean * rng.lognormal(0.2, 0.5, len(sizes))
         is_cut = sizes > limits
-        found = estimate_size(LogSizes.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
-        inside += found.low <= math.exp(eta) <= found.high
-    assert 0.91 * 300 <= inside <= 0.995 * 300
+        found = estimate_size(Sizes.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
+        inside += found.low <= mean <= found.high
+    return inside / classes
+
+
+def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
+    """Classes from the prior, 15 Gamma jobs each: in 92 % at least the mean lies in the 95 % interval."""
+
+    def draw(rng: np.random.Generator) -> tuple[float, Floats]:
+        mean = float(rng.lognormal(0.0, SPREAD / math.sqrt(2.0)))
+        shape = float(rng.lognormal(-2.0 * math.log(SPREAD), 1.0))
+        return mean, rng.gamma(shape, mean / shape, 15)
+
+    assert coverage(draw) >= 0.92
+
+
+def test_intervals_hold_for_log_normal_sizes_and_a_class_file_that_is_off() -> None:
+    """Thirty log-normal jobs of half the stated size, spread 0.7: still in 85 % of the classes."""
+
+    def draw(rng: np.random.Generator) -> tuple[float, Floats]:
+        return 0.5, 0.5 * rng.lognormal(-0.245, 0.7, 30)
+
+    assert coverage(draw) >= 0.85
+
+
+def test_a_job_that_ended_at_once_is_one_small_job() -> None:
+    """Nine jobs as stated and one of a thousandth: the mean goes down a little, not up."""
+    found = estimate_size(Sizes.of(np.array([1.0] * 9 + [0.001])), NO_BOUNDS, prior_jobs=2.0)
+
+    assert 0.8 < found.mean < 1.0
+
+
+@given(sizes=st.lists(st.floats(0.1, 8.0), min_size=1, max_size=8), unit=st.floats(0.01, 100.0))
+@settings(max_examples=30, deadline=None)
+def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None:
+    """Work in other units over a stated size in those units gives the same belief."""
+    found = estimate_size(Sizes.of(np.array(sizes)), NO_BOUNDS, prior_jobs=2.0)
+    other = estimate_size(Sizes.of(np.array(sizes) * unit).over(unit), NO_BOUNDS, prior_jobs=2.0)
+
+    assert (other.mean, other.low, other.high) == pytest.approx((found.mean, found.low, found.high), rel=1e-6)
 
 
 def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
-    """500 bounds give what 32 groups of them give: the same within 3 %."""
+    """500 bounds give what 50 groups of them give: the same within 3 %."""
     rng = np.random.default_rng(2)
-    sums, bounds = LogSizes.of(rng.normal(0.3, 0.4, 200)), rng.normal(-0.5, 0.5, 500)
+    sums, bounds = Sizes.of(rng.lognormal(0.3, 0.4, 200)), rng.lognormal(-0.5, 0.5, 500)
     found = estimate_size(sums, bounds, prior_jobs=2.0)
-    edges = np.array_split(np.sort(bounds), 32)
+    edges = np.array_split(np.sort(bounds), 50)
     grouped = estimate_size(
         sums,
         np.array([part.mean() for part in edges]),
@@ -220,7 +252,7 @@ def test_nonsense_is_refused() -> None:
         with pytest.raises(InvalidProblem):
             estimate_rate(stated, None, prior_jobs=jobs, half_life_hours=1.0)
     with pytest.raises(InvalidProblem):
-        estimate_size(LogSizes(), NO_BOUNDS, prior_jobs=0.0)
+        estimate_size(Sizes(), NO_BOUNDS, prior_jobs=0.0)
     with pytest.raises(InvalidProblem):
         Belief(mean=math.inf, low=1.0, high=2.0)
 
