@@ -93,7 +93,7 @@ def compacted(
     for group, members in groups.items():
         known = rows.get(group)
         parts = members if known is None else [known, *members]
-        merged.append(replace(_merged(parts), key=group))
+        merged.append(replace(merged_of(parts), key=group))
         gone += [row.key for row in members]
     return merged, gone
 
@@ -131,7 +131,7 @@ def _batches(row: Sample) -> str:
     return f"b{round(math.log2(row.batch))}"
 
 
-def _merged(rows: list[Sample]) -> Sample:
+def merged_of(rows: list[Sample]) -> Sample:
     """Return rows taken together; each kind adds up in its own way."""
     first, count = rows[0], sum(row.count for row in rows)
     weights = [row.seconds if row.kind == "speed" else row.count for row in rows]

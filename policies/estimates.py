@@ -16,7 +16,7 @@ begins the count with it: a class that was never seen keeps what was stated.
 Sizes. The work of a job over what was stated is Gamma distributed, of unknown mean and shape:
 
     x = work / stated ~ Gamma(k, k / m),   m the mean size over the stated one,   1/k the squared spread
-    log m ~ N(0, SPREAD^2 / prior_jobs),   log k ~ N(-2 log SPREAD, 1)
+    log m ~ N(0, SPREAD^2 / prior_jobs),   log k ~ N(-2 log SPREAD, DOUBT^2)
 
 A job that ended is a point x, older ones counting less; one that still runs, or was stopped by its user, is only
 known to be larger than what it did: it counts P(x > c). Of what ended, the weight, the mean and the mean logarithm
@@ -40,8 +40,10 @@ from policies.speedup import Floats
 
 LEVEL = 0.95
 """Of the intervals: the part of the belief that lies inside."""
-SPREAD = 0.7
+SPREAD = 0.5
 """Prior guess of the spread of sizes within a class, standard deviation over mean."""
+DOUBT = 1.5
+"""Of that guess: the standard deviation of log k."""
 FEW = 4.0
 """So many arrivals make half of their own dispersion believed."""
 MINUTES = 60.0
@@ -187,8 +189,10 @@ def estimate_size(
     bounds, weights = _grouped(bounds, weights)
     found = _posterior(ended, bounds, weights, prior_jobs)
     if len(bounds):
-        # A bound that says little also says that sizes spread little, which could lower the mean a bit.
-        found = np.maximum(found, _posterior(ended, bounds[:0], weights[:0], prior_jobs))
+        # What a bound says about the spread can lower the mean by a few percent. It says "at least", so neither
+        # leaving it out nor counting it as an end may give more.
+        for sums in (ended, ended.plus(Sizes.of(bounds, weights))):
+            found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], prior_jobs))
     mean, low, high = (math.exp(value) for value in found)
     return Belief(mean=mean, low=low, high=high, weight=ended.weight)
 
@@ -227,7 +231,7 @@ def _density(
 ) -> Floats:
     """Return the posterior on a grid, shape (means, shapes), its largest value being 1."""
     m, k = np.exp(log_m)[:, None], np.exp(log_k)[None, :]
-    log = -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * (log_k[None, :] + 2.0 * math.log(SPREAD)) ** 2
+    log = -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * ((log_k[None, :] + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
     each = (
         k * (log_k[None, :] - log_m[:, None]) - gammaln(k) + (k - 1.0) * ended.log_mean - k * ended.mean / m
     )
@@ -247,3 +251,16 @@ def _inside(nodes: Floats, mass: Floats) -> tuple[float, float]:
     held = np.flatnonzero(mass > _NEGLIGIBLE * mass.max())
     step = float(nodes[1] - nodes[0])
     return float(nodes[held[0]]) - step, float(nodes[held[-1]]) + step
+
+
+def lean_after(lean: float, work_ratio: float) -> float:
+    """Return the lean of the pacing when the believed work per hour is changed by a factor.
+
+    The lean z says that the work is 1 / (1 + z) times what is believed (`policies.pacing`). What the new belief
+    takes over of that, the lean gives up, so that the multiplier stays where it is; where the belief moves the
+    other way the lean stays, and the multiplier follows the belief.
+    """
+    moved = (1.0 + lean) * work_ratio
+    if abs(math.log(moved)) >= abs(math.log1p(lean)):
+        return lean
+    return moved - 1.0

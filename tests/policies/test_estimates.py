@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from policies.errors import InvalidProblem
 from policies.estimates import (
+    DOUBT,
     SPREAD,
     Belief,
     Counts,
@@ -19,6 +20,7 @@ from policies.estimates import (
     dispersion,
     estimate_rate,
     estimate_size,
+    lean_after,
 )
 from policies.speedup import Floats
 
@@ -199,7 +201,7 @@ def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
 
     def draw(rng: np.random.Generator) -> tuple[float, Floats]:
         mean = float(rng.lognormal(0.0, SPREAD / math.sqrt(2.0)))
-        shape = float(rng.lognormal(-2.0 * math.log(SPREAD), 1.0))
+        shape = float(rng.lognormal(-2.0 * math.log(SPREAD), DOUBT))
         return mean, rng.gamma(shape, mean / shape, 15)
 
     assert coverage(draw) >= 0.92
@@ -264,3 +266,11 @@ def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
 
     assert (belief.mean, belief.low, belief.high) == pytest.approx((2.0 * factor, factor, 3.0 * factor))
     assert belief.weight == 4.0
+
+
+def test_the_lean_gives_up_what_the_belief_takes_over() -> None:
+    """Twice the believed work comes: the lean went to -1/2; believing it brings it back to 0, half of it half-way."""
+    assert lean_after(-0.5, 2.0) == pytest.approx(0.0)
+    assert lean_after(-0.5, 1.5) == pytest.approx(-0.25)
+    assert lean_after(0.0, 2.0) == 0.0, "nothing was learnt: the plan follows the belief"
+    assert lean_after(-0.5, 0.5) == -0.5, "the belief moves the other way"
