@@ -122,8 +122,12 @@ def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Count
         if row.kind == "arrivals" and 0 <= at < hours:
             jobs[at] += row.count
             squares[at] += row.moment
-    ages = np.arange(hours)[::-1] + 0.5
-    return Counts(jobs=jobs, squares=squares, ages=ages)
+    watched: Floats = np.ones(hours)
+    watched[0] -= max(min(seen) / HOUR - first, 0.0)
+    watched[-1] -= last + 1.0 - now / HOUR
+    # So soon after the first job, it is as if an hour had passed: a batch is no rate.
+    watched[-1] += max(1.0 - float(watched.sum()), 0.0)
+    return Counts(jobs=jobs, squares=squares, ages=np.arange(hours)[::-1] + 0.5, hours=watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,14 +78,16 @@ class Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Arrivals by hour: `jobs` of each hour, and the `squares` of the counts of its minutes; shape (hours,).
+    """Arrivals by hour: `jobs` of each, and the `squares` of the counts of its minutes; shape (hours,).
 
-    `ages` are hours from the middle of each hour to now. Hours without arrivals are there with zeros.
+    `ages` are hours from the middle of each to now, `hours` how much of each was watched, at most one. Hours
+    without arrivals are there with zeros; together they are an hour at least.
     """
 
     jobs: Floats
     squares: Floats
     ages: Floats
+    hours: Floats
 
     def decayed(self, half_life_hours: float) -> Floats:
         """Return the weight of each hour."""
@@ -109,7 +111,7 @@ def estimate_rate(
     jobs, hours, phi = 0.0, 0.0, 1.0
     if counts is not None and len(counts.jobs):
         weights = counts.decayed(half_life_hours)
-        jobs, hours = float(weights @ counts.jobs), float(weights.sum())
+        jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
         phi = dispersion(counts, weights)
     shape = prior_jobs + jobs / phi
     exposure = prior_jobs / stated_per_hour + hours / phi
@@ -122,11 +124,11 @@ def estimate_rate(
 
 def dispersion(counts: Counts, weights: Floats) -> float:
     """Return variance over mean of the counts, at least 1: what hours say or what minutes say, if that is more."""
-    jobs, hours = float(weights @ counts.jobs), float(weights.sum())
+    jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
     if jobs <= 0.0 or hours <= 0.0:
         return 1.0
     mean = jobs / hours
-    by_hour = float(weights @ (counts.jobs - mean) ** 2) / hours / mean
+    by_hour = float(weights @ (counts.jobs - mean * counts.hours) ** 2) / hours / mean
     by_minute = float(weights @ counts.squares) / jobs - mean / MINUTES
     return 1.0 + max(by_hour - 1.0, by_minute - 1.0, 0.0) * jobs / (jobs + FEW)
 

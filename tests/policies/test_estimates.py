@@ -36,6 +36,7 @@ def an_hour_each(jobs: list[float], squares: list[float] | None = None) -> Count
         jobs=np.array(jobs),
         squares=np.array(jobs if squares is None else squares),
         ages=np.arange(len(jobs))[::-1] + 0.5,
+        hours=np.ones(len(jobs)),
     )
 
 
@@ -60,7 +61,7 @@ def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
 
 def test_an_hour_counts_half_after_a_half_life() -> None:
     """Hours of one and of two half-lives ago weigh 1/2 and 1/4; the prior does not age."""
-    counts = Counts(jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]))
+    counts = Counts(jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]), hours=np.ones(2))
     found = estimate_rate(1.0, counts, prior_jobs=2.0, half_life_hours=10.0)
 
     assert found.mean == pytest.approx((2.0 + 4.0 * 0.75) / (2.0 + 0.75))
