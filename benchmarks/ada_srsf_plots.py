@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+
+from benchmarks.plot_style import STYLE
 
 Row = dict[str, Any]
 
@@ -43,17 +41,7 @@ PLACER_COLOURS = {"RAND": "#bdbdbd", "LS": "#9e9ac8", "FF": "#fdae6b", "LWF-2": 
 def draw(stored: dict[str, Any], folder: Path) -> None:
     """Draw every picture whose part has been run."""
     folder.mkdir(parents=True, exist_ok=True)
-    style = {
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.25,
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-        "figure.constrained_layout.use": True,
-    }
-    with plt.rc_context(style):
+    with plt.rc_context(STYLE):
         if "placement" in stored:
             _save(folder / "ada-srsf-cdf.png", lambda: _draw_cdf(stored["placement"]["rows"]))
             _save(folder / "ada-srsf-placement.png", lambda: _draw_placement(stored["placement"]["rows"]))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from scipy import stats
+
+from benchmarks.plot_style import STYLE
 
 LABELS = {
     "no gate": "no gate",
@@ -33,17 +31,7 @@ COLOURS = {
 def draw(results: dict[str, Any], cases: dict[str, str], path: Path) -> None:
     """Draw the ratios to no gate by case, and every run's mean JCT against the simulator's."""
     there = [name for name in cases if name in results]
-    style = {
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.25,
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-        "figure.constrained_layout.use": True,
-    }
-    with plt.rc_context(style):
+    with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), width_ratios=(3, 2))
         _draw_ratios(left, results, there, cases)
         _draw_agreement(right, results, there)

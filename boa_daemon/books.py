@@ -127,8 +127,12 @@ class Books:
             purse.left -= count * (rate * self._ahead(purse.window) + _ROUNDING)
 
     def _ahead(self, window: Window) -> float:
-        """Return how long a node that is launched now may cost in a window."""
-        return window.overlap_seconds(self._now, self._now + self._caps.launch_seconds)
+        """Return how long a node that is launched now may cost in a window.
+
+        The window in which it is launched bears the minimum billing, even if it ends before that does.
+        """
+        seconds = window.overlap_seconds(self._now, self._now + self._caps.launch_seconds)
+        return max(seconds, MINIMUM_BILLED_SECONDS) if window.begins_at <= self._now else seconds
 
     def numbers(self, code: CapCode) -> dict[str, float]:
         """Return the numbers behind a refusal."""

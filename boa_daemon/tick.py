@@ -57,7 +57,12 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
 
 
 def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float:
-    """Return when a policy that decides in rounds is due again, or anything else is before."""
+    """Return when a policy that decides in rounds is due again, or anything else is before.
+
+    With no node there, and none allowed before a cap opens again, no round can change anything until then.
+    """
+    if not state.nodes and plan.held and not plan.launches and plan.wake_at is not None:
+        return plan.wake_at
     held_at = state.now if plan.lean is not None or state.lean is None else state.lean[1]
     due = held_at + round_seconds
     return due if plan.wake_at is None else min(due, plan.wake_at)

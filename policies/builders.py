@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -108,15 +109,31 @@ def _fastest_affordable(
 
 def greedy_marginal(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return the widths that greedy steps reach within the budget."""
+    return _planned(site, options, GreedyMarginal.within, floor="the narrowest widths take at least {:.2f}")
+
+
+def boa_authors(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the BOA authors' rounded and glued widths; the same site gives the same plan."""
+    glued = partial(GluedWidths.within, rng=np.random.default_rng(0))
+    return _planned(site, options, glued, floor="rounding comes to {:.2f} at least")
+
+
+def _planned(
+    site: Site, options: PolicyOptions, within: Callable[..., GreedyMarginal | GluedWidths], *, floor: str
+) -> BuiltPolicy:
+    """Return the widths that `within` plans for the GPUs that the budget pays for, with what they promise.
+
+    Raises:
+        InfeasibleBudget: when it finds none; `floor` says what the least of its plans takes.
+    """
     menu = menu_of(site, options)
     price = site.problem.price_of(menu.gpu_type)
     try:
-        policy = GreedyMarginal.within(menu.classes, menu.gpu_type, gpus=site.budget.amount / price)
+        policy = within(menu.classes, menu.gpu_type, gpus=site.budget.amount / price)
     except InfeasibleBudget as error:
         least = error.least_spend * price
         raise InfeasibleBudget(
-            f"{site.budget} is too small: the narrowest widths take at least {least:.2f}. Raise the budget",
-            least_spend=least,
+            f"{site.budget} is too small: {floor.format(least)}. Raise the budget", least_spend=least
         ) from error
     promise = promise_of(policy.plans, menu.classes)
     return BuiltPolicy(
@@ -128,47 +145,26 @@ def greedy_marginal(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 def static_fifo(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return first come, first served on the fleet that the budget pays for."""
-    menu = menu_of(site, options)
-    fleet = fleet_of(site, options, menu.gpu_type)
-    gpus = options.gpus_per_job or fleet.instance_type.gpus
-    return BuiltPolicy(allocator=StaticFifo(menu=menu, fleet=fleet, gpus_per_job=gpus))
+    return _in_line(site, options, StaticFifo)
 
 
 def static_srsf(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return shortest remaining service first on the fleet that the budget pays for."""
+    return _in_line(site, options, StaticSrsf)
+
+
+def _in_line(site: Site, options: PolicyOptions, order: type[StaticFifo] | type[StaticSrsf]) -> BuiltPolicy:
+    """Return a queue for a fixed fleet; jobs are as wide as a node unless a width is given."""
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
     gpus = options.gpus_per_job or fleet.instance_type.gpus
-    return BuiltPolicy(allocator=StaticSrsf(menu=menu, fleet=fleet, gpus_per_job=gpus))
+    return BuiltPolicy(allocator=order(menu=menu, fleet=fleet, gpus_per_job=gpus))
 
 
 def static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return equal shares of the fleet that the budget pays for."""
     menu = menu_of(site, options)
     return BuiltPolicy(allocator=EqualShare(menu=menu, fleet=fleet_of(site, options, menu.gpu_type)))
-
-
-def boa_authors(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return the BOA authors' rounded and glued widths."""
-    menu = menu_of(site, options)
-    price = site.problem.price_of(menu.gpu_type)
-    try:
-        # A seed of its own: the same site gives the same plan.
-        policy = GluedWidths.within(
-            menu.classes, menu.gpu_type, gpus=site.budget.amount / price, rng=np.random.default_rng(0)
-        )
-    except InfeasibleBudget as error:
-        least = error.least_spend * price
-        raise InfeasibleBudget(
-            f"{site.budget} is too small: rounding comes to {least:.2f} at least. Raise the budget",
-            least_spend=least,
-        ) from error
-    promise = promise_of(policy.plans, menu.classes)
-    return BuiltPolicy(
-        allocator=policy,
-        planned_mean_jct_hours=promise.mean_jct_hours,
-        planned_spend=promise.gpus * price,
-    )
 
 
 def asked(site: Site, options: PolicyOptions) -> BuiltPolicy:

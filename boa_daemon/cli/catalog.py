@@ -15,8 +15,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.errors import InputError, did_you_mean
@@ -38,13 +37,14 @@ def list_types(
     _check("family", family, {entry.family for entry in catalog.entries.values()})
     _check("GPU type", gpu_type, {entry.gpu_type for entry in catalog.entries.values()})
     entries = catalog.select(family=family, gpu_type=gpu_type, with_retired=with_retired)
-    match chosen_format(output, as_json):
-        case OutputFormat.json:
-            print_json({"instance_types": [_row(entry) for entry in entries]})
-        case OutputFormat.csv:
-            print_csv([_row(entry) for entry in entries])
-        case OutputFormat.table:
-            _print_table(entries, hidden=0 if with_retired else _retired(catalog, family, gpu_type))
+    rows = [_row(entry) for entry in entries]
+    hidden = 0 if with_retired else _retired(catalog, family, gpu_type)
+    show(
+        chosen_format(output, as_json),
+        {"instance_types": rows},
+        rows=lambda: rows,
+        table=lambda: _print_table(entries, hidden=hidden),
+    )
 
 
 def _check(what: str, wanted: str | None, known: set[str]) -> None:

@@ -19,12 +19,20 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.simulate import world_of
+from boa_daemon.cli.simulating import (
+    BootOption,
+    BootSecondsOption,
+    ClassesOption,
+    IdleHoldOption,
+    SpotOption,
+    TraceOption,
+    WorldOption,
+    settings_in_world,
+)
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.compare.figures import MoneyPlot, save_money
 from boa_daemon.compare.page import (
@@ -38,19 +46,16 @@ from boa_daemon.compare.page import (
 from boa_daemon.compare.run import Kept, run_all
 from boa_daemon.compare.summary import Floor, Line, decompose, floor_of, lines_of, with_ratios
 from boa_daemon.plots import check_plot_path
-from boa_daemon.problem_file import load_problem
 from boa_daemon.state import IDLE_HOLD_SECONDS
-from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import format_hours, parse_budget
-from boa_daemon.wiring import settings_for
 from policies.registry import POLICIES, find_policy
 
 PAGE_SUFFIXES = (".html", ".htm")
 
 
 def compare(  # noqa: PLR0917 - the parameters are the flags of the command
-    trace: Annotated[Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")],
-    classes: Annotated[Path, typer.Option(help="Classes and GPU types, as in a problem file.")],
+    trace: TraceOption,
+    classes: ClassesOption,
     budget: Annotated[list[str], typer.Option(help="60/h, 900/day or gpus:48; may be repeated.")],
     policy: Annotated[
         list[str] | None,
@@ -59,20 +64,11 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     seeds: Annotated[
         int, typer.Option(min=1, help="Traces to run: the trace itself, then its jobs in other orders.")
     ] = 1,
-    world: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
-    ] = None,
-    spot: Annotated[
-        bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
-    ] = False,
-    boot: Annotated[
-        str | None,
-        typer.Option(metavar="DRAW", help="aws, constant:180 or lognormal:180,900 (median, p99)."),
-    ] = None,
-    boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
-    idle_hold_seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
-    ] = IDLE_HOLD_SECONDS,
+    world: WorldOption = None,
+    spot: SpotOption = False,
+    boot: BootOption = None,
+    boot_seconds: BootSecondsOption = 180.0,
+    idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Parallel processes. Default: one per processor core.")
     ] = None,
@@ -89,15 +85,10 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         check_plot_path(plot)
     if report is not None:
         check_plot_path(report, "--report", PAGE_SUFFIXES)
-    arrivals = read_trace(trace)
-    file = load_problem(classes, require_rates=False)
-    check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
     budgets = tuple(parse_budget(text) for text in budget)
-    base = settings_for(file, arrivals, budgets[0])
     comparison = Comparison(
         shared=replace(
-            base,
-            world=world_of(world, base, spot=spot, boot=boot),
+            settings_in_world(trace, classes, budgets[0], world=world, spot=spot, boot=boot),
             boot_seconds=boot_seconds,
             idle_hold_seconds=idle_hold_seconds,
         ),
@@ -106,7 +97,6 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         seeds=seeds,
     )
     comparison.check()
-    chosen = chosen_format(output, as_json)
     kept = Kept(out)
     with _progress(comparison, out) as on_row:
         rows = run_all(comparison, kept=kept, processes=jobs or os.cpu_count() or 1, on_row=on_row)
@@ -116,12 +106,12 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         save_money(picture, plot)
     if report is not None:
         write_page(report, comparison, rows, lines, picture)
-    if chosen is OutputFormat.json:
-        print_json(_document(comparison, rows, lines, floor))
-    elif chosen is OutputFormat.csv:
-        print_csv([row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)])
-    else:
-        _print_tables(comparison, rows, lines)
+    show(
+        chosen_format(output, as_json),
+        _document(comparison, rows, lines, floor),
+        rows=lambda: [row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)],
+        table=lambda: _print_tables(comparison, rows, lines),
+    )
 
 
 def _rivals(names: Sequence[str]) -> tuple[str, ...]:

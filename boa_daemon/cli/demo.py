@@ -21,8 +21,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.cli.real_demo import real_demo
@@ -77,12 +76,12 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
         {"name": "boa", **boa.to_document()},
         *({"name": r.name, **r.result.to_document()} for r in rivals),
     ]
-    if chosen is OutputFormat.json:
-        print_json({"runs": rows, "sentences": sentences})
-    elif chosen is OutputFormat.csv:
-        print_csv(rows)
-    else:
-        _print_comparison(boa, rivals, sentences)
+    show(
+        chosen,
+        {"runs": rows, "sentences": sentences},
+        rows=lambda: rows,
+        table=lambda: _print_comparison(boa, rivals, sentences),
+    )
 
 
 def _real_budget(text: str) -> Budget | None:

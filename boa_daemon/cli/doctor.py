@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 from rich.markup import escape
 
-from boa_daemon.backends.aws_doctor import Doctor
+from boa_daemon.backends.aws_doctor import Check, Doctor
 from boa_daemon.catalog import Catalog
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,
@@ -23,8 +23,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.clock import SystemClock
@@ -50,25 +49,23 @@ def doctor(
     checks = list(Doctor(an_aws_cloud(settings), catalog, SystemClock()).checks())
     failed = [check for check in checks if check.status == "failed"]
     rows = [asdict(check) for check in checks]
-    match chosen_format(output, as_json):
-        case OutputFormat.json:
-            print_json(
-                {
-                    "cluster": settings.cluster,
-                    "region": settings.region,
-                    "is_ready": not failed,
-                    "checks": rows,
-                }
-            )
-        case OutputFormat.csv:
-            print_csv(rows)
-        case OutputFormat.table:
-            table = a_table(f"Cluster {settings.cluster} in {settings.region}", "check", "", "found")
-            for check in checks:
-                fix = f"\n[dim]{escape(check.fix)}[/]" if check.fix else ""
-                table.add_row(check.name, _MARKS[check.status], escape(check.said) + fix)
-            console = stdout_console()
-            console.print(table)
-            console.print("Ready to rent." if not failed else f"{len(failed)} checks failed.")
+    show(
+        chosen_format(output, as_json),
+        {"cluster": settings.cluster, "region": settings.region, "is_ready": not failed, "checks": rows},
+        rows=lambda: rows,
+        table=lambda: _print_checks(f"Cluster {settings.cluster} in {settings.region}", checks),
+    )
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _print_checks(title: str, checks: list[Check]) -> None:
+    """Print what was checked, what was found, and how to mend what failed."""
+    table = a_table(title, "check", "", "found")
+    for check in checks:
+        fix = f"\n[dim]{escape(check.fix)}[/]" if check.fix else ""
+        table.add_row(check.name, _MARKS[check.status], escape(check.said) + fix)
+    failed = sum(check.status == "failed" for check in checks)
+    console = stdout_console()
+    console.print(table)
+    console.print(f"{failed} checks failed." if failed else "Ready to rent.")

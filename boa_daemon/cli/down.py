@@ -11,14 +11,7 @@ from boa_daemon.backends.aws_receipt import end_everything
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, settings_of
 from boa_daemon.cli.gc import RegionsOption, print_receipts
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_csv,
-    print_json,
-)
+from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, show
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
@@ -55,13 +48,11 @@ def down(
     sweeper = Sweeper(settings, AwsCalls(settings), clock)
     regions = list(dict.fromkeys(region or [settings.region]))
     receipts = [end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds) for where in regions]
-    match chosen_format(output, as_json):
-        case OutputFormat.json:
-            rows = [receipt.row() for receipt in receipts]
-            print_json({"cluster": settings.cluster, "regions": rows})
-        case OutputFormat.csv:
-            print_csv([{**receipt.row(), "failed": len(receipt.failed)} for receipt in receipts])
-        case OutputFormat.table:
-            print_receipts(receipts)
+    show(
+        chosen_format(output, as_json),
+        {"cluster": settings.cluster, "regions": [receipt.row() for receipt in receipts]},
+        rows=lambda: [{**receipt.row(), "failed": len(receipt.failed)} for receipt in receipts],
+        table=lambda: print_receipts(receipts),
+    )
     if not all(receipt.is_clean for receipt in receipts):
         raise typer.Exit(PARTLY_DONE)

@@ -18,8 +18,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stderr_console,
     stdout_console,
 )
@@ -74,13 +73,12 @@ def frontier(
             stderr_console().print(f"[yellow]note[/] {marked} is infeasible, so it is not marked")
         draw_curve(_curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
         stderr_console().print(f"wrote {plot}", markup=False)
-    match chosen_format(output, as_json):
-        case OutputFormat.json:
-            print_json(_document(curve, points))
-        case OutputFormat.csv:
-            print_csv([_row(budget, point) for budget, point in points])
-        case OutputFormat.table:
-            _print_table(curve, points, file)
+    show(
+        chosen_format(output, as_json),
+        _document(curve, points),
+        rows=lambda: [_row(budget, point) for budget, point in points],
+        table=lambda: _print_table(curve, points, file),
+    )
     if all(isinstance(point, InfeasibleBudget) for _, point in points):
         raise typer.Exit(INFEASIBLE)
 

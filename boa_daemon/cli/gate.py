@@ -19,8 +19,8 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
     print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.errors import BoaError, GateUnreachable, InputError
@@ -119,13 +119,12 @@ def status(
         raise GateUnreachable(
             f"no gate answers at {where}: {fault}. Start one with `boa gate`, or name it with --address"
         ) from None
-    chosen = chosen_format(output, as_json)
-    if chosen is OutputFormat.json:
-        print_json(answer)
-    elif chosen is OutputFormat.csv:
-        print_csv(answer["nics"])
-    else:
-        _print_status(answer)
+    show(
+        chosen_format(output, as_json),
+        answer,
+        rows=lambda: answer["nics"],
+        table=lambda: _print_status(answer),
+    )
 
 
 @app.command()

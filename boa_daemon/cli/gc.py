@@ -16,8 +16,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.clock import SystemClock
@@ -62,16 +61,19 @@ def gc(
             for where in regions
         ]
     )
-    match chosen_format(output, as_json):
-        case OutputFormat.json:
-            document: dict[str, Any] = {"cluster": settings.cluster, "leaks": [_row(each) for each in leaks]}
-            print_json(
-                document | {"wanted": len(found) - len(leaks), "regions": [each.row() for each in receipts]}
-            )
-        case OutputFormat.csv:
-            print_csv([_row(each) for each in leaks])
-        case OutputFormat.table:
-            _print(settings.cluster, leaks, len(found) - len(leaks), receipts, is_check=check)
+    rows, wanted = [_row(each) for each in leaks], len(found) - len(leaks)
+    document = {
+        "cluster": settings.cluster,
+        "leaks": rows,
+        "wanted": wanted,
+        "regions": [each.row() for each in receipts],
+    }
+    show(
+        chosen_format(output, as_json),
+        document,
+        rows=lambda: rows,
+        table=lambda: _print(settings.cluster, leaks, wanted, receipts, is_check=check),
+    )
     if check and leaks:
         raise typer.Exit(DRIFT_FOUND)
     if not all(receipt.is_clean for receipt in receipts):

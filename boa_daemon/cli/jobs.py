@@ -16,8 +16,8 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
     print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
@@ -92,18 +92,15 @@ def jobs(
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
         document = client.get("/jobs", user=user, ended=everything, limit=limit)
-    form = chosen_format(output, as_json)
-    if form is OutputFormat.json:
-        print_json(document)
-    elif form is OutputFormat.csv:
-        print_csv(
-            [
-                {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
-                for row in document["jobs"]
-            ]
-        )
-    else:
-        _print_jobs(document)
+    show(
+        chosen_format(output, as_json),
+        document,
+        rows=lambda: [
+            {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
+            for row in document["jobs"]
+        ],
+        table=lambda: _print_jobs(document),
+    )
 
 
 def _print_jobs(document: Mapping[str, Any]) -> None:

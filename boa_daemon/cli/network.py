@@ -14,8 +14,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.errors import MissingExtra
@@ -59,13 +58,12 @@ def simulate(
     except ImportError as missing:
         raise MissingExtra(str(missing), hint="Install it with: pip install 'boa-daemon[fast]'") from None
     answer = outcome.as_json()
-    chosen = chosen_format(output, as_json)
-    if chosen is OutputFormat.json:
-        print_json(answer)
-    elif chosen is OutputFormat.csv:
-        print_csv(answer["jobs"])
-    else:
-        _print_outcome(answer)
+    show(
+        chosen_format(output, as_json),
+        answer,
+        rows=lambda: answer["jobs"],
+        table=lambda: _print_outcome(answer),
+    )
 
 
 @app.command()
@@ -82,13 +80,12 @@ def fit(
     """Measure a link: latency, bandwidth and contention from timed all-reduces, with intervals."""
     fitted = fit_file(file, confidence=confidence)
     rows = _fit_rows(fitted)
-    chosen = chosen_format(output, as_json)
-    if chosen is OutputFormat.json:
-        print_json(_fit_answer(fitted))
-    elif chosen is OutputFormat.csv:
-        print_csv(rows)
-    else:
-        _print_fit(fitted, rows)
+    show(
+        chosen_format(output, as_json),
+        _fit_answer(fitted),
+        rows=lambda: rows,
+        table=lambda: _print_fit(fitted, rows),
+    )
 
 
 def _print_outcome(answer: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
 
@@ -33,6 +33,25 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Short for -
 def chosen_format(output: OutputFormat, as_json: bool) -> OutputFormat:
     """Return the format that the two flags ask for together."""
     return OutputFormat.json if as_json else output
+
+
+def show(
+    form: OutputFormat,
+    document: Any,
+    *,
+    table: Callable[[], None],
+    rows: Callable[[], Sequence[Mapping[str, object]]] | None = None,
+) -> None:
+    """Print an answer in the form asked for: its document, its rows as CSV, or what `table` prints.
+
+    An answer without `rows` is no list; asked for as CSV it comes as people read it.
+    """
+    if form is OutputFormat.json:
+        print_json(document)
+    elif form is OutputFormat.csv and rows is not None:
+        print_csv(rows())
+    else:
+        table()
 
 
 def stdout_console() -> Console:

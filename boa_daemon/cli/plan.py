@@ -16,8 +16,8 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
     print_json,
+    show,
     stderr_console,
     stdout_console,
 )
@@ -108,12 +108,12 @@ def plan(
         if form is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
         raise
-    if form is OutputFormat.json:
-        print_json(result.to_document())
-    elif form is OutputFormat.csv:
-        print_csv(_stream_rows(result))
-    else:
-        _print_stream(result)
+    show(
+        form,
+        result.to_document(),
+        rows=lambda: _stream_rows(result),
+        table=lambda: _print_stream(result),
+    )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"
         stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
@@ -269,12 +269,12 @@ def _plan_list(
         if form is OutputFormat.json:
             print_json(_infeasible_list_document(error, amount, file))
         raise
-    if form is OutputFormat.json:
-        print_json(_list_document(solution, file))
-    elif form is OutputFormat.csv:
-        print_csv([_job_row(job_plan) for job_plan in solution.jobs])
-    else:
-        _print_list(solution, file, min_budget)
+    show(
+        form,
+        _list_document(solution, file),
+        rows=lambda: [_job_row(job_plan) for job_plan in solution.jobs],
+        table=lambda: _print_list(solution, file, min_budget),
+    )
 
 
 def _in_all(text: str) -> float:

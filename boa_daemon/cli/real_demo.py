@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from boa_daemon.cli.live_view import status_line, view
-from boa_daemon.cli.output import OutputFormat, a_table, print_csv, print_json, stdout_console
+from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.engines.desk import Left
 from boa_daemon.errors import PARTLY_DONE
 from boa_daemon.estimate import explain_curve
@@ -50,19 +50,14 @@ def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
         if not is_quiet:
             stdout_console().print(_opening(jobs, budget), soft_wrap=True)
         try:
-            with _watching(run, is_quiet=is_quiet) as show:
+            with _watching(run, is_quiet=is_quiet) as on_tick:
                 for decision in ticks(run, most_seconds=MOST_SECONDS):
-                    show(decision)
+                    on_tick(decision)
             last = run.tick()
         finally:
             run.close()
         document = _document(run, last, wall_seconds=time.monotonic() - began)
-    if output is OutputFormat.json:
-        print_json(document)
-    elif output is OutputFormat.csv:
-        print_csv(document["jobs"])
-    else:
-        _print(document)
+    show(output, document, rows=lambda: document["jobs"], table=lambda: _print(document))
     return 0 if run.is_over and all(left.is_finished for left in run.desk.left) else PARTLY_DONE
 
 

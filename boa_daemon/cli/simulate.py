@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from time import monotonic
 from typing import Annotated
 
@@ -18,21 +17,26 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stderr_console,
     stdout_console,
 )
+from boa_daemon.cli.simulating import (
+    BootOption,
+    BootSecondsOption,
+    ClassesOption,
+    IdleHoldOption,
+    SpotOption,
+    TraceOption,
+    WorldOption,
+    settings_in_world,
+)
 from boa_daemon.errors import InputError
-from boa_daemon.problem_file import load_problem
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import Spot, WorldSettings
-from boa_daemon.sim.world_file import load_world, parse_boot
 from boa_daemon.state import IDLE_HOLD_SECONDS
 from boa_daemon.tick import Decision
-from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import format_hours, parse_budget
-from boa_daemon.wiring import PreparedRun, SimulationSettings, prepare, rehearsed, settings_for
+from boa_daemon.wiring import PreparedRun, prepare, rehearsed
 from policies.registry import PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -41,8 +45,8 @@ PATIENCE_SECONDS = 1.0
 
 
 def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
-    trace: Annotated[Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")],
-    classes: Annotated[Path, typer.Option(help="Classes and GPU types, as in a problem file.")],
+    trace: TraceOption,
+    classes: ClassesOption,
     budget: Annotated[str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48.")],
     policy: Annotated[str, typer.Option(help=f"{_POLICIES}.")] = "boa",
     setting: Annotated[
@@ -50,20 +54,11 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     ] = None,
     placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "lwf",
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
-    world: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
-    ] = None,
-    spot: Annotated[
-        bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
-    ] = False,
-    boot: Annotated[
-        str | None,
-        typer.Option(metavar="DRAW", help="aws, constant:180 or lognormal:180,900 (median, p99)."),
-    ] = None,
-    boot_seconds: Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")] = 180.0,
-    idle_hold_seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
-    ] = IDLE_HOLD_SECONDS,
+    world: WorldOption = None,
+    spot: SpotOption = False,
+    boot: BootOption = None,
+    boot_seconds: BootSecondsOption = 180.0,
+    idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
     rehearse: Annotated[
         bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
     ] = False,
@@ -75,13 +70,8 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     as_json: JsonOption = False,
 ) -> None:
     """Replay a trace under a policy: waiting, dollars, and the bound that no policy can beat."""
-    arrivals = read_trace(trace)
-    file = load_problem(classes, require_rates=False)
-    check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
-    base = settings_for(file, arrivals, parse_budget(budget))
     settings = replace(
-        base,
-        world=world_of(world, base, spot=spot, boot=boot),
+        settings_in_world(trace, classes, parse_budget(budget), world=world, spot=spot, boot=boot),
         policy=policy,
         options=parse_options(find_policy(policy), _pairs(setting or ())),
         placer=placer,
@@ -94,25 +84,12 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     run = prepare(rehearsed(settings) if rehearse else settings)
     with progress_of(run) as on_tick:
         result = run.finish(on_tick)
-    chosen = chosen_format(output, as_json)
-    if chosen is OutputFormat.json:
-        print_json(result.to_document())
-    elif chosen is OutputFormat.csv:
-        print_csv([result.to_document() | {"launch_refusals": sum(result.launch_refusals.values())}])
-    else:
-        _print_table(result)
-
-
-def world_of(
-    path: Path | None, settings: SimulationSettings, *, spot: bool, boot: str | None
-) -> WorldSettings:
-    """Return the world of a file with what the flags add to it."""
-    machines = tuple(settings.instance_types.values())
-    names = [job_class.name for job_class in settings.problem.classes]
-    world = WorldSettings() if path is None else load_world(path, machines, names)
-    if spot and world.spot is None:
-        world = replace(world, spot=Spot())
-    return world if boot is None else replace(world, boots=parse_boot(boot, machines))
+    show(
+        chosen_format(output, as_json),
+        result.to_document(),
+        rows=lambda: [result.to_document() | {"launch_refusals": sum(result.launch_refusals.values())}],
+        table=lambda: _print_table(result),
+    )
 
 
 @contextmanager

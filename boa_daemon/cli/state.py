@@ -18,8 +18,8 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
     print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.cli.talking import (
@@ -112,13 +112,17 @@ def instances(
     """List the instances that are rented."""
     with a_client(config, socket) as client:
         document = client.get("/instances", ended=everything)
-    form, rows = chosen_format(output, as_json), document["instances"]
-    if form is OutputFormat.json:
-        print_json(document)
-        return
-    if form is OutputFormat.csv:
-        print_csv([{**row, "jobs": " ".join(row["jobs"])} for row in rows])
-        return
+    show(
+        chosen_format(output, as_json),
+        document,
+        rows=lambda: [{**row, "jobs": " ".join(row["jobs"])} for row in document["instances"]],
+        table=lambda: _print_instances(document),
+    )
+
+
+def _print_instances(document: dict[str, Any]) -> None:
+    """Print instances for people."""
+    rows = document["instances"]
     if not rows:
         stdout_console().print("No instances.")
         say_as_of(document)
@@ -153,13 +157,16 @@ def cost(
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
         document = client.get("/cost", by=by, since=since)
-    form = chosen_format(output, as_json)
-    if form is OutputFormat.json:
-        print_json(document)
-        return
-    if form is OutputFormat.csv:
-        print_csv(document["rows"])
-        return
+    show(
+        chosen_format(output, as_json),
+        document,
+        rows=lambda: document["rows"],
+        table=lambda: _print_cost(by, document),
+    )
+
+
+def _print_cost(by: str, document: dict[str, Any]) -> None:
+    """Print who spent what for people."""
     table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
     for row in document["rows"]:
         table.add_row(row["name"], usd(row["usd"]))

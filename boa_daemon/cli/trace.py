@@ -16,8 +16,7 @@ from boa_daemon.cli.output import (
     OutputOption,
     a_table,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
 from boa_daemon.errors import InputError
@@ -77,13 +76,12 @@ def import_trace(
     found = import_source(source, src, options)
     files = write_workload(found, out)
     summary = _summary(found, files)
-    match chosen_format(output, as_json):
-        case OutputFormat.json:
-            print_json(summary)
-        case OutputFormat.csv:
-            print_csv(summary["classes"])
-        case OutputFormat.table:
-            _print_table(summary)
+    show(
+        chosen_format(output, as_json),
+        summary,
+        rows=lambda: summary["classes"],
+        table=lambda: _print_table(summary),
+    )
 
 
 def _seconds(flag: str, value: float | None) -> float | None:

@@ -19,6 +19,8 @@ from boa_daemon.gate.token import issue_token
 from policies.model import JobId
 
 MOST_CONNECTIONS = 4096
+CLOSING_TURNS = 5
+"""Of the loop: a line just accepted is seated a few turns later, and one that was cut leaves a turn later."""
 
 
 class GateServer:
@@ -81,8 +83,10 @@ class GateServer:
                 timer.cancel()
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
-            connection.hang_up()
+        for _ in range(CLOSING_TURNS):
+            for connection in list(self._connections):
+                connection.hang_up()
+            await asyncio.sleep(0)
         for server in self._servers:
             await server.wait_closed()
         for path in self._paths:

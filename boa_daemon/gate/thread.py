@@ -54,7 +54,6 @@ class GateThread:
         else:
             # The thread died and left its sockets: nobody else runs the loop now.
             self._loop.run_until_complete(self.server.close())
-            self._loop.run_until_complete(asyncio.sleep(0))  # Lines are cut a turn later.
             self._loop.close()
 
     def is_listening(self) -> bool:

@@ -2,6 +2,12 @@
 
     from boa_daemon import job
 
+    for step in job.steps(total, load=take_in, save=write_out, every=100):
+        ...                                           # resumed, saved, stopped and finished as it should be
+        job.report(step + 1, samples=batch, loss=loss)
+
+or, by hand:
+
     found = job.resume()                              # the newest whole checkpoint, or None
     for step in range(found.step if found else 0, steps):
         ...
@@ -14,12 +20,13 @@
 
 Outside BOA every function works: checkpoints go to `./checkpoints`, reports go nowhere, and SIGTERM asks for
 a stop just the same. Under torchrun the ranks agree through `torch.distributed`; a script that talks to its
-ranks in another way hands that in as `agree`.
+ranks in another way hands that in as `agree`. One that has no way of its own starts them with `ranks()`.
 """
 
 from __future__ import annotations
 
 from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
+from boa_daemon.job.crew import PeerLost, Ranks, ranks
 from boa_daemon.job.run import (
     checkpoint_dir,
     finish,
@@ -28,17 +35,24 @@ from boa_daemon.job.run import (
     save,
     should_checkpoint,
     should_stop,
+    steps,
 )
+from boa_daemon.job.torch_checkpoint import torch_state
 
 __all__ = [
     "Checkpoint",
     "CheckpointFailed",
+    "PeerLost",
+    "Ranks",
     "StaleGeneration",
     "checkpoint_dir",
     "finish",
+    "ranks",
     "report",
     "resume",
     "save",
     "should_checkpoint",
     "should_stop",
+    "steps",
+    "torch_state",
 ]

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
@@ -202,3 +202,36 @@ def finish() -> None:
     run.settle()
     if run.is_first and run.progress:
         Path(f"{run.progress}.done").write_text("done\n")
+
+
+def steps(
+    total: int,
+    *,
+    load: Callable[[Path], Any],
+    save: Callable[[BinaryIO], Any],
+    every: int | None = None,
+    agree: Callable[[bool], bool] | None = None,
+) -> Iterator[int]:
+    """Yield the steps that are left, from the newest checkpoint on, and do around them what a job has to.
+
+    `load` takes a checkpoint in, `save` writes one: after `every` steps, and when a stop is asked for, which
+    ends the loop. After the last step the job is said to be done. A step that the loop has not reported is
+    reported, without samples. `agree` is as for `should_checkpoint`.
+
+    Raises:
+        StaleGeneration: when a newer generation of the job was started: end now.
+        CheckpointFailed: when a checkpoint cannot be written; the one before is untouched.
+    """
+    run = current()
+    found = run.resume()
+    if found is not None:
+        load(found.path)
+    for step in range(found.step if found else 0, total):
+        yield step
+        if run.step != step + 1:
+            run.report(step + 1, 0.0, None, None)
+        if run.should_checkpoint(every, agree):
+            run.save(step + 1, save)
+            if run.stop_agreed:
+                return
+    finish()

@@ -14,14 +14,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.traces.reader import TraceJob
+from boa_daemon.traces.steps import StepsPerSecond, stepping_class
 from boa_daemon.traces.tables import Row, pick_file, read_text
-from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble, cut
-from policies.model import JobClass, Phase
-from policies.speedup import Table
+from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
 FILES = ("*.trace", "physical_cluster/*.trace", "msr/*/*.trace")
 THROUGHPUTS = "simulation_throughputs.json"
@@ -31,8 +30,6 @@ GPU_TYPES: Mapping[str, GpuSource] = {
     "p100": GpuSource(usd_per_gpu_hour=1.46, gpus_per_instance=4),
     "k80": GpuSource(usd_per_gpu_hour=0.45, gpus_per_instance=4),
 }
-StepsPerSecond: TypeAlias = dict[str, dict[int, float]]
-"""GPU type -> GPUs -> steps a second of all workers together."""
 _COLUMNS = {10: (0, 5, 9), 7: (0, 4, 5)}
 """Columns in a line -> where the kind, the steps and the arrival stand."""
 _KEY = re.compile(r"\('(.+)', (\d+)\)")
@@ -69,7 +66,7 @@ def import_gavel(source: Path, options: Options) -> Workload:
     return assemble(
         f"Gavel {path.name}",
         [TraceJob(job.id, seconds, _name(job.kind), job.steps / mean[job.kind]) for seconds, job in kept],
-        [_class(kind, count, measured[kind], options) for kind, count in mean.items()],
+        [stepping_class(_name(kind), count, measured[kind], options) for kind, count in mean.items()],
         GPU_TYPES,
         path=path,
         options=options,
@@ -117,21 +114,6 @@ def _priced(measured: Mapping[str, StepsPerSecond], options: Options) -> dict[st
         kind: {name: rates[name] for name in types if name in rates} for kind, rates in measured.items()
     }
     return {kind: rates for kind, rates in usable.items() if 1 in rates.get(types[0], {})}
-
-
-def _class(kind: str, steps: float, by_type: StepsPerSecond, options: Options) -> JobClass:
-    """Return the class of a kind whose mean job takes so many steps."""
-    one_gpu = by_type[next(iter(GPU_TYPES))][1]
-    speedups = {
-        gpu_type: Table(gpus=tuple(rates), speeds=tuple(rate / one_gpu for rate in rates.values()))
-        for gpu_type, rates in by_type.items()
-    }
-    return JobClass(
-        name=_name(kind),
-        phases=(Phase(size_gpu_hours=steps / one_gpu / 3600.0, speedups=speedups),),
-        startup_hours=options.startup_hours(RESTART_SECONDS),
-        rescale_hours=options.rescale_hours(RESTART_SECONDS),
-    )
 
 
 def _name(kind: str) -> str:

@@ -16,10 +16,9 @@ from typing import TypeAlias
 from boa_daemon.errors import InputError
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.traces.steps import StepsPerSecond, stepping_class
 from boa_daemon.traces.tables import Row, header_of, pick_file, read_rows
-from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble, cut
-from policies.model import JobClass, Phase
-from policies.speedup import Table
+from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
 FILES = ("*.csv", "elasticflow/*.csv", "raw/*.csv")
 GPU_TYPES: Mapping[str, GpuSource] = {
@@ -28,8 +27,6 @@ GPU_TYPES: Mapping[str, GpuSource] = {
 }
 Model: TypeAlias = tuple[str, int]
 """A model's name and its global batch, samples."""
-StepsPerSecond: TypeAlias = dict[str, dict[int, float]]
-"""GPU type -> GPUs -> optimizer steps a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,7 @@ def import_itp(source: Path, options: Options) -> Workload:
             TraceJob(job.id, seconds, _name(job.model), job.iterations / mean[job.model])
             for seconds, job in kept
         ],
-        [_class(model, steps, measured[model], options) for model, steps in mean.items()],
+        [stepping_class(_name(model), steps, measured[model], options) for model, steps in mean.items()],
         GPU_TYPES,
         path=path,
         options=options,
@@ -118,21 +115,6 @@ def _priced(measured: Mapping[Model, StepsPerSecond], options: Options) -> dict[
         for model, by_type in measured.items()
     }
     return {model: by_type for model, by_type in usable.items() if by_type}
-
-
-def _class(model: Model, iterations: float, by_type: StepsPerSecond, options: Options) -> JobClass:
-    """Return the class of a model whose mean job takes `iterations` steps."""
-    one_gpu = next(iter(by_type.values()))[1]
-    speedups = {
-        gpu_type: Table(gpus=tuple(steps), speeds=tuple(value / one_gpu for value in steps.values()))
-        for gpu_type, steps in by_type.items()
-    }
-    return JobClass(
-        name=_name(model),
-        phases=(Phase(size_gpu_hours=iterations / one_gpu / 3600.0, speedups=speedups),),
-        startup_hours=options.startup_hours(RESTART_SECONDS),
-        rescale_hours=options.rescale_hours(RESTART_SECONDS),
-    )
 
 
 def _name(model: Model) -> str:

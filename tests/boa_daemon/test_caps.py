@@ -42,9 +42,6 @@ from policies.speedup import Table
 
 NOON = 12 * 3600.0
 UNSEEN_SECONDS = 300.0
-AT_EVENTS = sorted(POLICIES.keys() - {"pollux", "tiresias", "pollux-autoscale"})
-"""Policies in rounds look every minute, also through weeks without money, which takes long."""
-
 
 def decided(state: ClusterState, caps: Caps, **widths: int) -> Decision:
     """Return the decision on nodes of four GPUs at 4 USD per hour."""
@@ -166,6 +163,32 @@ def test_tomorrow_has_a_cap_too() -> None:
     assert decided(state, Caps(usd_per_day=0.7), a=4).plan.launches == {"gpu-x4": 1}
     plan = decided(replace(state, now=DAY_SECONDS - 5.0), Caps(usd_per_day=0.7), a=4).plan
     assert (plan.launches, plan.waiting) == ({}, {"a": "cap-day"})
+
+
+def test_a_launch_shortly_before_midnight_is_billed_its_minute_to_the_day_that_ends() -> None:
+    """A minute of 4 USD/h is 0.067 USD, all of it today's, though ten seconds are left of today."""
+    state = a_state(a_job("a"), now=DAY_SECONDS - 10.0, settled_today_micro_dollars=9_950_000)
+    short = decided(state, Caps(usd_per_day=10.0), a=4)
+    enough = decided(replace(state, settled_today_micro_dollars=9_930_000), Caps(usd_per_day=10.0), a=4)
+
+    assert (short.plan.launches, short.plan.waiting) == ({}, {"a": "cap-day"})
+    assert short.wake_at == DAY_SECONDS
+    assert enough.plan.launches == {"gpu-x4": 1}
+
+
+def test_no_round_is_held_while_a_cap_keeps_everything_away() -> None:
+    """A policy that decides each minute wakes at midnight, when there is money again; a node brings rounds."""
+    spent = {"now": NOON, "settled_today_micro_dollars": 10_000_000}
+    in_rounds = rules(caps=Caps(usd_per_day=10.0), round_seconds=60.0)
+
+    def wake_at(state: ClusterState) -> float | None:
+        allocator = Wishes(widths={"a": 4, "b": 4})
+        return decide(state, allocator=allocator, placer=FirstFit(), rules=in_rounds).wake_at
+
+    assert wake_at(a_state(a_job("a"), **spent)) == DAY_SECONDS
+    assert wake_at(a_state(a_job("a"), now=NOON)) == NOON + 30.0
+    ending = replace(a_node("n1", phase="terminating"), launched_at=NOON - 600.0)
+    assert wake_at(a_state(a_job("a"), nodes=[ending], **spent)) == NOON + 30.0
 
 
 def test_a_spot_node_is_expected_to_cost_up_to_its_types_price() -> None:
@@ -306,7 +329,7 @@ def capped_runs(draw: DrawFn) -> tuple[SimulationSettings, Caps]:
     start = draw(st.sampled_from((0.0, 26.0 * DAY_SECONDS, 31 * DAY_SECONDS - 700.0)))
     arrivals = [start + sum(gaps[: n + 1]) for n in range(len(gaps))]
     trace = a_trace(*arrivals, class_names=[draw(st.sampled_from("xy")) for _ in arrivals])
-    policy = draw(st.sampled_from(AT_EVENTS))
+    policy = draw(st.sampled_from(sorted(POLICIES)))
     run = SimulationSettings(
         trace=trace,
         problem=a_problem(*classes),
@@ -327,7 +350,7 @@ def capped_runs(draw: DrawFn) -> tuple[SimulationSettings, Caps]:
     return run, caps
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(case=capped_runs(), is_unreliable=st.booleans())
 def test_no_cap_is_exceeded_by_a_micro_dollar(
     case: tuple[SimulationSettings, Caps], is_unreliable: bool

@@ -47,7 +47,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         if not report.is_over:
             bench.engine.kill(job, report.generation)
             bench.wait(lambda report: report.is_over)
-    assert processes(bench) == []
+    until(lambda: processes(bench) == [])
 
 
 def processes(bench: Bench) -> list[int]:
@@ -105,7 +105,7 @@ def test_killed_workers_agents_and_daemons_cost_no_finished_step(
         assert end.manifest is not None
         assert end.phase == ("stopped" if victim == "daemon" else "failed"), (victim, end)
         assert end.lost_steps <= 1, "at most the step between its report and its save"
-        assert processes(bench) == []
+        until(lambda: processes(bench) == [])
     bench.start(1)
     end = bench.wait_end()
 
@@ -123,7 +123,7 @@ def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
 
     assert end.phase == "finished"
     assert "3 processes outlived it" in end.evidence
-    assert processes(bench) == []
+    until(lambda: processes(bench) == [])
 
 
 def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:

@@ -1,0 +1,56 @@
+"""What the simulating verbs share: the flags of a trace and of a world, and the settings they make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from boa_daemon.problem_file import load_problem
+from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.world_file import load_world, parse_boot
+from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.wiring import SimulationSettings, settings_for
+from policies.model import Budget
+
+TraceOption: TypeAlias = Annotated[
+    Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")
+]
+ClassesOption: TypeAlias = Annotated[Path, typer.Option(help="Classes and GPU types, as in a problem file.")]
+WorldOption: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
+]
+SpotOption: TypeAlias = Annotated[
+    bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
+]
+BootOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="DRAW", help="aws, constant:180 or lognormal:180,900 (median, p99).")
+]
+BootSecondsOption: TypeAlias = Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")]
+IdleHoldOption: TypeAlias = Annotated[
+    float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
+]
+
+
+def settings_in_world(
+    trace: Path, classes: Path, budget: Budget, *, world: Path | None, spot: bool, boot: str | None
+) -> SimulationSettings:
+    """Return a run of the trace under the budget, in the world of a file with what the flags add to it.
+
+    Raises:
+        InputError: when a file is not what it should be, or the trace has a class that the other file lacks.
+    """
+    arrivals = read_trace(trace)
+    file = load_problem(classes, require_rates=False)
+    names = [job_class.name for job_class in file.problem.classes]
+    check_classes(arrivals, names, trace)
+    settings = settings_for(file, arrivals, budget)
+    machines = tuple(settings.instance_types.values())
+    around = WorldSettings() if world is None else load_world(world, machines, names)
+    if spot and around.spot is None:
+        around = replace(around, spot=Spot())
+    if boot is not None:
+        around = replace(around, boots=parse_boot(boot, machines))
+    return replace(settings, world=around)

@@ -1,0 +1,201 @@
+"""The processes of a job that has no communication library of its own: one per GPU, on all its nodes.
+
+The command starts once per node. `ranks()` forks the rest there, and all meet at the first one, at
+`MASTER_ADDR` and `MASTER_PORT`. What they exchange are bytes and never pickles: a stranger who finds the port
+runs nothing. Who brings another job or generation is sent away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from boa_daemon.job.run import current
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+MEET_SECONDS = 60.0
+"""Who has not come by then does not come."""
+LAST_WORDS_SECONDS = 5.0
+"""After a failure the other processes of this node have so long to print why."""
+_HELLO_BYTES = 4096
+
+
+class PeerLost(RuntimeError):
+    """Another process of the job is gone: end, and the next generation resumes."""
+
+
+class Ranks:
+    """This process among its peers: `rank` of `width`, as under MPI or torch."""
+
+    def __init__(self, rank: int, width: int, peers: list[Connection]) -> None:
+        self.rank, self.width = rank, width
+        self._peers = peers  # Of the first rank: all others, in order; of the others: the first rank.
+
+    def gather(self, part: bytes) -> list[bytes]:
+        """Return what every rank handed in, in the order of ranks; all ranks ask, and get the same.
+
+        Raises:
+            PeerLost: when another rank is gone.
+        """
+        try:
+            return self._gather(part)
+        except (EOFError, OSError) as error:
+            raise PeerLost(f"rank {self.rank} lost a peer: {error or type(error).__name__}") from error
+
+    def _gather(self, part: bytes) -> list[bytes]:
+        """Collect on the first rank, and pass all on in one message: lengths first."""
+        if self.rank == 0:
+            parts = [part, *(peer.recv_bytes() for peer in self._peers)]
+            message = struct.pack(f"!{self.width}Q", *map(len, parts)) + b"".join(parts)
+            for peer in self._peers:
+                peer.send_bytes(message)
+            return parts
+        self._peers[0].send_bytes(part)
+        message = self._peers[0].recv_bytes()
+        at, parts = 8 * self.width, []
+        for length in struct.unpack_from(f"!{self.width}Q", message):
+            parts.append(message[at : at + length])
+            at += length
+        return parts
+
+    def agree(self, wish: bool) -> bool:
+        """Return whether any rank wishes it: what `should_checkpoint` and `steps` take as `agree`."""
+        return any(answer == b"1" for answer in self.gather(b"1" if wish else b"0"))
+
+    def close(self) -> None:
+        """Leave the others."""
+        for peer in self._peers:
+            peer.close()
+
+
+@contextmanager
+def ranks() -> Iterator[Ranks]:
+    """Fork one process per GPU of this node and meet those of the others; wait for one's own at the end.
+
+    Outside BOA it is one process that meets nobody. From here on every process runs the script; only the
+    first rank saves and reports.
+
+    Raises:
+        PeerLost: when not all have come within a minute, or one failed.
+    """
+    run = current()  # Made before the fork, so that every process catches SIGTERM.
+    node, width = int(os.environ.get("BOA_NODE_RANK", "0")), int(os.environ.get("BOA_GPUS", "1"))
+    local, children = _fork(int(os.environ.get("BOA_GPUS_PER_NODE", "1")))
+    run.is_first = (node, local) == (0, 0)
+    has_failed = True
+    try:
+        met = _lead(width) if run.is_first else _follow(node, local, width)
+        try:
+            yield met
+        finally:
+            met.close()
+        has_failed = False
+    finally:
+        codes = _see_off(children, LAST_WORDS_SECONDS if has_failed else None)
+    if any(codes):
+        raise PeerLost(f"processes of node {node} ended with {codes}")
+
+
+def _fork(processes: int) -> tuple[int, list[int]]:
+    """Return this process's number on its node, and the processes that it started: none but for the first."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    children: list[int] = []
+    for number in range(1, processes):
+        child = os.fork()
+        if child == 0:
+            return number, []
+        children.append(child)
+    return 0, children
+
+
+def _see_off(children: list[int], seconds: float | None) -> list[int]:
+    """Wait for children, those that are left after so many seconds are killed; return how they ended."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    codes = []
+    for child in children:
+        ended, status = os.waitpid(child, 0 if deadline is None else os.WNOHANG)
+        while deadline is not None and not ended:
+            if time.monotonic() >= deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.02)
+            ended, status = os.waitpid(child, os.WNOHANG)
+        codes.append(os.waitstatus_to_exitcode(status))
+    return codes
+
+
+def _address() -> tuple[str, int]:
+    """Return where the ranks meet."""
+    return os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29400"))
+
+
+def _key() -> list[str]:
+    """Return what only processes of this generation say."""
+    return [os.environ.get("BOA_JOB_ID", ""), os.environ.get("BOA_GENERATION", "0")]
+
+
+def _lead(width: int) -> Ranks:
+    """Wait for all others, and tell each its rank: by node, then by number on the node."""
+    if width == 1:
+        return Ranks(0, 1, [])
+    came: dict[tuple[int, int], Connection] = {}
+    deadline = time.monotonic() + MEET_SECONDS
+    with socket.create_server(_address(), backlog=width) as door:
+        while len(came) < width - 1:
+            door.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                guest, _ = door.accept()
+            except TimeoutError:
+                raise PeerLost(f"{1 + len(came)} of {width} processes came in {MEET_SECONDS:g} s") from None
+            peer = _connection(guest)
+            seat = _seat_of(peer)
+            if seat is None:
+                peer.close()
+            else:
+                came[seat] = peer
+    peers = [came[seat] for seat in sorted(came)]
+    for rank, peer in enumerate(peers, 1):
+        peer.send_bytes(str(rank).encode())
+    return Ranks(0, width, peers)
+
+
+def _seat_of(peer: Connection) -> tuple[int, int] | None:
+    """Return who came, or None for somebody who does not belong here."""
+    try:
+        if not peer.poll(LAST_WORDS_SECONDS):
+            return None
+        *key, node, local = json.loads(peer.recv_bytes(_HELLO_BYTES))
+        return (int(node), int(local)) if key == _key() else None
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+
+
+def _follow(node: int, local: int, width: int) -> Ranks:
+    """Find the first rank, and hear one's own."""
+    deadline = time.monotonic() + MEET_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(OSError, EOFError):
+            peer = _connection(socket.create_connection(_address(), timeout=LAST_WORDS_SECONDS))
+            peer.send_bytes(json.dumps([*_key(), node, local]).encode())
+            return Ranks(int(peer.recv_bytes(_HELLO_BYTES)), width, [peer])
+        time.sleep(0.05)
+    raise PeerLost(f"the first process was not at {_address()} within {MEET_SECONDS:g} s")
+
+
+def _connection(end: socket.socket) -> Connection:
+    """Return a connection that sends at once and waits as long as it takes."""
+    from multiprocessing.connection import Connection  # noqa: PLC0415  heavy for who does not use it
+
+    end.settimeout(None)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Connection(end.detach())
