@@ -11,12 +11,11 @@ from boa_daemon.cli.output import (
     OutputFormat,
     OutputOption,
     a_table,
-    cell,
     chosen_format,
-    print_csv,
-    print_json,
+    show,
     stdout_console,
 )
+from boa_daemon.cli.planning import cell
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next
 from boa_daemon.errors import InputError, did_you_mean
 
@@ -38,25 +37,20 @@ def classes(
             names = [row["name"] for row in document["classes"]]
             raise InputError(f"no class {name!r}", hint=did_you_mean(name, names))
         document["classes"] = rows
-    form = chosen_format(output, as_json)
-    if form is OutputFormat.json:
-        print_json(document)
-        return
-    if form is OutputFormat.csv:
-        print_csv([_flat(row) for row in rows])
-        return
-    _print(document)
-    if name is not None:
-        _print_widths(rows[0])
-    say_as_of(document)
-    say_next(*([] if name is not None or not rows else [f"boa classes {rows[0]['name']}"]), "boa plan --live")
+    show(
+        chosen_format(output, as_json),
+        document,
+        table=lambda: _print(document, with_widths=name is not None),
+        rows=lambda: [_flat(row) for row in rows],
+    )
 
 
-def _print(document: dict[str, Any]) -> None:
-    """Print a line per class."""
+def _print(document: dict[str, Any], *, with_widths: bool) -> None:
+    """Print a line per class, and the widths of the first where they are asked for."""
+    rows = document["classes"]
     titles = ("jobs/h", "stated", "GPU-h a job", "stated", "widest speed-up", "stated", "from")
     table = a_table("What is believed of the classes", "class", *titles, right=titles[:6])
-    for row in document["classes"]:
+    for row in rows:
         rate, size = row["arrivals_per_hour"], row["size_gpu_hours"]
         widest = row["speedups"][-1]
         table.add_row(
@@ -70,6 +64,10 @@ def _print(document: dict[str, Any]) -> None:
             _behind(row),
         )
     stdout_console().print(table)
+    if with_widths:
+        _print_widths(rows[0])
+    say_as_of(document)
+    say_next(*([] if with_widths or not rows else [f"boa classes {rows[0]['name']}"]), "boa plan --live")
 
 
 def _with_interval(figure: dict[str, Any]) -> str:

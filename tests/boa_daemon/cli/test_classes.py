@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.cli import classes as verb
 from boa_daemon.cli import main
 from boa_daemon.estimate import SpeedSample
 from boa_daemon.rehearsal import Rehearsal, job_content
@@ -34,9 +34,9 @@ def play(tmp_path: Path) -> Iterator[Rehearsal]:
     for number in range(20):
         content = job_content(f"j{number}", hours=1.0) | {"environment": {"HOURS": "2.0"}}
         found.service.submit([content], user="ann")
-        for _ in range(15):
+        for _ in range(3):
             found.daemon.tick()
-            clock.instant += 60.0
+            clock.instant += 300.0
     yield found
     found.close()
 
@@ -49,7 +49,7 @@ def asked(play: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> Rehearsal:
     def a_client(*_: object) -> Iterator[Any]:
         yield SimpleNamespace(get=lambda path: {"/classes": play.service.classes}[path]())
 
-    monkeypatch.setattr(verb, "a_client", a_client)
+    monkeypatch.setattr(sys.modules["boa_daemon.cli.classes"], "a_client", a_client)
     return play
 
 
