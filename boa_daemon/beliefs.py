@@ -24,6 +24,8 @@ AGAIN_SECONDS, LATE_SECONDS = 60.0, 600.0
 MOST_AT_ONCE = 16
 """Classes estimated in one tick: each takes up to ten milliseconds."""
 MOST_HALF_LIVES = 13.0
+CHANGED = 0.1
+"""A rate, a size or a speed that turns out so much different is worth a new plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +127,7 @@ def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Count
     watched: Floats = np.ones(hours)
     watched[0] -= max(min(seen) / HOUR - first, 0.0)
     watched[-1] -= last + 1.0 - now / HOUR
-    # So soon after the first job, it is as if an hour had passed: a batch is no rate.
-    watched[-1] += max(1.0 - float(watched.sum()), 0.0)
+    np.maximum(watched, 0.0, out=watched)
     return Counts(jobs=jobs, squares=squares, ages=np.arange(hours)[::-1] + 0.5, hours=watched)
 
 
@@ -160,6 +161,23 @@ class Planned:
             for phase in job_class.phases
         )
         return replace(job_class, phases=phases, arrivals_per_hour=self.per_hour)
+
+
+def differ(found: JobClass, known: JobClass) -> bool:
+    """Return whether two states of a class differ by more than `CHANGED` in rate, size or speed at a width."""
+    for new_figure, old_figure in (
+        (found.arrivals_per_hour, known.arrivals_per_hour),
+        (found.size_gpu_hours, known.size_gpu_hours),
+    ):
+        if abs(new_figure / old_figure - 1.0) > CHANGED:
+            return True
+    for new, old in zip(found.phases, known.phases, strict=True):
+        for name, curve in new.speedups.items():
+            widths = curve.whole_widths()
+            ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
+            if bool(np.any(np.abs(ratio - 1.0) > CHANGED)):
+                return True
+    return False
 
 
 def explain_belief(belief: ClassBelief) -> str:

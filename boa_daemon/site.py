@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from boa_daemon.beliefs import ClassBelief, Planned
+from boa_daemon.beliefs import ClassBelief, Planned, differ
 from boa_daemon.catalog import Catalog
 from boa_daemon.codec import digest, dumps
 from boa_daemon.config import Settings
@@ -51,8 +49,6 @@ DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 
-CHANGED = 0.1
-"""A rate, a size or a speed that turns out so much different is worth a new plan."""
 MOST_CLASSES = 1000
 """Classes that nobody stated are taken up to so many in all: a name that changes with each job is no class."""
 AWS_BOOT_SECONDS = 180.0
@@ -207,7 +203,7 @@ class Planner:
                 known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
                 self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
         found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
-        if not any(_differ(found[name], known) for name, known in self._variants.items()):
+        if not any(differ(found[name], known) for name, known in self._variants.items()):
             return False
         self._variants = found
         self.classes = {name: found[name] for name in self.stated}
@@ -325,23 +321,6 @@ class Planner:
                 loop_times=steady.loop_times,
             ),
         )
-
-
-def _differ(found: JobClass, known: JobClass) -> bool:
-    """Return whether two states of a class differ by more than `CHANGED` in rate, size or speed at a width."""
-    for new_figure, old_figure in (
-        (found.arrivals_per_hour, known.arrivals_per_hour),
-        (found.size_gpu_hours, known.size_gpu_hours),
-    ):
-        if abs(new_figure / old_figure - 1.0) > CHANGED:
-            return True
-    for new, old in zip(found.phases, known.phases, strict=True):
-        for name, curve in new.speedups.items():
-            widths = curve.whole_widths()
-            ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
-            if bool(np.any(np.abs(ratio - 1.0) > CHANGED)):
-                return True
-    return False
 
 
 def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:

@@ -81,7 +81,7 @@ class Counts:
     """Arrivals by hour: `jobs` of each, and the `squares` of the counts of its minutes; shape (hours,).
 
     `ages` are hours from the middle of each to now, `hours` how much of each was watched, at most one. Hours
-    without arrivals are there with zeros; together they are an hour at least.
+    without arrivals are there with zeros.
     """
 
     jobs: Floats
@@ -112,7 +112,8 @@ def estimate_rate(
     if counts is not None and len(counts.jobs):
         weights = counts.decayed(half_life_hours)
         jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
-        phi = dispersion(counts, weights)
+        believed = (prior_jobs + jobs) / (prior_jobs / stated_per_hour + hours)
+        phi = dispersion(counts, weights, believed_per_hour=believed)
     shape = prior_jobs + jobs / phi
     exposure = prior_jobs / stated_per_hour + hours / phi
     tail = 0.5 * (1.0 - LEVEL)
@@ -122,14 +123,17 @@ def estimate_rate(
     return Belief(mean=mean, low=max(float(low), mean * 1e-12), high=float(high), weight=jobs)
 
 
-def dispersion(counts: Counts, weights: Floats) -> float:
-    """Return variance over mean of the counts, at least 1: what hours say or what minutes say, if that is more."""
+def dispersion(counts: Counts, weights: Floats, *, believed_per_hour: float) -> float:
+    """Return variance over mean of the counts, at least 1: what hours say, or minutes where they say more.
+
+    The minutes are held against the believed rate, since the very first ones may hold a batch and nothing else.
+    """
     jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
     if jobs <= 0.0 or hours <= 0.0:
         return 1.0
     mean = jobs / hours
     by_hour = float(weights @ (counts.jobs - mean * counts.hours) ** 2) / hours / mean
-    by_minute = float(weights @ counts.squares) / jobs - mean / MINUTES
+    by_minute = float(weights @ counts.squares) / jobs - believed_per_hour / MINUTES
     return 1.0 + max(by_hour - 1.0, by_minute - 1.0, 0.0) * jobs / (jobs + FEW)
 
 

@@ -79,8 +79,11 @@ def test_a_batch_counts_as_one_event() -> None:
     assert spread.mean == pytest.approx((2.0 + 50.0) / (20.0 + 50.0))
     assert batch.mean < 0.16
     assert batch.high / batch.low > 3.0 * spread.high / spread.low
-    only = estimate_rate(0.1, an_hour_each([50.0], [2500.0]), prior_jobs=2.0, half_life_hours=NEVER)
-    assert only.mean < 0.2, "the very first hour is no exception"
+    first = Counts(
+        jobs=np.array([50.0]), squares=np.array([2500.0]), ages=np.array([0.0]), hours=np.array([0.001])
+    )
+    only = estimate_rate(0.1, first, prior_jobs=2.0, half_life_hours=NEVER)
+    assert only.mean < 0.2, "the very first minute is no exception"
 
 
 def test_a_poisson_stream_of_any_rate_has_dispersion_near_one() -> None:
@@ -89,7 +92,7 @@ def test_a_poisson_stream_of_any_rate_has_dispersion_near_one() -> None:
     for rate in (0.05, 5.0, 600.0):
         minutes = rng.poisson(rate / 60.0, (200, 60)).astype(float)
         counts = an_hour_each(minutes.sum(axis=1).tolist(), (minutes**2).sum(axis=1).tolist())
-        assert 1.0 <= dispersion(counts, np.ones(200)) < 1.3
+        assert 1.0 <= dispersion(counts, np.ones(200), believed_per_hour=rate) < 1.3
 
 
 @given(rate=st.floats(1e-3, 1e3), jobs=st.lists(st.integers(0, 20), max_size=30), unit=st.floats(0.01, 100.0))
