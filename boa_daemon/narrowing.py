@@ -24,7 +24,7 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
     if follower is None or rules.max_nodes is None or allocation.nodes is not None:
         return allocation
     sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
-    wanted = {kind: 0 for kind in sizes}
+    wanted = dict.fromkeys(sizes, 0)
     for width in allocation.widths.values():
         wanted[width.gpu_type] += width.gpus
     if sum(-(-gpus // sizes[kind]) for kind, gpus in wanted.items()) <= rules.max_nodes:

@@ -99,24 +99,20 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
     Jobs that shrink come first: they always fit where they are, and make room. The others follow in order of
     arrival.
     """
-    dying = {
-        job
-        for node in state.nodes.values()
-        if node.phase == "terminating" or node.ends_by is not None
-        for job in node.gpus
-        if job is not None
-    }
+    ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
+    dying = {job for node in ending for job in node.gpus if job is not None}
     urgent = {
         job
-        for node in state.nodes.values()
+        for node in ending
         if node.ends_by is not None and node.ends_by - state.now <= LEAVE_SECONDS
         for job in node.gpus
     }
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
+    wanted = widths.get
     for job_id, job in state.jobs.items():
-        width, holds = widths.get(job_id), job.job.width
+        width, holds = wanted(job_id), job.job.width
         if (width is holds or width == holds) and job_id not in dying:
             continue
         if job.is_stopping:
@@ -348,6 +344,8 @@ def _at_the_cap(
 
 def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
     """Return by instance type the sizes of the groups of new nodes that jobs tie together."""
+    if not blank:
+        return {}
     leaders = {name: name for name in blank}
 
     def leader(name: NodeId) -> NodeId:

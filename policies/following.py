@@ -33,7 +33,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies.cost_to_go import WidthColumns
-from policies.model import Hold, InstanceType, Job, JobClass, Problem, Stretch, Width
+from policies.model import Hold, InstanceType, Job, JobClass, JobId, Problem, Stretch, Width
 from policies.solution import Solution
 from policies.spare import LENT_ARRIVALS, hours_lost, stretch
 
@@ -45,6 +45,8 @@ MET_BY_IDLE = 0.5
 """Of the demands for nodes, about half are met by GPUs that fall free or are lent, whatever is held."""
 LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
+MOST_KNOWN = 10_000
+"""Jobs whose hours left are kept while nothing new is known of them; beyond it they are reckoned anew."""
 LONGEST_HOLD_HOURS = 1.0
 """However little the money is worth, a node that nobody wanted for an hour goes back."""
 
@@ -121,6 +123,7 @@ class WholeNodes:
     weight: float
     multiplier: float
     _holds: dict[str, Hold] = field(default_factory=dict, repr=False, compare=False)
+    _left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -170,6 +173,17 @@ class WholeNodes:
 
     def hours_left(self, job: Job) -> float:
         """Return how long a job runs on at the width that it holds; infinite where it holds none."""
+        known = self._left.get(job.id)
+        if known is not None and known[0] is job:
+            return known[1]
+        if len(self._left) >= MOST_KNOWN:
+            self._left.clear()
+        hours = self._hours_left(job)
+        self._left[job.id] = (job, hours)
+        return hours
+
+    def _hours_left(self, job: Job) -> float:
+        """Return the same, reckoned anew."""
         columns = self.columns[job.class_name]
         held = None if job.width is None else columns.index.get(job.width)
         if held is None:
