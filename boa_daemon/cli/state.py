@@ -148,12 +148,24 @@ def cost(
     *,
     by: Annotated[str, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = "job",
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
+    reconcile: Annotated[
+        bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Part of a day's cost that may differ, with --reconcile.")
+    ] = 0.02,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Say who spent what, and where the month will end."""
+    if reconcile:
+        from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - only this needs AWS
+
+        form = chosen_format(output, as_json)
+        compare(days=days, fraction=tolerance, config=config, socket=socket, form=form)
+        return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
         document = client.get("/cost", by=by, since=since)
