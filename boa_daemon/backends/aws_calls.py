@@ -133,12 +133,17 @@ class AwsCalls:
     def _pace(self, operation: str) -> None:
         """Wait for a token; a launch does not wait."""
         bucket = self._buckets[bucket_name(operation)]
-        while (seconds := bucket.take()) > 0.0:
+        while (seconds := self._take(bucket)) > 0.0:
             if operation in _ONE_TRY:
                 raise CallFailed(
                     operation, "RequestLimitExceeded", f"our own limit, a token in {seconds:.1f} s"
                 )
             self._sleep(seconds)
+
+    def _take(self, bucket: TokenBucket) -> float:
+        """Take a token; ticks and the refresh of prices ask from threads of their own."""
+        with self._lock:
+            return bucket.take()
 
     def _client(self, operation: str, region: str) -> Any:
         """Return the client for an operation; `Session.client` is not safe in threads, clients are."""
