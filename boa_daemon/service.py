@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from boa_daemon.beliefs import explain_belief
+from boa_daemon.class_answer import class_document
 from boa_daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon import Books, Daemon
 from boa_daemon.errors import BoaError, InputError, did_you_mean
@@ -259,6 +261,9 @@ class Service:
         reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        belief = self.daemon.beliefs.known.get(base)
+        if belief is not None and (belief.arrivals or belief.ended):
+            measured.append(explain_belief(belief))
         return {
             "as_of": decision.state.now,
             "job": name,
@@ -356,6 +361,26 @@ class Service:
             "rows": rows,
             "usd": sum(row["usd"] for row in rows),
             "books": None if picture is None else picture.figures,
+        }
+
+    def classes(self) -> dict[str, Any]:
+        """Return what is believed of each class, beside what is stated."""
+        self._books()
+        planner, now = self.daemon.planner, self.daemon.world.clock.now()
+        known, curves = dict(self.daemon.beliefs.known), list(planner.curves.values())
+        return {
+            "as_of": self._as_of(),
+            "classes": [
+                class_document(
+                    stated,
+                    known.get(name),
+                    planner.figures.get(name),
+                    curves,
+                    is_rate_stated=name not in planner.unstated,
+                    now=now,
+                )
+                for name, stated in list(planner.stated.items())
+            ],
         }
 
     def plan(self) -> dict[str, Any]:

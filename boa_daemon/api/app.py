@@ -247,6 +247,11 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         """Say who spent what."""
         return service.cost(by=by, since=since)
 
+    @router.get("/classes")
+    def classes(caller: Caller = ask) -> dict[str, Any]:
+        """Say what is believed of the classes."""
+        return service.classes()
+
     @router.get("/plan")
     def plan(caller: Caller = ask) -> dict[str, Any]:
         """Say what a tick would do now."""

@@ -24,7 +24,7 @@ from boa_daemon.engines.local import LocalEngine, look_at, send_to_keeper
 from boa_daemon.engines.reading import Status
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
-from boa_daemon.job.unit import Unit, read_json, write_json
+from boa_daemon.job.unit import Unit, lost_end, read_json, write_json
 from boa_daemon.ports import Accepted, JobGate, Refused, Unknown
 from boa_daemon.state import NodeState
 from policies.model import NodeId
@@ -180,19 +180,7 @@ def _gone(folder: Path) -> Status | None:
     if unit is not None:
         return unit
     with suppress(OSError):
-        write_json(
-            folder / "exit.json",
-            {
-                "code": None,
-                "stop_asked": False,
-                "killed": False,
-                "agent_lost": True,
-                "out_of_memory": False,
-                "lingering": 0,
-                "is_done": False,
-                "lacks_result": False,
-            },
-        )
+        write_json(folder / "exit.json", lost_end())
     return look_at(folder)
 
 

@@ -289,6 +289,14 @@ class JobQueue:
             rows = connection.execute(query).all()
         return [self.active.get(row.id) or _job_of(row) for row in rows]
 
+    def arrivals_after(self, number: int, *, limit: int = 20_000) -> list[tuple[int, str, float]]:
+        """Return (number, planning class, instant) of jobs with higher numbers; asks the disk only for new ones."""
+        if self._next <= number + 1:
+            return []
+        query = select(JOBS.c.seq, JOBS.c.class_name, JOBS.c.arrived_at).where(JOBS.c.seq > number)
+        with self.database.read() as connection:
+            return [tuple(row) for row in connection.execute(query.order_by(JOBS.c.seq).limit(limit))]
+
     def usages(self, since: float) -> list[Usage]:
         """Return the generations that held GPUs after an instant."""
         query = select(GENERATIONS).where(
