@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -432,6 +432,16 @@ class Daemon:
         for leak in leaks:
             self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
         return len(leaks)
+
+    def refresh(self) -> None:
+        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.market.refresh()
+
+    @property
+    def ages(self) -> Mapping[str, float | None]:
+        """How old each fact about the cloud is, in seconds; None for what is not known."""
+        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
 
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""

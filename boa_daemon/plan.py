@@ -73,6 +73,7 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
     "denied": "denied",
     "throttled": "throttled",
     "bad-request": "bad-request",
+    "no-price": "no-price",
 }
 """What a job waits for while every offer of its type is closed."""
 
