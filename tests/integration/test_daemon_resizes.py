@@ -167,7 +167,7 @@ def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
 
 
 def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> None:
-    """All three at once, each of the six orders; the job goes on where it was, and its loss is still right."""
+    """All three at once, in each of six orders; the job goes on where it was, and its loss is still right."""
     run = f"{NUMPY} --steps 100000 --every 1 --pause 0.004"
     with playing(folder, run, nodes=2, machine="g5.xlarge") as site:
         site.give(2)
@@ -186,6 +186,9 @@ def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> No
             lost = int(str(site.row["lost_steps"]))
             assert lost <= count, f"{order}: {lost} steps lost"
         words = site.printed(2)[-1].split()
+        with Client(site.socket) as client:
+            client.post(f"/jobs/{site.job}/cancel", {})
+        wait_for(lambda: site.row.get("status") == "cancelled", site)
     assert float(words[-1]) == pytest.approx(numpy_loss(int(words[1])), rel=1e-9)
 
 
