@@ -40,6 +40,11 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(
             f"It is to have {later} once there is room; what it does until then outweighs the restart."
         )
+    if job_id in plan.stretched:
+        own = plan.stretched[job_id]
+        sentences.append(
+            f"{own} are planned for it; the rest would be idle on its nodes and is lent until somebody waits."
+        )
     sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
     if len({slot.node for slot in slots}) > 1:

@@ -46,6 +46,7 @@ class Fleet:
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
+        self._told: dict[NodeId, NodeState] = {}
 
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; write down what is new about them."""
@@ -68,7 +69,15 @@ class Fleet:
             with self._queue.database.write():
                 for record in changed:
                     self._queue.save_instance(record)
+        # The same object as last time where nothing is new: whoever writes nodes down need not do it again.
+        nodes = [before if before == node else node for node, before in self._with_last(nodes)]
+        self._told = {node.id: node for node in nodes}
         return ended + nodes
+
+    def _with_last(self, nodes: Sequence[NodeState]) -> Iterator[tuple[NodeState, NodeState]]:
+        """Yield nodes, each beside what was told of it last; beside itself where that is nothing."""
+        for node in nodes:
+            yield node, self._told.get(node.id, node)
 
     def has_new_warnings(self) -> bool:
         """Return whether the engine has newly heard of a node that the cloud takes back."""

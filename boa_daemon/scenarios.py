@@ -113,6 +113,8 @@ class WrongSizes:
 
     def told(self, jobs: Sequence[Job]) -> list[Job]:
         """Return the jobs as the policy sees them."""
+        if self.size_belief == 1.0:
+            return list(jobs)
         return [replace(job, remaining_gpu_hours=job.remaining_gpu_hours * self.size_belief) for job in jobs]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:

@@ -205,6 +205,8 @@ def decisions(
         console.print(f"[bold]tick {row['tick']}[/] {clock_time(row['at'])}, {_options(row)}")
         for action in row["actions"]:
             console.print(f"  {action['kind']} {action['target']}: {action['reason']}", markup=False)
+            if choice := action.get("choice"):
+                console.print(f"    {_choice(choice)}", markup=False)
         for held in row["held"]:
             console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
     say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
@@ -217,6 +219,23 @@ def _options(row: dict[str, Any]) -> str:
         f"chosen {chosen['gpus']} GPUs at {usd(chosen['usd_per_hour'])} USD/hour, "
         f"{chosen['job_hours_left']:.2f} job-hours left; {other['name']}: {other['gpus']} GPUs, "
         f"{other['job_hours_left']:.2f} job-hours left, {other['jobs_without_gpus']} jobs without GPUs"
+        f"{_weighed(chosen, other)}"
+    )
+
+
+def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
+    """Return what the two ways cost in money and waiting; nothing where that was not weighed."""
+    cost, other_cost = chosen.get("usd_of_money_and_waiting"), other.get("usd_of_money_and_waiting")
+    if cost is None or other_cost is None:
+        return ""
+    return f"; money and waiting: {usd(cost)} and {usd(other_cost)} USD"
+
+
+def _choice(choice: dict[str, Any]) -> str:
+    """Return what else might have been done, with the cost of each."""
+    return (
+        f"{choice['chosen']} at {choice['cost']:.4g} {choice['unit']}, "
+        f"not {choice['runner_up']} at {choice['runner_up_cost']:.4g}"
     )
 
 

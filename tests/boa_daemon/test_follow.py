@@ -15,7 +15,7 @@ from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
 from policies.first_fit import FirstFit
-from policies.model import Allocation, Hold, Job, JobId, Money, Width
+from policies.model import Allocation, Hold, Job, JobId, Money, Stretch, Width
 
 BOOT_SECONDS = 180.0
 
@@ -29,6 +29,10 @@ class Known:
     nodes: int = 0
     starts: bool = False
     boot_hours: float = BOOT_SECONDS / 3600.0
+    stretches: bool = False
+    loses: float = 1.0
+    worth: float = 0.0
+    weights: Mapping[JobId, float] = field(default_factory=dict)
 
     def hold(self, gpu_type: str) -> Hold:
         """Return the nodes told, for ten minutes."""
@@ -45,6 +49,25 @@ class Known:
     def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
         """Return all that is free, where head starts pay and there is something to wait for."""
         return Width("gpu", min(most_gpus, then.gpus - 1)) if self.starts and wait_hours > 0.0 else None
+
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+        """Return all that there is, as far as it pays: the less a job has, the more it saves."""
+        if not self.stretches or most_gpus <= now.gpus:
+            return None
+        return Stretch(width=Width("gpu", most_gpus), saved_hours=1.0 / now.gpus)
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
+        """Return what was told for any move."""
+        return self.loses
+
+    def node_worth(self, gpu_type: str) -> float:
+        """Return what was told."""
+        return self.worth
+
+    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
+        """Return every width, at a speed that is the square root of it."""
+        weight = self.weights.get(job.id, 1.0)
+        return [(Width("gpu", n), weight / n**0.5) for n in range(1, planned.gpus + 1)]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths told."""
