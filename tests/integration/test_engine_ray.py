@@ -18,6 +18,9 @@ from boa_daemon.engines.ray import RayEngine, join_command
 from boa_daemon.ports import Accepted, Refused, Unknown
 from boa_daemon.testing import a_node
 
+SLOW_SECONDS = 200.0
+"""Ray Train starts a controller and workers, each of which imports PyTorch."""
+
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
@@ -93,19 +96,19 @@ def test_a_ray_train_job_is_resized_and_loses_no_step(
     engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
     bench = Bench(engine=engine, workdir=tmp_path)
     run = f"{sys.executable} {EXAMPLES / 'train_ray.py'} --every 100000 --steps"
-    bench.admit(f"{run} 100000")
+    bench.admit(f"{run} 100000", stop_grace_seconds=60.0)
     bench.start()
-    bench.wait_step(5)
+    bench.wait(lambda report: (report.step or 0) >= 5, seconds=SLOW_SECONDS)
     assert gpus_taken() == {"n1": 1.0}
     bench.stop()
-    end = bench.wait_end()
+    end = bench.wait_end(seconds=SLOW_SECONDS)
     assert (end.phase, end.lost_steps) == ("stopped", 0), end
     last = (end.step or 0) + 300
-    bench.admit(f"{run} {last}")
+    bench.admit(f"{run} {last}", stop_grace_seconds=60.0)
     bench.start(2, nodes=2)
-    bench.wait_step((end.step or 0) + 1)
+    bench.wait(lambda report: (report.step or 0) > (end.step or 0), seconds=SLOW_SECONDS)
     assert gpus_taken() == {"n1": 1.0, "n2": 1.0}
-    resized = bench.wait_end()
+    resized = bench.wait_end(seconds=SLOW_SECONDS)
     assert resized.phase == "finished"
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     ddp = [sys.executable, str(EXAMPLES / "train_ddp.py"), "--steps", str(last), "--every", "100000"]
