@@ -24,6 +24,7 @@ from statistics import median
 import numpy as np
 
 from boa_daemon.cli.demo import shipped_settings
+from boa_daemon.ledger import Ledger
 from boa_daemon.scenarios import (
     BUDGET,
     PROBLEM,
@@ -35,7 +36,6 @@ from boa_daemon.scenarios import (
     paced_run,
     settings_of,
 )
-from boa_daemon.ledger import Ledger
 from boa_daemon.sim.report import Simulation
 from boa_daemon.tick import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -85,7 +85,8 @@ def fixed_days(scenario: Scenario, *, seed: int) -> list[float]:
 
     if fixed_plan(scenario, seed=seed, on_tick=look) is None:
         return []
-    ends = np.interp(24.0 * np.arange(DAYS + 1), *zip(*spent, strict=True))
+    hours, dollars = zip(*spent, strict=True)
+    ends = np.interp([24.0 * day for day in range(DAYS + 1)], hours, dollars)
     return [float(day) / DAY_USD - 1.0 for day in np.diff(ends)]
 
 

@@ -50,7 +50,7 @@ WINDOW_HOURS = 24.0
 MOST_RESPONSES_PER_WINDOW, LEAST_RESPONSES_PER_WINDOW = 24.0, 12.0
 """A window is this many response times: the more, the closer a window keeps to its money."""
 GRAINS_PER_RESPONSE = 16.0
-"""With exponential sizes, single jobs then move the burn by sqrt(1 / 16), a quarter: waiting hardly suffers."""
+"""With exponential sizes, single jobs then move the burn by sqrt(1 / 16): waiting hardly suffers."""
 MOST_CREDIT = 1.5
 """Extra burn, in budgets, that a credit may cause at most."""
 MOST_DEBT = 0.75
@@ -82,7 +82,7 @@ class Pace:
 
     @property
     def response_hours(self) -> float:
-        """The shortest horizon: what a small deviation takes to be evened out; longer where jobs are large."""
+        """The shortest horizon, what a small deviation takes to be evened out: longer for large jobs."""
         smooth = max(GRAINS_PER_RESPONSE * self.grain_hours, self.window_hours / MOST_RESPONSES_PER_WINDOW)
         return min(smooth, self.window_hours / LEAST_RESPONSES_PER_WINDOW)
 
