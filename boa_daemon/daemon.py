@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from boa_daemon import systemd
 from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
 from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.beliefs import MOST_HALF_LIVES, Beliefs, Weights, explain_belief
+from boa_daemon.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
 from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
@@ -38,7 +38,7 @@ from boa_daemon.metrics import Metrics
 from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
-from boa_daemon.samples import HOUR, KEPT_SECONDS
+from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.database import Database
@@ -47,7 +47,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.samples import SqlSamples
 from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
-from policies.errors import PolicyError
+from policies.errors import InfeasibleBudget, PolicyError
 from policies.estimates import lean_after
 from policies.model import JobClass, JobId, Width
 
@@ -345,14 +345,26 @@ class Daemon:
         curves = planner.curves
         if learner.has_news or not curves:
             curves = learner.curves(list(planner.stated.values()), now=now)
-        before = planner.work_per_hour
-        if planner.learn(curves, self.beliefs.known):
-            self._lean_less(planner.work_per_hour / before)
+        work, figures = planner.work_per_hour, dict(planner.figures)
+        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
+            self._lean_less(planner.work_per_hour / work)
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
             for belief in self.beliefs.known.values():
                 if belief.arrivals or belief.ended:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
+
+    def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
+        """Whether the budget pays for what was seen; where it does not, take earlier figures back and say so."""
+        in_use = set() if self.books is None else {j.class_name for j in list(self.books.queue.active.values())}
+        try:
+            self.planner.record(in_use).build()
+        except InfeasibleBudget as error:
+            self.planner.take_back(figures)
+            day = int(self.world.clock.now() // DAY)
+            self._alert(f"unaffordable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
+            return False
+        return True
 
     def _lean_less(self, work_ratio: float) -> None:
         """Take from the lean of the pacing what the beliefs about the work have taken over."""
@@ -432,6 +444,16 @@ class Daemon:
         for leak in leaks:
             self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
         return len(leaks)
+
+    def refresh(self) -> None:
+        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.market.refresh()
+
+    @property
+    def ages(self) -> Mapping[str, float | None]:
+        """How old each fact about the cloud is, in seconds; None for what is not known."""
+        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
 
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""

@@ -72,18 +72,23 @@ class Room:
                 del wishes[job]
 
     def shortfall(
-        self, wishes: Mapping[JobId, Width], placed: Slots, *, extra: Sequence[Node] = ()
+        self,
+        wishes: Mapping[JobId, Width],
+        placed: Slots,
+        *,
+        extra: Sequence[Node] = (),
+        across_zones: bool = False,
     ) -> dict[str, int]:
         """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
 
         Types of which every wish was placed are left out; zero or less says that only the placer's rules,
-        not the number of GPUs, kept a wish out.
+        not the number of GPUs, kept a wish out. `across_zones`, free GPUs count wherever they are.
         """
         need: dict[str, int] = {}
         for job, width in wishes.items():
             if job not in placed:
                 need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
-        if self._zones is not None:
+        if self._zones is not None and not across_zones:
             return self._short_of_new(need, placed, extra)
         wished = wishes.keys()
         for node, jobs in self._holders.items():

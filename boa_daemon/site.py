@@ -50,7 +50,7 @@ DEFAULT_CLASS = "default"
 
 
 MOST_CLASSES = 1000
-"""Classes that nobody stated are taken up to so many in all: a name that changes with each job is no class."""
+"""Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
 AWS_BOOT_SECONDS = 180.0
 """From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
 DOWN = "none"
@@ -175,7 +175,12 @@ class Planner:
         """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
         prior = self.settings.learning.prior_class
         found = self.stated.get(name)
-        if found is None and prior is not None and len(self.stated) < MOST_CLASSES and not {"[", "|"} & set(name):
+        if (
+            found is None
+            and prior is not None
+            and len(self.stated) < MOST_CLASSES
+            and not {"[", "|"} & set(name)
+        ):
             found = replace(self.stated[prior], name=name)
             self.stated[name] = self._stated[name] = found
             self.unstated |= {name}
@@ -205,10 +210,19 @@ class Planner:
         found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
         if not any(differ(found[name], known) for name, known in self._variants.items()):
             return False
+        self._plan_by(found)
+        return True
+
+    def take_back(self, figures: Mapping[str, Planned]) -> None:
+        """Plan by earlier rates and sizes once more."""
+        self.figures = dict(figures)
+        self._plan_by({name: self._measured(stated) for name, stated in list(self._stated.items())})
+
+    def _plan_by(self, found: dict[str, JobClass]) -> None:
+        """Plan by classes and variants."""
         self._variants = found
         self.classes = {name: found[name] for name in self.stated}
         self._speeds.clear()
-        return True
 
     def _measured(self, stated: JobClass) -> JobClass:
         """Return a class or a variant with what was measured of its class."""
