@@ -17,6 +17,7 @@ import platformdirs
 from pydantic import Field, ValidationError, create_model
 
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.schema import Fraction, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.yaml_file import Document, read_document
@@ -115,6 +116,23 @@ class WorkloadSettings(Strict):
     )
 
 
+class LearningSettings(Strict):
+    """What is learnt from the jobs that come, beside their speed."""
+
+    rates: bool = Field(default=True, description="plan by the arrival rates that were seen")
+    sizes: bool = Field(default=True, description="plan by the sizes that jobs turned out to have")
+    prior_jobs: Positive = Field(
+        default=PRIOR_JOBS, description="jobs that the class file's word on a rate or a size is worth"
+    )
+    half_life_hours: Positive = Field(
+        default=HALF_LIFE_HOURS, description="hours after which what was seen counts half"
+    )
+    prior_class: Name | None = Field(
+        default=None,
+        description="class that one without an entry in the class file starts as; refused if unset",
+    )
+
+
 class DaemonSettings(Strict):
     """The program itself."""
 
@@ -203,6 +221,9 @@ class Settings(Strict):
     cloud: CloudSettings = Field(default_factory=CloudSettings, description="where machines come from")
     engine: EngineSettings = Field(default_factory=EngineSettings, description="what runs jobs")
     workload: WorkloadSettings = Field(default_factory=WorkloadSettings, description="what runs")
+    learning: LearningSettings = Field(
+        default_factory=LearningSettings, description="what is learnt from jobs"
+    )
     daemon: DaemonSettings = Field(default_factory=DaemonSettings, description="the program itself")
     steady: SteadySettings = Field(default_factory=SteadySettings, description="against flapping")
     alerts: AlertSettings = Field(default_factory=AlertSettings, description="who is told")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from boa_daemon import systemd
 from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
 from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
@@ -30,19 +31,24 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
-from boa_daemon.learning import Learner
+from boa_daemon.known_jobs import KnownJobs
+from boa_daemon.learning import Learner, import_speeds
 from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
+from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
+from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.samples import SqlSamples
 from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
-from policies.errors import PolicyError
+from policies.errors import InfeasibleBudget, PolicyError
+from policies.estimates import lean_after
 from policies.model import JobClass, JobId, Width
 
 _LOG = logging.getLogger("boa.daemon")
@@ -75,6 +81,7 @@ class Standing:
     """How the daemon is: the last decision, what is wrong, and what it was told."""
 
     decision: Decision | None = None
+    picture: Picture | None = None
     fault: str = ""
     tick_seconds: float = 0.0
     is_started: bool = False
@@ -114,7 +121,7 @@ class Daemon:
                 world.clock,
                 class_of=self._class_of,
                 alert=self._alert,
-                learner=Learner(_beside(books.store.database, "speeds.json")),
+                learner=Learner(_samples(books.store.database)),
                 liveness=self.liveness,
             )
             self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
@@ -133,6 +140,10 @@ class Daemon:
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
         self.settings, self.planner = settings, planner
+        learning = settings.learning
+        self.beliefs = Beliefs(
+            weights=Weights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
+        )
         self.alerts.settings = settings.alerts
         self.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
@@ -181,6 +192,7 @@ class Daemon:
 
     def _run_once(self) -> Decision:
         """Observe, decide, act."""
+        self._learn()
         self._explore()
         return self.controller().run_once()
 
@@ -190,6 +202,7 @@ class Daemon:
             count = sum(node.ended_at is None for node in self.world.cloud.nodes())
             self.standing.notes = [f"{count} instances are listed; nothing is touched"]
             return None
+        self._learn()
         controller = self.controller()
         state = controller.observe()
         decision = decide(
@@ -203,13 +216,15 @@ class Daemon:
         standing = self.standing
         if standing.fault:
             _LOG.info("working again after: %s", standing.fault)
-        standing.decision, standing.fault = decision, ""
-        standing.is_ready = True
         caps = self.planner.rules().caps
-        self.metrics.ticked(decision, standing.tick_seconds, caps)
+        picture = Picture.of(decision, caps)
+        standing.decision, standing.picture, standing.fault = decision, picture, ""
+        standing.is_ready = True
+        self.metrics.ticked(picture, standing.tick_seconds)
         if self.gate is not None:
             self.gate.tell(decision.state)
-        for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
+        fractions = self.settings.alerts.at_fractions
+        for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
@@ -228,6 +243,7 @@ class Daemon:
             if self.books is not None:
                 self.books.store.reload()
                 self.books.queue.reload()
+                self.work.learner.reload()
         except _TROUBLE:
             pass
         try:
@@ -267,7 +283,6 @@ class Daemon:
         """Return the controller for the classes in use; a policy is built once and written down."""
         if self.books is None:
             raise BoaError("there is no database to work with")
-        self._learn()
         self._hold_users()
         in_use = {job.class_name for job in list(self.books.queue.active.values())}
         record = self.planner.record(in_use)
@@ -287,7 +302,10 @@ class Daemon:
                 ports=Ports(
                     clock=self.world.clock,
                     cloud=self.fleet,
-                    jobs=self.work,
+                    jobs=KnownJobs(
+                        source=self.work,
+                        classes=frozenset(one.name for one in record.site.problem.classes),
+                    ),
                     engine=self.work,
                     store=self.books.store,
                 ),
@@ -313,14 +331,61 @@ class Daemon:
         self.work.held_users = held
 
     def _learn(self) -> None:
-        """Plan by what jobs have reported, where that has changed."""
-        learner = self.work.learner
-        if not learner.has_news and not (learner.samples and not self.planner.curves):
+        """Take in who has come, write down what was seen, and plan by it where that has changed."""
+        if self.books is None:
             return
-        curves = learner.curves(self.planner.stated.values(), now=self.world.clock.now())
-        if self.planner.learn(curves):
+        learner, planner, now = self.work.learner, self.planner, self.world.clock.now()
+        learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
+        hours = self.settings.learning.half_life_hours
+        learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * hours))
+        planner.adopt(list(learner.seen))
+        has_beliefs = self._believe(now)
+        if not (has_beliefs or learner.has_news or (learner.samples and not planner.curves)):
+            return
+        curves = planner.curves
+        if learner.has_news or not curves:
+            curves = learner.curves(list(planner.stated.values()), now=now)
+        work, figures = planner.work_per_hour, dict(planner.figures)
+        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
+            self._lean_less(planner.work_per_hour / work)
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
+            for belief in self.beliefs.known.values():
+                if belief.arrivals or belief.ended:
+                    _LOG.info("planning by what was seen: %s", explain_belief(belief))
+
+    def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
+        """Whether the budget pays for what was seen; where it does not, take earlier figures back and say so."""
+        in_use = set() if self.books is None else {j.class_name for j in list(self.books.queue.active.values())}
+        try:
+            self.planner.record(in_use).build()
+        except InfeasibleBudget as error:
+            self.planner.take_back(figures)
+            day = int(self.world.clock.now() // DAY)
+            self._alert(f"unaffordable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
+            return False
+        return True
+
+    def _lean_less(self, work_ratio: float) -> None:
+        """Take from the lean of the pacing what the beliefs about the work have taken over."""
+        known = None if self.books is None else self.books.store.lean()
+        if self.books is not None and known is not None:
+            self.books.store.record_lean(lean_after(known[0], work_ratio), at=known[1])
+
+    def _believe(self, now: float) -> bool:
+        """Estimate rates and sizes anew where it is time; return whether any was."""
+        learner, planner = self.work.learner, self.planner
+        due = self.beliefs.due(list(planner.stated), learner.seen, now=now)
+        running = self.work.done_by_class() if due else {}
+        for name in due:
+            self.beliefs.refresh(
+                planner.stated[name],
+                learner.rows_of(name),
+                running.get(name, ()),
+                is_rate_stated=name not in planner.unstated,
+                now=now,
+            )
+        return bool(due)
 
     def _explore(self) -> None:
         """Let a few jobs try widths whose speed is not known well, where that is cheap."""
@@ -380,6 +445,16 @@ class Daemon:
             self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
         return len(leaks)
 
+    def refresh(self) -> None:
+        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.market.refresh()
+
+    @property
+    def ages(self) -> Mapping[str, float | None]:
+        """How old each fact about the cloud is, in seconds; None for what is not known."""
+        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
+
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
         with self._lock:
@@ -394,16 +469,14 @@ class Daemon:
     @property
     def status_line(self) -> str:
         """One line for systemd."""
-        decision = self.standing.decision
+        picture = self.standing.picture
         if self.standing.fault:
             return f"in trouble: {self.standing.fault}"
-        if decision is None:
+        if picture is None:
             return "starting"
-        state = decision.state
-        running = sum(bool(job.slots) for job in state.jobs.values())
         return (
-            f"{state.usd_per_hour:.2f} USD/hour, {len(state.nodes)} nodes, {running} jobs running, "
-            f"{len(state.jobs) - running} waiting"
+            f"{picture.usd_per_hour:.2f} USD/hour, {picture.nodes} nodes, {picture.running} jobs running, "
+            f"{picture.waiting} waiting"
         )
 
     def _look(self) -> None:
@@ -423,10 +496,14 @@ class Daemon:
         self.alerts.say(key, sentence, at=self.world.clock.now())
 
 
-def _beside(database: Database, name: str) -> Path | None:
-    """Return a file beside the database's; None for one in memory."""
-    path = database.engine.url.database
-    return None if path is None or path == ":memory:" or not path else Path(path).with_name(name)
+def _samples(database: Database) -> SqlSamples:
+    """Return the samples of a database, with what an earlier version kept in a file beside it."""
+    samples, path = SqlSamples(database), database.engine.url.database
+    if database.engine.dialect.name == "sqlite" and path and path != ":memory:":
+        count = import_speeds(Path(path).with_name("speeds.json"), samples)
+        if count:
+            _LOG.info("%d measured speeds were taken over from speeds.json", count)
+    return samples
 
 
 def _all_down(record: PolicyRecord) -> PolicyRecord:

@@ -35,11 +35,11 @@ def about_to_end(
         for job_id, job in state.jobs.items()
         if job.job.width is not None
         and job_id not in waiting
-        and _hours_left(state, job.job, follower) < patience.get(job.job.width.gpu_type, 0.0)
+        and job_hours_left(state, job.job, follower) < patience.get(job.job.width.gpu_type, 0.0)
     )
 
 
-def _hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
+def job_hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
     """Return how long a job runs on from now, whenever its work was counted."""
     hours, counted_at = follower.hours_left(job), job.counted_at
     return hours if counted_at is None else hours + (counted_at - state.now) / SECONDS_PER_HOUR

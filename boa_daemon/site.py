@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
+from boa_daemon.beliefs import ClassBelief, Planned, differ
 from boa_daemon.catalog import Catalog
 from boa_daemon.codec import digest, dumps
 from boa_daemon.config import Settings
@@ -50,8 +49,8 @@ DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 
-CHANGED = 0.1
-"""A speed that turns out so much different is worth a new plan."""
+MOST_CLASSES = 1000
+"""Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
 AWS_BOOT_SECONDS = 180.0
 """From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
 DOWN = "none"
@@ -131,11 +130,13 @@ class Planner:
     def __init__(self, settings: Settings, *, catalog: Catalog | None = None) -> None:
         self.settings = settings
         self.machines = _machines(settings, catalog or Catalog.load())
-        self.stated = _classes(settings, self.machines)
+        self.stated, self.unstated = _classes(settings, self.machines)
+        _check_prior(settings, self.stated)
         self.classes = dict(self.stated)
         self._stated: dict[str, JobClass] = dict(self.stated)
         self._variants: dict[str, JobClass] = dict(self.classes)
         self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
+        self.figures: dict[str, Planned] = {}
         self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def class_for(self, content: Mapping[str, Any]) -> JobClass:
@@ -145,7 +146,7 @@ class Planner:
             InputError: when there is no such class, or no width is left.
         """
         name, least, most = content["class"], content["min_gpus"], content["max_gpus"]
-        base = self.stated.get(name)
+        base = self._adopted(name)
         if base is None:
             hint = did_you_mean(name, self.classes)
             raise InputError(f"unknown class {name!r}", hint=hint)
@@ -170,21 +171,65 @@ class Planner:
             self._variants[variant.name] = self._measured(variant)
         return self._variants[variant.name]
 
-    def learn(self, curves: Mapping[tuple[str, str], CurveEstimate]) -> bool:
-        """Take what was measured; return whether it differs enough from what is planned by to plan anew."""
+    def _adopted(self, name: str) -> JobClass | None:
+        """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
+        prior = self.settings.learning.prior_class
+        found = self.stated.get(name)
+        if (
+            found is None
+            and prior is not None
+            and len(self.stated) < MOST_CLASSES
+            and not {"[", "|"} & set(name)
+        ):
+            found = replace(self.stated[prior], name=name)
+            self.stated[name] = self._stated[name] = found
+            self.unstated |= {name}
+            self._variants[name] = self.classes[name] = self._measured(found)
+        return found
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """Plan for classes that jobs came of in earlier days, where new ones begin as the prior class."""
+        for name in names:
+            self._adopted(name)
+
+    def learn(
+        self,
+        curves: Mapping[tuple[str, str], CurveEstimate],
+        beliefs: Mapping[str, ClassBelief] | None = None,
+    ) -> bool:
+        """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
+
+        Without `beliefs` rates and sizes stay as they are planned by.
+        """
         self.curves = curves
-        found = {name: self._measured(stated) for name, stated in self._stated.items()}
-        if not any(_differ(found[name], known) for name, known in self._variants.items()):
+        learning = self.settings.learning
+        for name, belief in (beliefs or {}).items():
+            if name in self.stated:
+                known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
+                self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
+        found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
+        if not any(differ(found[name], known) for name, known in self._variants.items()):
             return False
+        self._plan_by(found)
+        return True
+
+    def take_back(self, figures: Mapping[str, Planned]) -> None:
+        """Plan by earlier rates and sizes once more."""
+        self.figures = dict(figures)
+        self._plan_by({name: self._measured(stated) for name, stated in list(self._stated.items())})
+
+    def _plan_by(self, found: dict[str, JobClass]) -> None:
+        """Plan by classes and variants."""
         self._variants = found
         self.classes = {name: found[name] for name in self.stated}
         self._speeds.clear()
-        return True
 
     def _measured(self, stated: JobClass) -> JobClass:
         """Return a class or a variant with what was measured of its class."""
         base = self.stated[stated.name.partition("[")[0]]
-        return measured_class(stated, list(self.curves.values()), base=base)
+        found = measured_class(stated, list(self.curves.values()), base=base)
+        figures = self.figures.get(base.name)
+        return found if figures is None else figures.of(found)
 
     def _within_instances(self, base: JobClass, most: int | None) -> int | None:
         """Return the widest width that the cap on instances can ever hold."""
@@ -196,6 +241,11 @@ class Planner:
         if widest <= gpus:
             return most
         return gpus if most is None else min(most, gpus)
+
+    @property
+    def work_per_hour(self) -> float:
+        """The work that is planned for, reference GPU-hours per hour."""
+        return sum(c.arrivals_per_hour * c.size_gpu_hours for c in list(self.classes.values()))
 
     @property
     def planned(self) -> Mapping[str, JobClass]:
@@ -287,17 +337,6 @@ class Planner:
         )
 
 
-def _differ(found: JobClass, known: JobClass) -> bool:
-    """Return whether two states of a class differ in speed by more than `CHANGED` at some width."""
-    for new, old in zip(found.phases, known.phases, strict=True):
-        for name, curve in new.speedups.items():
-            widths = curve.whole_widths()
-            ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
-            if bool(np.any(np.abs(ratio - 1.0) > CHANGED)):
-                return True
-    return False
-
-
 def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
     """Return whether a phase has a width within limits."""
     return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
@@ -326,8 +365,23 @@ def _machines(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
     return machines
 
 
-def _classes(settings: Settings, machines: Mapping[str, InstanceType]) -> dict[str, JobClass]:
-    """Return the classes that can run on the machines.
+def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
+    """Refuse a prior class that is none.
+
+    Raises:
+        InputError: when it is not among the classes.
+    """
+    prior = settings.learning.prior_class
+    if prior is not None and prior not in stated:
+        raise InputError(
+            f"[learning] prior_class: no class {prior!r} runs here", hint=did_you_mean(prior, stated)
+        )
+
+
+def _classes(
+    settings: Settings, machines: Mapping[str, InstanceType]
+) -> tuple[dict[str, JobClass], frozenset[str]]:
+    """Return the classes that can run on the machines, and the names of those whose rate nobody stated.
 
     Raises:
         InputError: when none can.
@@ -337,7 +391,7 @@ def _classes(settings: Settings, machines: Mapping[str, InstanceType]) -> dict[s
             size_gpu_hours=1.0,
             speedups={name: Amdahl(parallel_fraction=0.95, max_gpus=64) for name in machines},
         )
-        return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}
+        return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}, frozenset({DEFAULT_CLASS})
     file = load_problem(settings.workload.classes, require_rates=False)
     found: dict[str, JobClass] = {}
     for job_class in file.problem.classes:
@@ -355,7 +409,7 @@ def _classes(settings: Settings, machines: Mapping[str, InstanceType]) -> dict[s
             f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
             hint="Name machines of its GPU types in [cloud] instance_types",
         )
-    return found
+    return found, file.classes_without_rates & found.keys()
 
 
 def _with_boots(problem: Problem, boot_hours: float) -> Problem:

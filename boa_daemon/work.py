@@ -20,7 +20,7 @@ from boa_daemon.fleet import cost_of
 from boa_daemon.learning import Learner
 from boa_daemon.liveness import Liveness
 from boa_daemon.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.records import JobRecord, JobStatus
+from boa_daemon.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.state import JobState
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
@@ -32,6 +32,8 @@ MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
 LEAST_LEFT = 0.02
 """A job that outruns its class's size still has this part of it left: it is not done before it says so."""
+LEAST_DONE = 0.01
+"""What did less than this part of its size says nothing about it."""
 
 
 class Work:
@@ -60,6 +62,7 @@ class Work:
         self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
+        self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
 
     def reattach(self) -> int:
         """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
@@ -81,11 +84,20 @@ class Work:
     def jobs(self) -> Mapping[JobId, JobState]:
         """Return the jobs that wait or run, in order of arrival, but those that rest or are held back."""
         now = self._clock.now()
-        return {
-            job.id: self._state(job, now)
-            for job in list(self._queue.active.values())
-            if job.slots or not (job.is_cancelled or job.not_before > now or job.user in self.held_users)
-        }
+        states: dict[JobId, JobState] = {}
+        seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+        for job in list(self._queue.active.values()):
+            if job.slots:
+                states[job.id] = self._state(job, now)
+            elif not (job.is_cancelled or job.not_before > now or job.user in self.held_users):
+                # One that waits is as it was: of ten thousand only those are looked at that are new.
+                job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
+                if known is None or known[0] is not job or known[1] is not job_class:
+                    known = (job, job_class, self._state(job, now))
+                seen[job.id] = known
+                states[job.id] = known[2]
+        self._seen = seen
+        return states
 
     def next_rest_ends_at(self) -> float | None:
         """Return when the first job that rests after a failure may start again; None where none rests."""
@@ -239,14 +251,30 @@ class Work:
             self._let_go(job, now, end=report.cause or "failed", status="queued")
 
     def _let_go(self, job: JobRecord, now: float, *, end: str, status: JobStatus) -> None:
-        """Free the GPUs of a job."""
+        """Free the GPUs of a job; one that is over says with it how large it was."""
         spent = cost_of(job, self._queue.instances, until=now)
-        self._queue.release(
-            job,
+        with self._queue.database.write():
+            if status not in ACTIVE:
+                self._sized(job, now, is_whole=status == "finished")
+            self._queue.release(
+                job,
+                at=now,
+                end=end,
+                status=status,
+                micro_dollars=spent,
+            )
+
+    def _sized(self, job: JobRecord, now: float, *, is_whole: bool) -> None:
+        """Note what a job did in all, where it was enough to say something."""
+        done = job.size_gpu_hours - job.remaining_gpu_hours
+        if done < LEAST_DONE * job.size_gpu_hours and not is_whole:
+            return
+        self.learner.ended(
+            job.id,
+            class_name=job.class_name.partition("[")[0],
+            work_gpu_hours=done / float(job.content.get("scale", 1.0)),
             at=now,
-            end=end,
-            status=status,
-            micro_dollars=spent,
+            is_whole=is_whole,
         )
 
     def _is_too_dear(self, job: JobRecord, now: float) -> bool:
@@ -316,31 +344,63 @@ class Work:
         """Tell the jobs who may send first."""
         self._runner.order_links(order)
 
-    def _left(self, job: JobRecord, now: float) -> float:
-        """Return the work left, by the class's curve; never nothing while the job has not said that it is."""
+    def _size(self, job: JobRecord, job_class: JobClass) -> float:
+        """Return the size that a job is believed to have: its class's as of now times its scale."""
+        return job_class.size_gpu_hours * float(job.content.get("scale", 1.0))
+
+    def _done(self, job: JobRecord, hours: float) -> float:
+        """Return what a job has done once its generation has worked for so long, by the class's curve."""
+        before = job.size_gpu_hours - job.remaining_gpu_hours
         job_class = self._class_of(job.class_name)
         if job_class is None or job.width is None or job.started_at is None:
-            return job.remaining_gpu_hours
-        phase, _ = phase_at(job_class, job.remaining_gpu_hours, job.size_gpu_hours)
+            return before
+        size = self._size(job, job_class)
+        phase, _ = phase_at(job_class, size - before, size)
         curve = job_class.phases[phase].speedups.get(job.width.gpu_type)
-        speed = 0.0 if curve is None else float(curve.speed_at(job.width.gpus))
-        hours = max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
-        return max(job.remaining_gpu_hours - speed * hours, LEAST_LEFT * job.size_gpu_hours)
+        return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
+
+    def _hours(self, job: JobRecord, now: float) -> float:
+        """Return how long the generation of a job has been there."""
+        return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
+
+    def _left(self, job: JobRecord, now: float) -> float:
+        """Return the work left as it is believed; never nothing while the job has not said that it is."""
+        job_class = self._class_of(job.class_name)
+        size = job.size_gpu_hours if job_class is None else self._size(job, job_class)
+        return max(size - self._done(job, self._hours(job, now)), LEAST_LEFT * size)
 
     def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
-        """Return the work left after an end: of what the generation did, the lost steps are left again."""
-        left = self._left(job, now)
-        if not report.lost_steps or report.step is None:
-            return left
-        done = max(report.step - job.begun_step, 1)
-        kept = max(1.0 - report.lost_steps / done, 0.0)
-        return job.remaining_gpu_hours - kept * (job.remaining_gpu_hours - left)
+        """Return the work left of the size that a job came with; below nothing where it did more.
+
+        A generation worked for as long as it reports. Of what it did, the lost steps are left again.
+        """
+        hours = self._hours(job, now)
+        if report.seconds is not None:
+            hours = min(hours, report.seconds / SECONDS_PER_HOUR)
+        did = self._done(job, hours) - (job.size_gpu_hours - job.remaining_gpu_hours)
+        kept = 1.0
+        if report.lost_steps and report.step is not None:
+            kept = max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
+        return job.remaining_gpu_hours - kept * did
+
+    def done_by_class(self) -> Mapping[str, list[float]]:
+        """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
+        now = self._clock.now()
+        found: dict[str, list[float]] = {}
+        for job in list(self._queue.active.values()):
+            done = self._done(job, self._hours(job, now)) if job.slots or job.generation else 0.0
+            if done >= LEAST_DONE * job.size_gpu_hours:
+                scale = float(job.content.get("scale", 1.0))
+                found.setdefault(job.class_name.partition("[")[0], []).append(done / scale)
+        return found
 
     def _state(self, job: JobRecord, now: float) -> JobState:
         """Return what a tick may see of a job."""
         left = self._left(job, now)
         job_class = self._class_of(job.class_name)
-        phase, scale = (0, 1.0) if job_class is None else phase_at(job_class, left, job.size_gpu_hours)
+        phase, scale = 0, 1.0
+        if job_class is not None:
+            phase, scale = phase_at(job_class, left, self._size(job, job_class))
         return JobState(
             job=Job(
                 id=job.id,

@@ -12,6 +12,7 @@ import typer
 from boa_daemon import __version__
 from boa_daemon.cli import daemon, gate, jobs, network, state, trace
 from boa_daemon.cli.catalog import list_types
+from boa_daemon.cli.classes import classes
 from boa_daemon.cli.compare import compare
 from boa_daemon.cli.demo import demo
 from boa_daemon.cli.doctor import doctor
@@ -48,6 +49,7 @@ app.command("submit")(jobs.submit)
 app.command("jobs")(jobs.jobs)
 app.command("status")(state.status)
 app.command("explain")(jobs.explain)
+app.command("classes")(classes)
 app.command("decisions")(state.decisions)
 app.command("replay")(state.replay)
 app.command("logs")(jobs.logs)

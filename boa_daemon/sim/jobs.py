@@ -85,6 +85,11 @@ class SimulatedJobs:
                     states[name] = job.state(job.left_at(now))
         return self._states.copy()
 
+    @property
+    def running(self) -> Mapping[JobId, Running]:
+        """The jobs that are present as the world knows them: what their engine would report."""
+        return self._present
+
     def arrive(
         self, trace: TraceJob, physics: Physics, draw: float, *, told: tuple[float, float] = (1.0, 1.0)
     ) -> None:

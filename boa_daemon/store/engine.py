@@ -79,7 +79,7 @@ def check(engine: Engine) -> None:
         raise StoreUnusable(f"the database is damaged: {said}")
 
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision: a database that has it is left as it is."""
 
 

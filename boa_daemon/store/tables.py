@@ -148,14 +148,20 @@ DECISIONS = Table(
 SAMPLES = Table(
     "samples",
     METADATA,
-    _name("job", key=True),
-    Column("generation", Integer, primary_key=True, autoincrement=False),
-    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", String(512), primary_key=True, nullable=False),
+    _name("kind"),
+    _name("class_name"),
     Column("at", _Instant, nullable=False),
+    _name("gpu_type"),
     Column("gpus", Integer, nullable=False),
-    Column("samples", _Instant),
-    Column("seconds", _Instant),
+    Column("count", _Instant, nullable=False),
+    Column("total", _Instant, nullable=False),
+    Column("moment", _Instant, nullable=False),
+    Column("seconds", _Instant, nullable=False),
+    Column("batch", _Instant),
+    Column("gradient_noise", _Instant),
 )
+"""What `boa_daemon.samples` says; young rows are rewritten in place, old ones taken together."""
 ALERTS = Table(
     "alerts",
     METADATA,

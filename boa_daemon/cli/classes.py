@@ -1,0 +1,113 @@
+"""``boa classes``: what is believed of each class, beside what its file says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    show,
+    stdout_console,
+)
+from boa_daemon.cli.planning import cell
+from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next
+from boa_daemon.errors import InputError, did_you_mean
+
+
+def classes(
+    name: Annotated[str | None, typer.Argument(help="One class, with all its widths.")] = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Show rate, size and speed-up of each class, stated and estimated, with 95 % intervals."""
+    with a_client(config, socket) as client:
+        document = client.get("/classes")
+    rows = document["classes"]
+    if name is not None:
+        rows = [row for row in rows if row["name"] == name]
+        if not rows:
+            names = [row["name"] for row in document["classes"]]
+            raise InputError(f"no class {name!r}", hint=did_you_mean(name, names))
+        document["classes"] = rows
+    show(
+        chosen_format(output, as_json),
+        document,
+        table=lambda: _print(document, with_widths=name is not None),
+        rows=lambda: [_flat(row) for row in rows],
+    )
+
+
+def _print(document: dict[str, Any], *, with_widths: bool) -> None:
+    """Print a line per class, and the widths of the first where they are asked for."""
+    rows = document["classes"]
+    titles = ("jobs/h", "stated", "GPU-h a job", "stated", "widest speed-up", "stated", "from")
+    table = a_table("What is believed of the classes", "class", *titles, right=titles[:6])
+    for row in rows:
+        rate, size = row["arrivals_per_hour"], row["size_gpu_hours"]
+        widest = row["speedups"][-1]
+        table.add_row(
+            cell(row["name"]),
+            _with_interval(rate),
+            "-" if rate["stated"] is None else f"{rate['stated']:.3g}",
+            _with_interval(size),
+            f"{size['stated']:.3g}",
+            f"{widest['gpus']} GPUs: {_with_interval(widest)}",
+            f"{widest['stated']:.3g}",
+            _behind(row),
+        )
+    stdout_console().print(table)
+    if with_widths:
+        _print_widths(rows[0])
+    say_as_of(document)
+    say_next(*([] if with_widths or not rows else [f"boa classes {rows[0]['name']}"]), "boa plan --live")
+
+
+def _with_interval(figure: dict[str, Any]) -> str:
+    """Return an estimate with its interval; a dash before the first."""
+    if figure["estimate"] is None:
+        return "-"
+    return f"{figure['estimate']:.3g} [dim]({figure['low']:.2g} to {figure['high']:.2g})[/]"
+
+
+def _behind(row: dict[str, Any]) -> str:
+    """Return what stands behind the estimates of a class."""
+    rate, size = row["arrivals_per_hour"], row["size_gpu_hours"]
+    if not rate["jobs"]:
+        return "[dim]no jobs yet[/]"
+    measured = sum(width["measured_seconds"] for width in row["speedups"]) / 3600.0
+    said = f"{rate['jobs']} came, {size['ended']} ended, {measured:.1f} h measured"
+    return f"{said}, {age(0.0, row['age_seconds'])} ago"
+
+
+def _print_widths(row: dict[str, Any]) -> None:
+    """Print the speed-up of one class at each width."""
+    titles = ("width", "speed-up", "stated", "samples/s", "measured")
+    table = a_table(f"Speed-up of {row['name']} over its narrowest width", *titles, right=titles)
+    for width in row["speedups"]:
+        speed = width["samples_per_second"]
+        table.add_row(
+            cell(f"{width['gpus']} x {width['gpu_type']}"),
+            _with_interval(width),
+            f"{width['stated']:.3g}",
+            "-" if speed is None else f"{speed:.4g}",
+            f"{width['measured_seconds'] / 3600.0:.1f} h",
+        )
+    stdout_console().print(table)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a class as one row of figures, its widths left out."""
+    return {
+        "name": row["name"],
+        **{f"arrivals_per_hour_{key}": value for key, value in row["arrivals_per_hour"].items()},
+        **{f"size_gpu_hours_{key}": value for key, value in row["size_gpu_hours"].items()},
+        "age_seconds": row["age_seconds"],
+    }

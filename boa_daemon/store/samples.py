@@ -1,0 +1,87 @@
+"""Rows of `boa_daemon.samples` in memory and in SQL: read once at the start, written a batch at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import fields
+
+from sqlalchemy import delete, select
+
+from boa_daemon.samples import Remembered, Sample
+from boa_daemon.store.database import Database
+from boa_daemon.store.sql import put
+from boa_daemon.store.tables import META, SAMPLES
+
+ARRIVED = "arrivals_sampled_through"
+_NAMES = tuple(field.name for field in fields(Sample))
+
+
+class MemorySamples:
+    """Implements `SampleStore` for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Sample] = {}
+        self._arrived_through = 0
+
+    def read(self) -> Remembered:
+        """Return everything."""
+        return Remembered(rows=tuple(self._rows.values()), arrived_through=self._arrived_through)
+
+    def write(
+        self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None
+    ) -> None:
+        """Put rows in place of those with the same keys and drop others."""
+        for key in forget:
+            self._rows.pop(key, None)
+        self._rows.update((row.key, row) for row in rows)
+        if arrived_through is not None:
+            self._arrived_through = arrived_through
+
+    def add(self, rows: Iterable[Sample]) -> None:
+        """Put rows whose keys are not there yet."""
+        for row in rows:
+            self._rows.setdefault(row.key, row)
+
+
+class SqlSamples:
+    """Implements `SampleStore`; a batch is one transaction, or part of one that is open already."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> Remembered:
+        """Return everything."""
+        with self._database.read() as connection:
+            rows = tuple(
+                Sample(**{name: getattr(row, name) for name in _NAMES})
+                for row in connection.execute(select(SAMPLES).order_by(SAMPLES.c.at, SAMPLES.c.key))
+            )
+            known = connection.scalar(select(META.c.value).where(META.c.key == ARRIVED))
+        return Remembered(rows=rows, arrived_through=0 if known is None else int(json.loads(known)))
+
+    def write(
+        self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None
+    ) -> None:
+        """Put rows in place of those with the same keys and drop others, all or nothing."""
+        gone = list(forget)
+        with self._database.write() as connection:
+            for begin in range(0, len(gone), 500):
+                connection.execute(delete(SAMPLES).where(SAMPLES.c.key.in_(gone[begin : begin + 500])))
+            for row in rows:
+                put(connection, SAMPLES, **_values(row))
+            if arrived_through is not None:
+                put(connection, META, key=ARRIVED, value=json.dumps(arrived_through))
+
+    def add(self, rows: Iterable[Sample]) -> None:
+        """Put rows whose keys are not there yet, all or nothing."""
+        with self._database.write() as connection:
+            known = set(connection.scalars(select(SAMPLES.c.key)))
+            for row in rows:
+                if row.key not in known:
+                    put(connection, SAMPLES, **_values(row))
+
+
+def _values(row: Sample) -> dict[str, object]:
+    """Return the columns of a row."""
+    return {name: getattr(row, name) for name in _NAMES}

@@ -1,0 +1,123 @@
+"""`boa classes`, and the document behind it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from boa_daemon.cli import main
+from boa_daemon.estimate import SpeedSample
+from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.testing import ManualClock
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Rehearsal]:
+    """A daemon that saw twenty jobs of two hours, stated as one, and ten minutes of work at two widths."""
+    clock = ManualClock(1.8e9)
+    found = Rehearsal(tmp_path, clock, {"budget": {"usd_per_hour": 40.0}})
+    for gpus, speed in ((1, 100.0), (4, 250.0)):
+        found.daemon.work.learner.worked(
+            SpeedSample(
+                class_name="default",
+                gpu_type="a10g",
+                gpus=gpus,
+                samples=600.0 * speed,
+                seconds=600.0,
+                at=1.8e9,
+            )
+        )
+    for number in range(20):
+        content = job_content(f"j{number}", hours=1.0) | {"environment": {"HOURS": "2.0"}}
+        found.service.submit([content], user="ann")
+        for _ in range(3):
+            found.daemon.tick()
+            clock.instant += 300.0
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def asked(play: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> Rehearsal:
+    """Let the verb ask that daemon."""
+
+    @contextmanager
+    def a_client(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(get=lambda path: {"/classes": play.service.classes}[path]())
+
+    monkeypatch.setattr(sys.modules["boa_daemon.cli.classes"], "a_client", a_client)
+    return play
+
+
+def said(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what a command line prints."""
+    monkeypatch.setattr("sys.argv", ["boa", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_the_document_sets_estimates_beside_what_was_stated(play: Rehearsal) -> None:
+    """Rate, size and speed-up of the class, each inside its interval, and what stands behind them."""
+    (found,) = play.service.classes()["classes"]
+    rate, size = found["arrivals_per_hour"], found["size_gpu_hours"]
+
+    assert rate["stated"] is None
+    assert rate["jobs"] == 20
+    assert rate["low"] < 4.0 < rate["high"]
+    assert size["stated"] == 1.0
+    assert size["ended"] > 5
+    assert size["low"] < 2.0 < size["high"]
+    assert size["planned"] == pytest.approx(2.0, rel=0.3)
+    at_four = next(row for row in found["speedups"] if row["gpus"] == 4)
+    assert at_four["stated"] == pytest.approx(3.48, abs=0.01)
+    assert at_four["estimate"] == pytest.approx(2.5, rel=0.02)
+    assert at_four["low"] < 2.5 < at_four["high"]
+    assert at_four["measured_seconds"] == 600.0
+    assert 0.0 <= found["age_seconds"] < 3600.0
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_verb_prints_a_table_or_one_document(
+    asked: Rehearsal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line per class, the widths of one on request; JSON and CSV and nothing else on standard output."""
+    monkeypatch.setenv("COLUMNS", "140")
+    table = said(["classes"], capsys, monkeypatch)
+    assert "20 came" in table
+    assert "default" in table
+    assert "4 x a10g" in said(["classes", "default"], capsys, monkeypatch)
+    document = json.loads(said(["classes", "-o", "json"], capsys, monkeypatch))
+    assert document["classes"] == asked.service.classes()["classes"]
+    (row,) = csv.DictReader(io.StringIO(said(["classes", "-o", "csv"], capsys, monkeypatch)))
+    assert float(row["size_gpu_hours_stated"]) == 1.0
+
+
+def test_an_unknown_class_is_bad_input(
+    asked: Rehearsal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, and the closest name."""
+    monkeypatch.setattr("sys.argv", ["boa", "classes", "defualt"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "default" in capsys.readouterr().err
+
+
+def test_explain_says_what_is_believed_of_the_class(play: Rehearsal) -> None:
+    """Rate and size stand beside the curve, with their intervals."""
+    running = next(job.id for job in play.books.queue.active.values() if job.slots)
+    text = play.service.explain(running)["text"]
+
+    assert "stated 1) jobs/h from" in text
+    assert "stated 1) GPU-hours a job from" in text

@@ -1,0 +1,117 @@
+"""What every store of samples must do: rows in place of older ones, all of a batch or nothing, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from boa_daemon.ports import Store
+from boa_daemon.samples import Sample, SampleStore
+from boa_daemon.store.engine import MIGRATIONS, migrate, open_engine, sqlite_url
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.store.samples import MemorySamples, SqlSamples
+from boa_daemon.store.sql import SqlStore
+
+SPEED = Sample(
+    key="speed|c|v100|4|-|1.5",
+    kind="speed",
+    class_name="c",
+    gpu_type="v100",
+    gpus=4,
+    at=1.5,
+    total=640.0,
+    seconds=10.0,
+    batch=64.0,
+)
+ENDED = Sample(key="size|j-1", kind="size", class_name="c", at=7.25, total=2.5, moment=0.916290731874155)
+
+
+@pytest.fixture
+def new_samples(new_store: Callable[[], Store]) -> Callable[[], SampleStore]:
+    """Return a function that opens the samples beside a store; opened again they are the same."""
+    memory = MemorySamples()
+
+    def open_them() -> SampleStore:
+        store = new_store()
+        if isinstance(store, MemoryStore):
+            return memory
+        assert isinstance(store, SqlStore)
+        return SqlSamples(store.database)
+
+    return open_them
+
+
+def test_rows_are_read_back_as_they_were_written(new_samples: Callable[[], SampleStore]) -> None:
+    """Every figure to the bit; a row written again is in place of the one with its key."""
+    new_samples().write([SPEED, ENDED], arrived_through=3)
+    found = new_samples().read()
+    assert set(found.rows) == {SPEED, ENDED}
+    assert found.arrived_through == 3
+
+    more = replace(SPEED, seconds=20.0, total=1280.0, gradient_noise=5.5)
+    new_samples().write([more])
+    found = new_samples().read()
+    assert set(found.rows) == {more, ENDED}
+    assert found.arrived_through == 3, "only what is said changes"
+
+
+def test_rows_are_forgotten_with_what_stands_for_them(new_samples: Callable[[], SampleStore]) -> None:
+    """A thousand rows go and one comes, in one batch."""
+    rows = [replace(ENDED, key=f"size|j-{number}") for number in range(1100)]
+    new_samples().write(rows)
+    day = replace(ENDED, key="size|c|d0", count=1100.0)
+    new_samples().write([day], forget=[row.key for row in rows])
+
+    assert new_samples().read().rows == (day,)
+
+
+def test_added_rows_never_replace(new_samples: Callable[[], SampleStore]) -> None:
+    """What is there stays as it is, what is not comes in."""
+    new_samples().write([SPEED])
+    new_samples().add([replace(SPEED, seconds=99.0), ENDED])
+
+    assert set(new_samples().read().rows) == {SPEED, ENDED}
+
+
+def test_a_batch_is_written_whole_or_not_at_all(new_store: Callable[[], Store]) -> None:
+    """A process that dies in the middle of a transaction leaves nothing of it; the next one can write."""
+    store = new_store()
+    if isinstance(store, MemoryStore):
+        return  # Memory ends with its process.
+    assert isinstance(store, SqlStore)
+    samples = SqlSamples(store.database)
+    samples.write([SPEED], arrived_through=1)
+
+    def die_in_the_middle() -> None:
+        with store.database.write():
+            samples.write([ENDED], forget=[SPEED.key], arrived_through=2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        die_in_the_middle()
+    again = SqlSamples(new_store().database)  # type: ignore[attr-defined]
+    found = again.read()
+    assert found.rows == (SPEED,)
+    assert found.arrived_through == 1
+
+
+def test_a_database_of_the_first_schema_is_brought_up_to_date(tmp_path: object) -> None:
+    """The unused table of the first schema makes room; what else is in the database stays."""
+    from alembic import command
+    from alembic.config import Config
+
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))  # type: ignore[operator]
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(text("INSERT INTO meta (key, value) VALUES ('tick', '7')"))
+    migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT value FROM meta WHERE key = 'tick'")) == "7"
+        assert list(connection.execute(text("SELECT key, moment FROM samples"))) == []
+    engine.dispose()
