@@ -15,6 +15,7 @@ spent of it has to pay for the jobs that are present and for those that arrive m
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
     z          lean                  what the integral of the credit says about the beliefs
     H          horizon_hours         the response time, or longer where the credit is large
+    -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how much single jobs move an hour's spend
 
 Why it converges: with q = 0 the law spends B + E/H per hour by belief, a (B + E/H) in truth when a times the
 believed work arrives. What a job will cost counts from the moment it arrives, so nothing lags, and
@@ -26,8 +27,9 @@ takes that away: the law aims at (1 + z) B in place of B, where
     no overshoot for a > 1, 4 % at a = 1/2
 
 Large deviations: a credit above 1.5 B H, or a debt below -0.75 B H, lengthens H so that the burn stays
-between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. While the cloud refuses
-launches a credit counts as none. Credit older than the window is forgone: the books open later. All state is
+between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. Nor does it where every job
+has its widest or its narrowest width: no belief would change that. While the cloud refuses launches a credit
+counts as none. Credit older than the window is forgone: the books open later. All state is
 in the ledger; the same facts give the same multiplier. Scaling all prices and the budget by one factor scales
 mu by its inverse and changes no width.
 
