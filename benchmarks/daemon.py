@@ -10,10 +10,11 @@ the clients in others; machines and jobs are simulated. Beside each figure stand
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import multiprocessing
+import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -31,7 +32,7 @@ from boa_daemon.clock import ForwardClock
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon, World
 from boa_daemon.rehearsal import job_content
-from boa_daemon.serve import SWITCH_SECONDS
+from boa_daemon.serve import keep_answering
 from boa_daemon.service import Service
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
@@ -49,40 +50,76 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+CONNECTIONS = 32
+"""So many submissions may be under way at once."""
+
+
 def a_client(path: str) -> httpx.Client:
     """Return a client of the socket."""
     transport = httpx.HTTPTransport(uds=path)
     return httpx.Client(transport=transport, base_url="http://boa", timeout=120.0)
 
 
+class Line:
+    """A connection, one request after the other; a library's client would cost more than the answer."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """Return the body of the answer."""
+        head = f"POST {path} HTTP/1.1\r\nHost: boa\r\nContent-Type: application/json\r\n"
+        self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
+        length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
+        answer = await self._reader.readexactly(length)
+        if b" 201 " not in lines[0]:
+            raise SystemExit(f"a submission was refused: {lines[0]!r} {answer!r}")
+        return answer
+
+
+async def submit_on(path: str, per_second: float, seconds: float) -> tuple[list[float], list[str], float]:
+    """Submit at a steady rate, open loop: nothing waits for the answer to what was asked before it."""
+    took: list[float] = []
+    names: list[str] = []
+    lines = [Line(*await asyncio.open_unix_connection(path)) for _ in range(CONNECTIONS)]
+    count = int(per_second * seconds)
+    bodies = [json.dumps({"jobs": [job_content(f"s{n}", hours=100.0)]}).encode() for n in range(count)]
+
+    async def one(number: int) -> None:
+        asked = time.perf_counter()
+        while not lines:
+            await asyncio.sleep(0.001)
+        # The one that rested longest: the server closes those that rest for five seconds.
+        line = lines.pop(0)
+        names.extend(json.loads(await line.post("/v1/jobs", bodies[number]))["jobs"])
+        lines.append(line)
+        took.append(time.perf_counter() - asked)
+
+    begin = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            await asyncio.sleep(max(begin + number / per_second - time.perf_counter(), 0.0))
+            group.create_task(one(number))
+    return took, names, time.perf_counter() - begin
+
+
 def submitter(path: str, per_second: float, seconds: float, out: Any) -> None:
-    """Submit at a steady rate, open loop: a late answer does not delay the next question's clock."""
-    took, names = [], []
-    with a_client(path) as client:
-        begin = time.perf_counter()
-        for number in range(int(per_second * seconds)):
-            due = begin + number / per_second
-            time.sleep(max(due - time.perf_counter(), 0.0))
-            asked = time.perf_counter()
-            answer = client.post("/v1/jobs", json={"jobs": [job_content(f"s{number}", hours=100.0)]})
-            took.append(time.perf_counter() - asked)
-            answer.raise_for_status()
-            names += answer.json()["jobs"]
-        lasted = time.perf_counter() - begin
-    out.put(("submit", took, names, lasted))
+    """Submit from a process of its own."""
+    out.put(("submit", *asyncio.run(submit_on(path, per_second, seconds))))
 
 
-def looker(path: str, seconds: float, out: Any) -> None:
-    """Ask for the status five times a second."""
+def looker(path: str, what: str, seconds: float, out: Any) -> None:
+    """Ask for something five times a second."""
     took = []
     with a_client(path) as client:
         until = time.perf_counter() + seconds
         while time.perf_counter() < until:
             asked = time.perf_counter()
-            client.get("/v1/status").raise_for_status()
+            client.get(what).raise_for_status()
             took.append(time.perf_counter() - asked)
             time.sleep(0.2)
-    out.put(("status", took, [], 0.0))
+    out.put((what, took, [], 0.0))
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -97,10 +134,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--running", type=int, default=1_000)
+    parser.add_argument("--folder", type=Path, help="where the database lies; default: the system's")
     parser.add_argument("--nodes", type=int, default=2_000)
     options = parser.parse_args()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    with tempfile.TemporaryDirectory() as name:
+    keep_answering()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         run(Path(name), options)
 
 
@@ -158,6 +196,7 @@ def under_load(folder: Path, service: Service, options: argparse.Namespace) -> N
     server = ApiServer(an_app(service, Gatekeeper(daemon.settings.api)), [unix_socket(Path(path))])
     server.start()
     stop, ticks = threading.Event(), []
+    processor, load = time.process_time(), os.getloadavg()[0]
 
     def tick_on() -> None:
         while not stop.is_set():
@@ -171,26 +210,36 @@ def under_load(folder: Path, service: Service, options: argparse.Namespace) -> N
     out = context.Queue()
     clients = [
         context.Process(target=submitter, args=(path, options.rate, options.seconds, out)),
-        context.Process(target=looker, args=(path, options.seconds, out)),
+        context.Process(target=looker, args=(path, "/v1/status", options.seconds, out)),
+        context.Process(target=looker, args=(path, "/healthz", options.seconds, out)),
     ]
     for process in clients:
         process.start()
-    found = {row[0]: row[1:] for row in (out.get() for _ in clients)}
+    found = {row[0]: row[1:] for row in (out.get(timeout=10 * options.seconds + 60) for _ in clients)}
     for process in clients:
         process.join()
     stop.set()
     ticker.join()
     server.stop()
     took, names, lasted = found["submit"]
-    looks = found["status"][0]
+    looks, knocks = found["/v1/status"][0], found["/healthz"][0]
     stored = len(daemon.books.queue.active) - before if daemon.books else 0
     print(f"tick under load: median {statistics.median(ticks):.3f} s, most {max(ticks):.3f} s (limit 1 s)")
+    processor = time.process_time() - processor
+    print(
+        f"machine: {os.cpu_count()} cores, load {load:.1f} before and {os.getloadavg()[0]:.1f} after; the "
+        f"daemon took {processor:.1f} s of processor"
+    )
     rate, most = len(took) / lasted, percentile(took, 0.99)
     print(
         f"submit while ticking: {rate:.0f}/s for {lasted:.0f} s, p50 {percentile(took, 0.5):.1f} ms, ", end=""
     )
     print(f"p99 {most:.1f} ms (limit 50 ms)")
     print(f"status: p50 {percentile(looks, 0.5):.1f} ms, p99 {percentile(looks, 0.99):.1f} ms (limit 200 ms)")
+    print(
+        f"beside it /healthz, which does nothing: p50 {percentile(knocks, 0.5):.1f} ms, "
+        f"p99 {percentile(knocks, 0.99):.1f} ms"
+    )
     lost = len(set(names)) - stored
     print(f"answered {len(set(names)):,}, stored {stored:,}: {'none lost' if lost == 0 else f'{lost} LOST'}")
     daemon.close()

@@ -12,7 +12,7 @@ import logging
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -58,12 +58,21 @@ def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float |
     return found
 
 
-def due(state: ClusterState, caps: Caps | None, fractions: Sequence[float]) -> Iterator[tuple[str, str]]:
-    """Yield (key, sentence) for every threshold that is crossed now; the key tells each day's apart."""
+def due(
+    state: ClusterState,
+    caps: Caps | None,
+    fractions: Sequence[float],
+    *,
+    figures: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield (key, sentence) for every threshold that is crossed now; the key tells each day's apart.
+
+    `figures` are the books of the state where they are added up already.
+    """
     today = datetime.fromtimestamp(state.now, UTC)
     labels = {"day": today.strftime("%Y-%m-%d"), "month": today.strftime("%Y-%m")}
-    for name, figures in books(state, caps).items():
-        spent, cap, forecast = figures["spent_usd"], figures["cap_usd"], figures["forecast_usd"]
+    for name, one in (figures or books(state, caps)).items():
+        spent, cap, forecast = one["spent_usd"], one["cap_usd"], one["forecast_usd"]
         if cap is None or spent is None or forecast is None:
             continue
         label = f"{name}:{labels[name]}"

@@ -13,6 +13,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from json.encoder import encode_basestring_ascii as _quoted
 from math import isfinite
 from typing import Any
 
@@ -65,9 +66,20 @@ def _encoder_of(kind: type[Any]) -> _Encoder:
     raise BoaError(f"a {kind.__name__} cannot be recorded")
 
 
-def _dataclass_encoder(kind: type[Any]) -> _Encoder:
-    """Return how values of a dataclass are written; private fields are caches and stay out."""
-    shown = [
+_fields: dict[type[Any], list[tuple[str, Any]]] = {}
+
+
+def _shown(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Return the fields of a dataclass that are written, each with its default."""
+    found = _fields.get(kind)
+    if found is None:
+        found = _fields[kind] = _written_fields(kind)
+    return found
+
+
+def _written_fields(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Return the public fields of a dataclass, each with its default."""
+    return [
         (
             field.name,
             field.default_factory() if field.default_factory is not MISSING else field.default,
@@ -75,7 +87,11 @@ def _dataclass_encoder(kind: type[Any]) -> _Encoder:
         for field in fields(kind)
         if field.init and not field.name.startswith("_")
     ]
-    name = kind.__name__
+
+
+def _dataclass_encoder(kind: type[Any]) -> _Encoder:
+    """Return how values of a dataclass are written; private fields are caches and stay out."""
+    shown, name = _shown(kind), kind.__name__
 
     def write(value: Any) -> dict[str, Any]:
         document: dict[str, Any] = {_KEY: name}
@@ -124,6 +140,44 @@ def decode(document: Any) -> Any:
 def dumps(value: Any) -> str:
     """Return a value as compact JSON text; equal values give equal text."""
     return json.dumps(encode(value), separators=(",", ":"), allow_nan=False)
+
+
+class Scribe:
+    """Writes nouns as `dumps` does, and writes what it wrote last time only once.
+
+    From one tick to the next most jobs and nodes are the very same objects. It also never writes the whole in
+    one call that nothing can interrupt: requests are answered in between.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}
+
+    def text_of(self, value: Any) -> str:
+        """Return the text of a dataclass, to the letter that of `dumps`."""
+        # An entry holds its object: no other one can have its number meanwhile.
+        fresh: dict[int, tuple[Any, str]] = {}
+        parts = [f'"{_KEY}":{_quoted(type(value).__name__)}']
+        for key, default in _shown(type(value)):
+            item = getattr(value, key)
+            if item is default or (type(item) is type(default) and item == default):
+                continue
+            parts.append(f"{_quoted(key)}:{self._text_of_field(item, fresh)}")
+        self._known = fresh
+        return f"{{{','.join(parts)}}}"
+
+    def _text_of_field(self, item: Any, fresh: dict[int, tuple[Any, str]]) -> str:
+        """Return the text of a field; the values of a mapping are remembered one by one."""
+        if not isinstance(item, Mapping) or not all(type(key) is str and key != _KEY for key in item):
+            return dumps(item)
+        known, entries = self._known, []
+        for key, value in item.items():
+            name = id(value)
+            found = known.get(name)
+            if found is None or found[0] is not value:
+                found = (value, dumps(value))
+            fresh[name] = found
+            entries.append(f"{_quoted(key)}:{found[1]}")
+        return f"{{{','.join(entries)}}}"
 
 
 def loads(text: str) -> Any:

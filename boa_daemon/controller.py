@@ -129,8 +129,13 @@ class Controller:
         """Return whether a job in a new phase is worth a tick: unless it surely keeps its width."""
         if not self.is_job_by_job:
             return True
-        widths = self.allocator.allocate((job,), now=self.ports.clock.now()).widths
-        return widths.get(job.id) != job.width
+        now = self.ports.clock.now()
+        width = self.allocator.allocate((job,), now=now).widths.get(job.id)
+        if width == job.width or job.phase == 0:
+            return width != job.width
+        # On more or less than planned, and the plan is as before: what kept it from that is no phase.
+        before = self.allocator.allocate((replace(job, phase=job.phase - 1),), now=now).widths.get(job.id)
+        return width != before
 
     def _add_unseen(self, nodes: _Nodes, listed: Sequence[NodeState], now: float) -> None:
         """Count launched nodes that no listing shows yet as requested, so that nothing is rented twice."""

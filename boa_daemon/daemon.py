@@ -31,9 +31,11 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
+from boa_daemon.known_jobs import KnownJobs
 from boa_daemon.learning import Learner, import_speeds
 from boa_daemon.liveness import Liveness
 from boa_daemon.metrics import Metrics
+from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
@@ -79,6 +81,7 @@ class Standing:
     """How the daemon is: the last decision, what is wrong, and what it was told."""
 
     decision: Decision | None = None
+    picture: Picture | None = None
     fault: str = ""
     tick_seconds: float = 0.0
     is_started: bool = False
@@ -214,13 +217,15 @@ class Daemon:
         standing = self.standing
         if standing.fault:
             _LOG.info("working again after: %s", standing.fault)
-        standing.decision, standing.fault = decision, ""
-        standing.is_ready = True
         caps = self.planner.rules().caps
-        self.metrics.ticked(decision, standing.tick_seconds, caps)
+        picture = Picture.of(decision, caps)
+        standing.decision, standing.picture, standing.fault = decision, picture, ""
+        standing.is_ready = True
+        self.metrics.ticked(picture, standing.tick_seconds)
         if self.gate is not None:
             self.gate.tell(decision.state)
-        for key, sentence in due(decision.state, caps, self.settings.alerts.at_fractions):
+        fractions = self.settings.alerts.at_fractions
+        for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
@@ -298,7 +303,10 @@ class Daemon:
                 ports=Ports(
                     clock=self.world.clock,
                     cloud=self.fleet,
-                    jobs=self.work,
+                    jobs=KnownJobs(
+                        source=self.work,
+                        classes=frozenset(one.name for one in record.site.problem.classes),
+                    ),
                     engine=self.work,
                     store=self.books.store,
                 ),
@@ -439,6 +447,16 @@ class Daemon:
             self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
         return len(leaks)
 
+    def refresh(self) -> None:
+        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.market.refresh()
+
+    @property
+    def ages(self) -> Mapping[str, float | None]:
+        """How old each fact about the cloud is, in seconds; None for what is not known."""
+        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
+
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
         with self._lock:
@@ -453,16 +471,14 @@ class Daemon:
     @property
     def status_line(self) -> str:
         """One line for systemd."""
-        decision = self.standing.decision
+        picture = self.standing.picture
         if self.standing.fault:
             return f"in trouble: {self.standing.fault}"
-        if decision is None:
+        if picture is None:
             return "starting"
-        state = decision.state
-        running = sum(bool(job.slots) for job in state.jobs.values())
         return (
-            f"{state.usd_per_hour:.2f} USD/hour, {len(state.nodes)} nodes, {running} jobs running, "
-            f"{len(state.jobs) - running} waiting"
+            f"{picture.usd_per_hour:.2f} USD/hour, {picture.nodes} nodes, {picture.running} jobs running, "
+            f"{picture.waiting} waiting"
         )
 
     def _look(self) -> None:

@@ -1,13 +1,15 @@
 """The nodes as the tick sees them: what the cloud lists, with the jobs that the books put on them.
 
 The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
-is ready once the engine has prepared it. One that is missing from a listing is unknown, not gone: it is kept
-as it was last seen, and billed, for `missing_seconds`. A job on a node that has ended is taken off it and
-waits again. One that the cloud takes back, as the engine heard, ends by then.
+is ready once the engine has prepared it, and goes back where that does not come to be. One that is missing
+from a listing is unknown, not gone: it is kept as it was last seen, and billed, for `missing_seconds`. A job
+on a node that has ended is taken off it and waits again. One that the cloud takes back, as the engine heard,
+ends by then.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +24,9 @@ from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
 from policies.model import NodeId
 
 MISSING_SECONDS = 300.0
+UNPREPARED_SECONDS = 1800.0
+"""A node that the engine has not prepared so long after its launch is of no use, and costs all the same."""
+_LOG = logging.getLogger("boa.daemon")
 
 
 class Fleet:
@@ -41,6 +46,7 @@ class Fleet:
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
+        self._told: dict[NodeId, NodeState] = {}
 
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; write down what is new about them."""
@@ -63,7 +69,15 @@ class Fleet:
             with self._queue.database.write():
                 for record in changed:
                     self._queue.save_instance(record)
+        # The same object as last time where nothing is new: whoever writes nodes down need not do it again.
+        nodes = [before if before == node else node for node, before in self._with_last(nodes)]
+        self._told = {node.id: node for node in nodes}
         return ended + nodes
+
+    def _with_last(self, nodes: Sequence[NodeState]) -> Iterator[tuple[NodeState, NodeState]]:
+        """Yield nodes, each beside what was told of it last; beside itself where that is nothing."""
+        for node in nodes:
+            yield node, self._told.get(node.id, node)
 
     def has_new_warnings(self) -> bool:
         """Return whether the engine has newly heard of a node that the cloud takes back."""
@@ -103,7 +117,7 @@ class Fleet:
         """Return a node with its jobs; what is new about it joins `changed`."""
         is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
         if node.phase == "ready" and not is_ready and not held:
-            node = replace(node, phase="requested")
+            node = self._unprepared(node, prepared, now)
         gpus = tuple(held.get(index) for index in range(node.instance_type.gpus))
         known = self._queue.instances.get(node.id)
         before = known or InstanceRecord(node=node)
@@ -125,6 +139,18 @@ class Fleet:
         else:
             self._queue.instances[node.id] = record
         return replace(node, gpus=gpus, idle_since=idle)
+
+    def _unprepared(self, node: NodeState, prepared: Accepted | Refused | Unknown, now: float) -> NodeState:
+        """Return a node that the engine cannot use: as one that still boots, or as one to give back."""
+        if now - node.launched_at <= UNPREPARED_SECONDS:
+            return replace(node, phase="requested")
+        if node.ends_by is None:
+            why = "" if isinstance(prepared, Accepted) else f": {prepared.reason}"
+            _LOG.warning(
+                "%s goes back: no job could run on it %.0f minutes after its launch%s",
+                node.id, (now - node.launched_at) / 60.0, why,
+            )  # fmt: skip
+        return replace(node, ends_by=now if node.ends_by is None else node.ends_by)
 
     def _ended(self, node: NodeState, now: float) -> NodeState:
         """Take the jobs off a node that is gone, and write its end down."""

@@ -35,14 +35,14 @@ def about_to_end(
         for job_id, job in state.jobs.items()
         if job.job.width is not None
         and job_id not in waiting
-        and _hours_left(state, job.job, follower) < patience.get(job.job.width.gpu_type, 0.0)
+        and job_hours_left(state, job.job, follower) < patience.get(job.job.width.gpu_type, 0.0)
     )
 
 
-def _hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
+def job_hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
     """Return how long a job runs on from now, whenever its work was counted."""
-    counted_at = state.now if job.counted_at is None else job.counted_at
-    return follower.hours_left(job) + (counted_at - state.now) / SECONDS_PER_HOUR
+    hours, counted_at = follower.hours_left(job), job.counted_at
+    return hours if counted_at is None else hours + (counted_at - state.now) / SECONDS_PER_HOUR
 
 
 def with_head_starts(
@@ -117,6 +117,8 @@ def with_idle_nodes(
             releases.append(node.id)
         elif wake_at is None or release_at < wake_at:
             wake_at = release_at
+    if not releases and wake_at == plan.wake_at:
+        return plan
     if releases and not hold:
         # The cap had no room for a node; now it has.
         wake_at = state.now + 1.0

@@ -24,7 +24,7 @@ MINIMUM_BILLED_SECONDS = 60.0
 
 def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
     """Return the price of running a node that long, at least the minimum, in whole micro-dollars."""
-    billed = max(seconds, MINIMUM_BILLED_SECONDS)
+    billed = seconds if seconds > MINIMUM_BILLED_SECONDS else MINIMUM_BILLED_SECONDS
     return round(billed * instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
 
 
@@ -88,11 +88,18 @@ class Ledger:
     @classmethod
     def of(cls, state: ClusterState) -> Ledger:
         """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
-        cost = {"requested": 0, "ready": 0, "terminating": 0, "terminated": 0}
+        promised = running = 0
+        now = state.now
         for node in state.nodes.values():
-            cost[node.phase] += bill(node, until=state.now)
-        promised = cost.pop("requested")
-        return cls(settled=state.settled_micro_dollars, running=sum(cost.values()), promised=promised)
+            if node.prices:
+                cost = bill(node, until=now)
+            else:
+                cost = micro_dollars_for(node.instance_type, now - node.launched_at)
+            if node.phase == "requested":
+                promised += cost
+            else:
+                running += cost
+        return cls(settled=state.settled_micro_dollars, running=running, promised=promised)
 
     @property
     def spent_usd(self) -> float:

@@ -7,10 +7,8 @@ from collections import Counter
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Count
 
-from boa_daemon.alerts import books
-from boa_daemon.limits import Caps
+from boa_daemon.picture import Picture
 from boa_daemon.store.sql import kind_and_target
-from boa_daemon.tick import Decision
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
@@ -36,8 +34,9 @@ class Metrics:
         self.last_tick = Gauge("boa_last_tick_timestamp_seconds", "The last tick.", registry=registry)
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
-    def ticked(self, decision: Decision, seconds: float, caps: Caps | None) -> None:
+    def ticked(self, picture: Picture, seconds: float) -> None:
         """Take a tick in."""
+        decision = picture.decision
         state, plan = decision.state, decision.plan
         self.ticks.labels("done").inc()
         self.tick_seconds.observe(seconds)
@@ -45,17 +44,16 @@ class Metrics:
             self.actions.labels(kind_and_target(action)[0]).inc()
         for held in plan.held:
             self.held.labels(held.code).inc()
-        running = sum(bool(job.slots) for job in state.jobs.values())
-        self.jobs.labels("running").set(running)
-        self.jobs.labels("waiting").set(len(state.jobs) - running)
+        self.jobs.labels("running").set(picture.running)
+        self.jobs.labels("waiting").set(picture.waiting)
         self.waiting.clear()
         for reason, count in Counter(plan.waiting.values()).items():
             self.waiting.labels(reason).set(count)
         self.nodes.clear()
         for phase, count in Counter(node.phase for node in state.nodes.values()).items():
             self.nodes.labels(phase).set(count)
-        self.burn.set(state.usd_per_hour)
-        for window, figures in books(state, caps).items():
+        self.burn.set(picture.usd_per_hour)
+        for window, figures in picture.figures.items():
             self.spent.labels(window).set(figures["spent_usd"] or 0.0)
             if figures["cap_usd"] is not None:
                 self.cap.labels(window).set(figures["cap_usd"])

@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
 
+from boa_daemon.emptying import emptied
 from boa_daemon.errors import BoaError
 from boa_daemon.follow import about_to_end, with_head_starts, with_idle_nodes
+from boa_daemon.narrowing import within_room
 from boa_daemon.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.room import Room, Slots
+from boa_daemon.spare import as_held, called_back, lent, with_spare_gpus
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
 from policies.protocols import Allocator, Placer
@@ -31,20 +35,25 @@ def make_plan(
 ) -> Plan:
     """Return what should be, given what is and what was spent."""
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
+    if allocation.follower is None:
+        loans: dict[JobId, Width] = {}
+    else:
+        allocation = within_room(state, allocation, rules)
+        loans = lent(state, allocation)
+        allocation = as_held(state, allocation, loans)
+        loans = {job: planned for job, planned in loans.items() if job not in allocation.stay}
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
-        return with_idle_nodes(
-            state,
-            rules,
-            Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean),
-            claimed=set(),
-            follower=allocation.follower,
-        )
+        plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
+        plan = _well_used(state, plan, allocation, loans, claimed=set())
+        return with_idle_nodes(state, rules, plan, claimed=set(), follower=allocation.follower)
+    loans = {job: planned for job, planned in loans.items() if job not in changes.wishes}
     stops = frozenset(changes.stops).union(changes.leaving)
-    room = Room(state, leaving=changes.wishes.keys() | stops, stopped=stops, placer=placer)
+    leaving = changes.wishes.keys() | stops | loans.keys()
+    room = Room(state, leaving=leaving, stopped=stops, placer=placer)
     if allocation.nodes is not None:
         return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
-    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))
+    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules, loans))
 
 
 def _alarmed(state: ClusterState, plan: Plan) -> Plan:
@@ -64,6 +73,7 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
     "denied": "denied",
     "throttled": "throttled",
     "bad-request": "bad-request",
+    "no-price": "no-price",
 }
 """What a job waits for while every offer of its type is closed."""
 
@@ -90,24 +100,20 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
     Jobs that shrink come first: they always fit where they are, and make room. The others follow in order of
     arrival.
     """
-    dying = {
-        job
-        for node in state.nodes.values()
-        if node.phase == "terminating" or node.ends_by is not None
-        for job in node.gpus
-        if job is not None
-    }
+    ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
+    dying = {job for node in ending for job in node.gpus if job is not None}
     urgent = {
         job
-        for node in state.nodes.values()
+        for node in ending
         if node.ends_by is not None and node.ends_by - state.now <= LEAVE_SECONDS
         for job in node.gpus
     }
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
+    wanted = widths.get
     for job_id, job in state.jobs.items():
-        width, holds = widths.get(job_id), job.job.width
+        width, holds = wanted(job_id), job.job.width
         if (width is holds or width == holds) and job_id not in dying:
             continue
         if job.is_stopping:
@@ -163,12 +169,24 @@ def _fixed_fleet(
 
 
 def _rented_fleet(
-    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules
+    state: ClusterState,
+    allocation: Allocation,
+    changes: _Changes,
+    room: Room,
+    rules: Rules,
+    loans: Mapping[JobId, Width],
 ) -> Plan:
     """Return the plan for a policy that rents what the widths need."""
     wishes = changes.wishes
     slots = room.place(wishes)
     rest = {job: width for job, width in wishes.items() if job not in slots}
+    if rest and loans:
+        givers = called_back(state, loans, rest.values(), room.after(slots).free_gpus())
+        if givers:
+            wishes = givers | wishes
+            allocation = replace(allocation, widths={**allocation.widths, **givers})
+            slots = room.place(wishes)
+            rest = {job: width for job, width in wishes.items() if job not in slots}
     ending = about_to_end(state, allocation.follower, rest)
     demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
     coming = demand.launches or any(_is_coming(node) for node in state.nodes.values())
@@ -179,11 +197,9 @@ def _rented_fleet(
         admitted, demand = _at_the_cap(state, wishes, allowed, room, rules)
         slots = room.place(admitted)
     launches, wake_at = _within_stock(state, demand.launches)
-    waiting: dict[JobId, WaitReason] = {
-        job: _why(state, _type_of(width, rules).name, reason)
-        for job, width in wishes.items()
-        if job not in slots
-    }
+    late = {job: width for job, width in wishes.items() if job not in slots}
+    why = {kind: _why(state, rules.instance_types[kind].name, reason) for kind in _gpu_types(late)}
+    waiting = {job: why[width.gpu_type] for job, width in late.items()}
     plan = Plan(
         widths=allocation.widths,
         slots=slots,
@@ -200,6 +216,7 @@ def _rented_fleet(
     if not at_the_cap:
         held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
         plan = with_head_starts(state, plan, allocation.follower, room, minimum_hold_seconds=held_seconds)
+        plan = _well_used(state, plan, allocation, loans, claimed=demand.claimed)
     used = {slot.node for taken in plan.slots.values() for slot in taken}
     return with_idle_nodes(
         state,
@@ -209,6 +226,29 @@ def _rented_fleet(
         follower=allocation.follower,
         hold=not at_the_cap,
     )
+
+
+def _well_used(
+    state: ClusterState,
+    plan: Plan,
+    allocation: Allocation,
+    loans: Mapping[JobId, Width],
+    *,
+    claimed: AbstractSet[NodeId],
+) -> Plan:
+    """Return the plan with a node emptied and spare GPUs used, where that pays."""
+    if allocation.follower is None:
+        return plan
+    loans = {job: planned for job, planned in loans.items() if job not in plan.slots}
+    if not plan.launches:
+        plan = emptied(state, plan, allocation, loans, claimed=claimed)
+    plan = with_spare_gpus(state, plan, allocation, claimed=claimed)
+    stretched = {job: planned for job, planned in loans.items() if job not in plan.slots}
+    for job in plan.slots:
+        planned = loans.get(job, allocation.widths[job])
+        if job not in plan.head_starts and plan.widths[job].gpus > planned.gpus:
+            stretched[job] = planned
+    return replace(plan, stretched=stretched) if stretched else plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +269,9 @@ def _nodes_to_come(
     after = room.after(placed)
     extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     launches: dict[str, int] = {}
-    # Where every type is short of GPUs, no placer can place all: the first try would only say so.
-    short = {} if room.has_zones else after.shortfall(rest, {}, extra=extra)
-    is_short = bool(short) and min(short.values()) > 0
+    # Zones or not, this is the least; where every type is short of it, no placer can place all.
+    short = after.shortfall(rest, {}, extra=extra, across_zones=True)
+    is_short = min(short.values()) > 0
     if is_short and len(short) == 1:
         gpu_type, gpus = next(iter(short.items()))
         instance_type = rules.instance_types[gpu_type]
@@ -239,6 +279,8 @@ def _nodes_to_come(
         if _within_cap(state, least, rules) != least:
             # The cap holds fewer than the least that it takes: who gets those is decided there.
             return _Demand(launches=least, claimed=set())
+    # The first try would only say so, unless it may say more: which zone lacks how many.
+    is_short = is_short and not room.has_zones
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
         is_short = False
@@ -303,6 +345,8 @@ def _at_the_cap(
 
 def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
     """Return by instance type the sizes of the groups of new nodes that jobs tie together."""
+    if not blank:
+        return {}
     leaders = {name: name for name in blank}
 
     def leader(name: NodeId) -> NodeId:
@@ -311,6 +355,8 @@ def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, .
         return name
 
     for taken in placed.values():
+        if len(taken) == 1:
+            continue
         tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
         for name in tied[1:]:
             leaders[leader(name)] = leader(tied[0])
@@ -362,6 +408,11 @@ def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
         if node.phase in ("ready", "requested"):
             counts[node.instance_type.name] = counts.get(node.instance_type.name, 0) + 1
     return counts
+
+
+def _gpu_types(widths: Mapping[JobId, Width]) -> set[str]:
+    """Return the GPU types of some widths."""
+    return {width.gpu_type for width in widths.values()}
 
 
 def _type_of(width: Width, rules: Rules) -> InstanceType:

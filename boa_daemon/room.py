@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import TypeAlias
 
 from boa_daemon.state import ClusterState
 from policies.model import GpuSlot, InstanceType, JobId, Node, NodeId, Width
+from policies.packing import slots_of_node
 from policies.protocols import Placer
 
 Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
 _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
+_a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that nobody has asked for yet."""
 
@@ -33,6 +36,7 @@ class Room:
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._types: dict[NodeId, InstanceType] = {}
         self._holders: _Holders = {}
+        self._nodes: dict[NodeId, Node] = {}
         zones = {node.id: node.zone for node in state.nodes.values()}
         several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
         self._zones: Mapping[NodeId, str] | None = zones if several else None
@@ -68,22 +72,30 @@ class Room:
                 del wishes[job]
 
     def shortfall(
-        self, wishes: Mapping[JobId, Width], placed: Slots, *, extra: Sequence[Node] = ()
+        self,
+        wishes: Mapping[JobId, Width],
+        placed: Slots,
+        *,
+        extra: Sequence[Node] = (),
+        across_zones: bool = False,
     ) -> dict[str, int]:
         """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
 
         Types of which every wish was placed are left out; zero or less says that only the placer's rules,
-        not the number of GPUs, kept a wish out.
+        not the number of GPUs, kept a wish out. `across_zones`, free GPUs count wherever they are.
         """
         need: dict[str, int] = {}
         for job, width in wishes.items():
             if job not in placed:
                 need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
-        if self._zones is not None:
+        if self._zones is not None and not across_zones:
             return self._short_of_new(need, placed, extra)
+        wished = wishes.keys()
         for node, jobs in self._holders.items():
             if (kind := self._types[node].gpu_type) in need:
-                need[kind] -= sum(job is None or job in wishes for job in jobs)
+                need[kind] -= jobs.count(None)
+                if not wished.isdisjoint(jobs):
+                    need[kind] -= sum(job in wished for job in jobs)
         for extra_node in extra:
             if (kind := extra_node.instance_type.gpu_type) in need:
                 need[kind] -= extra_node.instance_type.gpus
@@ -104,9 +116,11 @@ class Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
         left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
-        left._zones = self._zones
+        left._zones, left._nodes = self._zones, self._nodes
+        gone = placed.keys()
         left._holders = {
-            node: [None if job in placed else job for job in jobs] for node, jobs in self._holders.items()
+            node: jobs.copy() if gone.isdisjoint(jobs) else [None if job in gone else job for job in jobs]
+            for node, jobs in self._holders.items()
         }
         for job, slots in placed.items():
             for slot in slots:
@@ -120,7 +134,7 @@ class Room:
         later = self.after({})
         later._types = dict(self._types)
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
-        for name in freed:
+        for name in sorted(freed):  # a set's own order differs from one process to the next
             node = state.nodes[name]
             if node.phase == "ready" and node.ends_by is None:
                 later._types[name] = node.instance_type
@@ -170,17 +184,24 @@ class Room:
         part._holders = {node: self._holders[node] for node in part._types}
         return part
 
+    def _node(self, name: NodeId, kind: InstanceType) -> Node:
+        """Return a node as the placer sees it; the rooms that are made of one another share them."""
+        known = self._nodes.get(name)
+        if known is None:
+            known = self._nodes[name] = Node(id=name, instance_type=kind, is_ready=True)
+        return known
+
     def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
         """Return the wishes that leave no more GPUs taken than there are, in their order."""
         if not wishes:
             return wishes
         left: dict[str, int] = {}
+        wished = wishes.keys()
         for node, jobs in self._holders.items():
             kind = self._types[node].gpu_type
             left[kind] = left.get(kind, 0) + jobs.count(None)
-            for job in jobs:
-                if job is not None and job in wishes:
-                    left[kind] += 1
+            if not wished.isdisjoint(jobs):
+                left[kind] += sum(job in wished for job in jobs)
         for blank in extra:
             kind = blank.instance_type.gpu_type
             left[kind] = left.get(kind, 0) + blank.instance_type.gpus
@@ -203,13 +224,13 @@ class Room:
         held: dict[JobId, list[GpuSlot]] = {}
         widths: dict[JobId, Width] = {}
         for node, jobs in self._holders.items():
-            for index, job in enumerate(jobs):
+            for slot, job in zip(slots_of_node(node, len(jobs)), jobs, strict=True):
                 if job is not None:
-                    held.setdefault(job, []).append(GpuSlot(node, index))
+                    held.setdefault(job, []).append(slot)
         for job, slots in held.items():
             if job not in wishes:
-                widths[job] = Width(self._types[slots[0].node].gpu_type, len(slots))
-        nodes = [Node(id=node, instance_type=kind, is_ready=True) for node, kind in self._types.items()]
+                widths[job] = _a_width(self._types[slots[0].node].gpu_type, len(slots))
+        nodes = [self._node(node, kind) for node, kind in self._types.items()]
         placement = self._placer.place(
             widths | dict(wishes),
             nodes=[*nodes, *extra],

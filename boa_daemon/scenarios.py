@@ -113,6 +113,8 @@ class WrongSizes:
 
     def told(self, jobs: Sequence[Job]) -> list[Job]:
         """Return the jobs as the policy sees them."""
+        if self.size_belief == 1.0:
+            return list(jobs)
         return [replace(job, remaining_gpu_hours=job.remaining_gpu_hours * self.size_belief) for job in jobs]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -122,7 +124,10 @@ class WrongSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The books after one tick: hours since the start, money, and what the law made of it."""
+    """The books after one tick: hours since the start, money, and what the law made of it.
+
+    `is_at_end` says that no multiplier would spend more, or none less.
+    """
 
     hour: float
     spent_usd: float
@@ -130,6 +135,7 @@ class Sample:
     multiplier: float
     credit_usd: float
     lean: float
+    is_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +161,7 @@ class Books:
                     multiplier=step.position.multiplier,
                     credit_usd=step.credit,
                     lean=step.lean,
+                    is_at_end=allocator.policy.table.is_end(step.position),
                 )
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
@@ -30,7 +31,18 @@ _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
 """How long a tick may keep the interpreter from a request that waits."""
+YOUNG, MIDDLE, OLD = 700, 10, 1_000_000
+TIDY_SECONDS = 3600.0
+"""All of memory is looked through for garbage so often: with 10,000 jobs nobody is answered for 0.1 s."""
 _FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+def keep_answering() -> None:
+    """Have no thread keep the interpreter for long: short turns, and no unasked look through memory."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
 class JsonLines(logging.Formatter):
@@ -65,6 +77,9 @@ def set_up_logs() -> None:
 
 SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
 """Between sweeps by tag: at first, and after so many of them."""
+REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
+"""Between looks at which prices and quotas are old; the first tick waits so long for the first of them."""
+_AT_ONCE = ("tick", "gate", "refresh")
 
 
 class Clockwork:
@@ -75,9 +90,9 @@ class Clockwork:
         self._guard, self._is_ticking = threading.Lock(), False
         self._again: float | None = None
         self._sweeps = 0
-        self.first_tick = threading.Event()
+        self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(4)},
+            executors={"default": ThreadPoolExecutor(5)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -91,10 +106,12 @@ class Clockwork:
             *gate,
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
+            ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
             ("backup", self._backup, settings.backup_seconds),
+            ("tidy", gc.collect, TIDY_SECONDS),
         ):
-            first = datetime.now(UTC) + timedelta(seconds=0.0 if name in ("tick", "gate") else seconds)
+            first = datetime.now(UTC) + timedelta(seconds=0.0 if name in _AT_ONCE else seconds)
             self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler.start()
@@ -116,6 +133,8 @@ class Clockwork:
 
     def _tick(self) -> None:
         """Tick, then have the next one as early as anybody wished meanwhile."""
+        self._has_prices.wait(FIRST_PRICES_SECONDS)
+        self._has_prices.set()
         with self._guard:
             self._is_ticking, self._again = True, None
         try:
@@ -129,6 +148,15 @@ class Clockwork:
                 self._is_ticking, again = False, self._again
             if again is not None:
                 self._bring_forward(again)
+
+    def _refresh(self) -> None:
+        """Ask for prices and quotas that are getting old."""
+        try:
+            self._daemon.refresh()
+        except Exception:
+            _LOG.exception("prices and quotas could not be asked for")
+        finally:
+            self._has_prices.set()
 
     def _sweep(self) -> None:
         """Sweep: often at first, when a crash may have left something, then every two minutes."""
@@ -178,7 +206,7 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
     there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = Lock(there.state)
     lock.take()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    keep_answering()
     set_up_logs()
     daemon = open_daemon(settings)
     gatekeeper = Gatekeeper(settings.api)

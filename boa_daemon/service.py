@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from boa_daemon.alerts import books as figures_of
 from boa_daemon.beliefs import explain_belief
 from boa_daemon.class_answer import class_document
 from boa_daemon.costs import CostBy, cost_rows, spent_today
@@ -18,14 +18,26 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.fleet import cost_of
 from boa_daemon.job_file import check_job
 from boa_daemon.ledger import bill
-from boa_daemon.records import JobRecord
+from boa_daemon.reasons import JobReason
+from boa_daemon.records import JobRecord, JobStatus
+from boa_daemon.runner_up import width_choice
+from boa_daemon.state import WaitReason
+from boa_daemon.store.queue import Content, Ticket
 from boa_daemon.store.sql import kind_and_target
-from boa_daemon.tick import Decision, decide
+from boa_daemon.tick import decide
 from boa_daemon.units import dollars
 from boa_daemon.yaml_file import Document
 from policies.model import JobId
 
 MOST_JOBS_AT_ONCE = 10_000
+_AT_ONCE = 8
+"""So many jobs are checked faster than another thread takes over."""
+
+_OVER: Mapping[JobStatus, JobReason] = {
+    "finished": "finished",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 
 
 class UnknownJob(InputError):
@@ -45,7 +57,7 @@ class Service:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._added_up: tuple[Decision, dict[str, dict[str, float | None]]] | None = None
+        self._limited = threading.Lock()
 
     def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
         """Take jobs, all or none.
@@ -55,10 +67,44 @@ class Service:
             NotAllowed: when the user may not have so many, or has no money left today.
             NotReady: when nothing can be written now.
         """
-        books = self._books()
+        queue = self._books().queue
+        rows = self._checked(contents, user)
+        if user not in self.daemon.settings.users:
+            return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
+        # One at a time: two submissions that both fit may not fit together.
+        with self._limited:
+            self._check_user(user, len(rows))
+            return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
+
+    def entered(self, contents: Sequence[Any], *, user: str) -> Ticket | None:
+        """Check a small submission without waiting for anything, and line it up for `settled`.
+
+        None where that cannot be: for many jobs, or for a user whose limits have to be looked at.
+
+        Raises:
+            InputError: when one of them is wrong; nothing is stored then.
+            NotReady: when nothing can be written now.
+        """
+        queue = self._books().queue
+        if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
+            return None
+        return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
+
+    def settled(self, ticket: Ticket) -> dict[str, Any]:
+        """Return the answer to a submission; it is on disk then."""
+        jobs = self._books().queue.settle(ticket)
+        self.daemon.wake(0.1)
+        return {"as_of": ticket.at, "jobs": [job.id for job in jobs]}
+
+    def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
+        """Return submitted jobs as the queue takes them.
+
+        Raises:
+            InputError: when one of them is wrong.
+        """
         if not 1 <= len(contents) <= MOST_JOBS_AT_ONCE:
             raise InputError(f"a submission has 1 to {MOST_JOBS_AT_ONCE} jobs; got {len(contents)}")
-        rows = []
+        rows: list[Content] = []
         _check_text(contents)
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"
@@ -66,11 +112,7 @@ class Service:
             job_class = self.daemon.planner.class_for(checked)
             size = job_class.size_gpu_hours * float(checked["scale"])
             rows.append((checked, user, job_class.name, size))
-        self._check_user(user, len(rows))
-        now = self.daemon.world.clock.now()
-        jobs = books.queue.submit(rows, at=now)
-        self.daemon.wake(0.1)
-        return {"as_of": now, "jobs": [job.id for job in jobs]}
+        return rows
 
     def _check_user(self, user: str, more: int) -> None:
         """Refuse what a user may not have."""
@@ -119,7 +161,7 @@ class Service:
     def _job(self, job: JobRecord) -> dict[str, Any]:
         """Return a job as a document."""
         decision = self.daemon.standing.decision
-        waits: str | None = None if decision is None else decision.plan.waiting.get(job.id)
+        waits: WaitReason | JobReason | None = None if decision is None else decision.plan.waiting.get(job.id)
         if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
             waits = "user-day-cap"
         now = self.daemon.world.clock.now()
@@ -152,7 +194,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         """Return how the daemon is, from memory: this answers at once, whatever a tick is doing."""
         standing = self.daemon.standing
-        decision = standing.decision
+        picture = standing.picture
         document: dict[str, Any] = {
             "as_of": self._as_of(),
             "now": self.daemon.world.clock.now(),
@@ -163,47 +205,41 @@ class Service:
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "fact_ages_seconds": dict(self.daemon.ages),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
-        if decision is not None:
-            state = decision.state
-            running = sum(bool(job.slots) for job in state.jobs.values())
+        if picture is not None:
             document |= {
-                "tick": state.tick,
-                "usd_per_hour": state.usd_per_hour,
-                "nodes": len(state.nodes),
+                "tick": picture.decision.state.tick,
+                "usd_per_hour": picture.usd_per_hour,
+                "nodes": picture.nodes,
                 "max_instances": self.daemon.settings.budget.max_instances,
-                "gpus": sum(len(node.gpus) for node in state.nodes.values()),
-                "gpus_used": sum(len(node.gpus) - node.free_gpus for node in state.nodes.values()),
-                "running": running,
-                "waiting": len(state.jobs) - running,
-                "books": self._figures(decision),
-                "held": [held.sentence for held in decision.plan.held[:10]],
+                "gpus": picture.gpus,
+                "gpus_used": picture.gpus_used,
+                "running": picture.running,
+                "waiting": picture.waiting,
+                "books": picture.figures,
+                "held": list(picture.held),
             }
         if self.daemon.books is not None:
             document["queued_since_then"] = len(self.daemon.books.queue.active) - (
-                0 if decision is None else len(decision.state.jobs)
+                0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
-
-    def _figures(self, decision: Decision) -> dict[str, dict[str, float | None]]:
-        """Return the books at a decision; they are added up once for it."""
-        if self._added_up is None or self._added_up[0] is not decision:
-            self._added_up = (decision, figures_of(decision.state, self.daemon.planner.rules().caps))
-        return self._added_up[1]
 
     def explain(self, name: JobId) -> dict[str, Any]:
         """Return why a job has its width and its nodes, or why it waits."""
         record = self._find(name)
         decision = self.daemon.standing.decision
-        if record.status not in ("queued", "running"):
+        over = _OVER.get(record.status)
+        if over is not None:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
-            return {"as_of": self._as_of(), "job": name, "text": f"{said}.", "reason": record.status}
+            return self._said(name, f"{said}.", over)
         now = self.daemon.world.clock.now()
         if record.not_before > now and not record.slots:
             rest = record.not_before - now
             text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
-            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "failed"}
+            return self._said(name, text, "resting")
         # Settings may have changed since the tick that held the user back.
         limits = self.daemon.settings.users.get(record.user)
         cap = None if limits is None else limits.usd_per_day_cap
@@ -213,32 +249,38 @@ class Service:
                 f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
                 f"today and may spend {cap:.2f} USD. It may start after midnight UTC."
             )
-            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "user-day-cap"}
+            return self._said(name, text, "user-day-cap")
         if decision is None or name not in decision.state.jobs:
-            return {
-                "as_of": self._as_of(),
-                "job": name,
-                "text": f"Job {name} has been taken and no tick has looked at it yet.",
-                "reason": "new",
-            }
+            return self._said(name, f"Job {name} has been taken and no tick has looked at it yet.", "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
+        now_is: JobReason = "running" if record.slots else "starting"
+        if not record.slots and name not in decision.plan.widths:
+            now_is = "not-planned"
+        reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
+        choice = width_choice(decision.state, decision.plan, name)
+        weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         belief = self.daemon.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))
         return {
             "as_of": decision.state.now,
             "job": name,
-            "text": " ".join([decision.explain(name), *measured]),
+            "text": " ".join([decision.explain(name), *weighed, *measured]),
+            "choice": None if choice is None else choice.document,
             "measured": measured,
-            "reason": decision.plan.waiting.get(name, "running" if record.slots else "starting"),
+            "reason": reason,
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in decision.plan.held
                 if held.what.startswith(f"job {name} ")
             ],
         }
+
+    def _said(self, name: JobId, text: str, reason: JobReason) -> dict[str, Any]:
+        """Return an explanation that no plan has a part in."""
+        return {"as_of": self._as_of(), "job": name, "text": text, "reason": reason}
 
     def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
         """Return the newest decisions."""
@@ -311,16 +353,14 @@ class Service:
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
         rows = cost_rows(books, by=by, since=begin, now=now)
-        decision = self.daemon.standing.decision
+        picture = self.daemon.standing.picture
         return {
             "as_of": now,
             "since": begin,
             "by": by,
             "rows": rows,
             "usd": sum(row["usd"] for row in rows),
-            "books": None
-            if decision is None
-            else figures_of(decision.state, self.daemon.planner.rules().caps),
+            "books": None if picture is None else picture.figures,
         }
 
     def classes(self) -> dict[str, Any]:
@@ -352,7 +392,7 @@ class Service:
             raise NotReady("the daemon has not looked yet; try again in a moment")
         controller = self.daemon.controller()
         state = last.state
-        present = self.daemon.work.jobs()
+        present = controller.ports.jobs.jobs()
         new = {name: job for name, job in present.items() if name not in state.jobs and not job.slots}
         decision = decide(
             replace(state, now=self.daemon.world.clock.now(), jobs={**state.jobs, **new}),

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from boa_daemon.limits import Act, Caps, Held, Steady
 from boa_daemon.offers import Cooldown, Market, Offer
-from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
+from policies.model import Follower, GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.pacing import Pace
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
@@ -26,6 +26,7 @@ WaitReason: TypeAlias = Literal[
     "denied",
     "throttled",
     "bad-request",
+    "no-price",
     "cap-day",
     "cap-month",
     "cap-hour",
@@ -174,7 +175,9 @@ class Plan:
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
     they may send. `lean` is for the books. `held` is what the policy wanted and was not allowed, and why;
-    `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise.
+    `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise. `stretched` says
+    what is planned for jobs that hold more, on GPUs that nobody else needs. `follower` is what widths and
+    nodes are worth to the policy, where it knows: for whoever asks what else there was.
     """
 
     widths: Mapping[JobId, Width]
@@ -192,3 +195,5 @@ class Plan:
     head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     held: tuple[Held, ...] = ()
     forced: tuple[NodeId, ...] = ()
+    stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
+    follower: Follower | None = None

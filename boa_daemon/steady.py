@@ -71,9 +71,15 @@ class Steadied:
         history = History.of(self.state.acts)
         moves = len([at for at in history.stops if at > now - _HOUR])
         kept: dict[JobId, Width | None] = {}
+        optional: list[JobState] = []
         for name, job in self.state.jobs.items():
             width = wanted.widths.get(name)
-            if width == job.job.width or _must_move(self.state, job):
+            if _must_move(self.state, job):
+                continue
+            if wanted.follower is not None and _has_enough(job, width):
+                optional.append(job)
+                continue
+            if width == job.job.width:
                 continue
             note = self._why_held(job, history, moves)
             if note is not None:
@@ -81,6 +87,13 @@ class Steadied:
                 kept[name] = job.job.width
             elif job.slots:
                 moves += 1
+        for job in optional:
+            # It changes only where that pays; counted as if it did, so that the limit holds in any case.
+            if self._why_held(job, history, moves) is None:
+                moves += 1
+            else:
+                kept[job.job.id] = job.job.width
+        wanted = replace(wanted, stay=frozenset(job.job.id for job in optional if job.job.id in kept))
         if not kept:
             return wanted
         widths = {job.id: kept[job.id] if job.id in kept else wanted.widths.get(job.id) for job in jobs}
@@ -114,6 +127,14 @@ class Steadied:
         self.held.append(held)
         until = max(until, self.state.now + 1.0)
         self.wake_at = until if self.wake_at is None else min(self.wake_at, until)
+
+
+def _has_enough(job: JobState, width: Width | None) -> bool:
+    """Return whether a job runs on what is planned for it, or on more."""
+    held = job.job.width
+    if not job.slots or held is None or width is None:
+        return False
+    return held.gpu_type == width.gpu_type and held.gpus >= width.gpus
 
 
 def _held(job: JobId, code: HeldCode, numbers: dict[str, float]) -> Held:

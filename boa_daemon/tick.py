@@ -6,6 +6,7 @@ replayed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from boa_daemon.actions import Action
@@ -17,7 +18,7 @@ from boa_daemon.links import link_order
 from boa_daemon.plan import make_plan
 from boa_daemon.state import ClusterState, Plan, Rules
 from boa_daemon.steady import steadied, without_loops
-from policies.model import JobId
+from policies.model import Allocation, Follower, Job, JobId, Money
 from policies.protocols import Allocator, Placer
 
 
@@ -42,9 +43,10 @@ class Decision:
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
     money = money_of(state)
-    steady = steadied(allocator, state, rules)
+    heard = _Heard(allocator=allocator)
+    steady = steadied(heard, state, rules)
     plan = make_plan(
-        state, allocator=steady or allocator, placer=placer, rules=within_instances(rules), money=money
+        state, allocator=steady or heard, placer=placer, rules=within_instances(rules), money=money
     )
     if steady is not None:
         plan = without_loops(state, plan, steady)
@@ -53,7 +55,22 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
         plan = replace(plan, link_order=link_order(state, plan.slots))
     if rules.round_seconds is not None and state.jobs:
         plan = replace(plan, wake_at=_next_round(state, plan, rules.round_seconds))
+    plan = replace(plan, follower=heard.follower)
     return Decision(state=state, plan=plan, actions=diff(state, plan))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heard:
+    """Another allocator, of whose last answer the prices are kept."""
+
+    allocator: Allocator
+    follower: Follower | None = None
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the other's answer."""
+        found = self.allocator.allocate(jobs, now=now, money=money)
+        self.follower = found.follower
+        return found
 
 
 def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float:

@@ -62,6 +62,7 @@ class Work:
         self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
+        self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
 
     def reattach(self) -> int:
         """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
@@ -83,11 +84,20 @@ class Work:
     def jobs(self) -> Mapping[JobId, JobState]:
         """Return the jobs that wait or run, in order of arrival, but those that rest or are held back."""
         now = self._clock.now()
-        return {
-            job.id: self._state(job, now)
-            for job in list(self._queue.active.values())
-            if job.slots or not (job.is_cancelled or job.not_before > now or job.user in self.held_users)
-        }
+        states: dict[JobId, JobState] = {}
+        seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+        for job in list(self._queue.active.values()):
+            if job.slots:
+                states[job.id] = self._state(job, now)
+            elif not (job.is_cancelled or job.not_before > now or job.user in self.held_users):
+                # One that waits is as it was: of ten thousand only those are looked at that are new.
+                job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
+                if known is None or known[0] is not job or known[1] is not job_class:
+                    known = (job, job_class, self._state(job, now))
+                seen[job.id] = known
+                states[job.id] = known[2]
+        self._seen = seen
+        return states
 
     def next_rest_ends_at(self) -> float | None:
         """Return when the first job that rests after a failure may start again; None where none rests."""

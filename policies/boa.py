@@ -85,6 +85,8 @@ class BudgetOptimal:
     def plan_of(self, job: Job) -> PlanShare:
         """Return the plan that the job's draw picks."""
         plans = self.plans[job.class_name]
+        if len(plans) == 1:
+            return plans[0]
         below = 0.0
         for plan in plans[:-1]:
             below += plan.job_fraction
@@ -95,8 +97,9 @@ class BudgetOptimal:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the planned width of each job; none waits and none depends on the others. Cost: O(jobs)."""
         del now, money
+        plan_of, widths_of = self.plan_of, self._widths_of
         return Allocation(
-            widths={job.id: self._widths_of(self.plan_of(job))[job.phase] for job in jobs},
+            widths={job.id: widths_of(plan_of(job))[job.phase] for job in jobs},
             follower=self.nodes,
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=self.reason),
         )

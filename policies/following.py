@@ -5,7 +5,7 @@ price of money, mu hours per unit of budget, says what each of these is worth:
 
     patience    b (1 + min(mu P / w, 2))        a job that waits for a node counts on GPUs that fall free so
                                                 soon: a boot saved is worth mu P b, an hour of waiting w
-    idle nodes  n = sqrt(2 b (w D + mu P N) / (mu P)) - 1, rounded down, each at most b (1 + w / (mu P)) long
+    idle nodes  n = sqrt(2 b m (w D + mu P N) / (mu P)) - 1, rounded down, each at most b (1 + w / (mu P)) long
     head start  a job starts on the GPUs that are free if  (wait - d) s(k) / s(K) > r - d
 
     symbol   here               meaning
@@ -13,12 +13,13 @@ price of money, mu hours per unit of budget, says what each of these is worth:
     P        usd_per_hour       what a node takes from the budget per hour
     w        weight             mean weight of the jobs that arrive
     D, N     Demand             jobs that want new nodes, and nodes that they want, per hour
+    m        MET_BY_IDLE        the part of them that no GPU that falls free or is lent serves
     d, r     startup, rescale   hours; K the planned width, k the one that there is room for
     s        speed              in the job's phase
 
 Where n comes from: nodes fall idle and are wanted again at the same long-run rate, so the number of idle ones
 is a symmetric random walk. Held between 0 and n it is uniform: n/2 nodes are idle on average, which costs
-mu P n/2, and one demand in n + 1 meets none, which costs (w D + mu P N) b. The sum is least at the n above:
+mu P n/2, and one demand in n + 1 meets none, which costs m (w D + mu P N) b. The sum is least at the n above:
 a square root, as in the economic order quantity. The limit in time is the ski-rental one: an idle node never
 costs more than the boot and the wait that it may save, so a night without jobs costs no more than that.
 
@@ -28,19 +29,24 @@ Without boots (b = 0) nothing is held and nobody waits. Cost: O(columns) per job
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies.cost_to_go import WidthColumns
-from policies.model import Hold, InstanceType, Job, JobClass, Problem, Width
+from policies.model import Hold, InstanceType, Job, JobClass, JobId, Problem, Stretch, Width
 from policies.solution import Solution
+from policies.spare import LENT_ARRIVALS, hours_lost, stretch
 
 NEW_PART = 0.5
 """Of the GPUs that a job holds after a change of width, about half are new and boot first, in the plan."""
 MOST_PATIENCE = 3.0
 """Boots that a job waits for GPUs to fall free at the most: forecasts are no better than that."""
+MET_BY_IDLE = 0.5
+"""Of the demands for nodes, about half are met by GPUs that fall free or are lent, whatever is held."""
 LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
+MOST_KNOWN = 10_000
+"""Jobs whose hours left are kept while nothing new is known of them; beyond it they are reckoned anew."""
 LONGEST_HOLD_HOURS = 1.0
 """However little the money is worth, a node that nobody wanted for an hour goes back."""
 
@@ -98,7 +104,8 @@ def hold_at(node_price: float, demand: Demand, *, boot_hours: float, weight: flo
     price = max(node_price, LEAST_NODE_PRICE)
     saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
     hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)
-    return Hold(nodes=max(0, math.floor(math.sqrt(2.0 * saved / price) - 1.0)), seconds=3600.0 * hours)
+    idle = math.sqrt(2.0 * MET_BY_IDLE * saved / price) - 1.0
+    return Hold(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +123,7 @@ class WholeNodes:
     weight: float
     multiplier: float
     _holds: dict[str, Hold] = field(default_factory=dict, repr=False, compare=False)
+    _left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -165,6 +173,17 @@ class WholeNodes:
 
     def hours_left(self, job: Job) -> float:
         """Return how long a job runs on at the width that it holds; infinite where it holds none."""
+        known = self._left.get(job.id)
+        if known is not None and known[0] is job:
+            return known[1]
+        if len(self._left) >= MOST_KNOWN:
+            self._left.clear()
+        hours = self._hours_left(job)
+        self._left[job.id] = (job, hours)
+        return hours
+
+    def _hours_left(self, job: Job) -> float:
+        """Return the same, reckoned anew."""
         columns = self.columns[job.class_name]
         held = None if job.width is None else columns.index.get(job.width)
         if held is None:
@@ -196,6 +215,47 @@ class WholeNodes:
         startup = startup if job.phase == 0 else 0.0
         saved = max(0.0, wait_hours - startup) * relative_speed
         return width if wait_hours > startup and saved > rescale - startup else None
+
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+        """Return a wider width on GPUs that are rented anyway, if that pays for its restarts."""
+        arrivals = self.demands[now.gpu_type].weighted_jobs_per_hour / self.weight
+        return stretch(
+            self.columns[job.class_name],
+            job,
+            now,
+            most_gpus=most_gpus,
+            hours_left=hours_left,
+            lent_hours=LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
+            rescale_hours=self.overheads[job.class_name][1],
+        )
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
+        """Return the weighted hours that a running job loses if it is started again at another width."""
+        return hours_lost(
+            self.columns[job.class_name],
+            job,
+            then,
+            hours_left=hours_left,
+            rescale_hours=self.overheads[job.class_name][1],
+            multiplier=self.multiplier,
+        )
+
+    def node_worth(self, gpu_type: str) -> float:
+        """Return the weighted hours that the money for an hour of a node would save elsewhere."""
+        return self.multiplier * self.node_prices[gpu_type]
+
+    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
+        """Return the planned width and narrower ones of its type, each with the weighted hours of the rest."""
+        columns = self.columns[job.class_name]
+        part, weight = columns.part_left(job), columns.job_class.weight * job.scale
+        hours = part * columns.hours[job.phase] + columns.hours_after[job.phase]
+        return [
+            (width, weight * float(hours[number]))
+            for width, number in columns.index.items()
+            if width.gpu_type == planned.gpu_type
+            and width.gpus <= planned.gpus
+            and math.isfinite(hours[number])
+        ]
 
 
 def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ Frozen, slotted, keyword-only: a value that exists is a value that is right. Wro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
@@ -273,6 +273,14 @@ class Reasons(Mapping[JobId, str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A wider width on spare GPUs, and the hours that it saves beyond its restarts."""
+
+    width: Width
+    saved_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """How many idle nodes to keep, and for how many seconds at the most; the others go back at once."""
 
@@ -304,6 +312,25 @@ class Follower(Protocol):
         """Return the width to start at now where the planned one is to come later; None for not at all."""
         ...
 
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+        """Return a wider width on GPUs that are rented anyway, if that pays for its restarts.
+
+        `hours_left` is what a running job has left at the width `now`; None for one that is about to start.
+        """
+        ...
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
+        """Return the weighted hours that a running job loses if it is started again at another width."""
+        ...
+
+    def node_worth(self, gpu_type: str) -> float:
+        """Return the weighted hours that the money for an hour of a node would save elsewhere."""
+        ...
+
+    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
+        """Return the planned width and narrower ones of its type, each with the weighted hours of the rest."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
@@ -311,7 +338,8 @@ class Allocation:
 
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
     "rent what the widths need". `lean` is what the books should remember for the next tick. `follower` says
-    what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
+    what whole nodes are worth to the policy; None where it does not know, and the site's rules hold. Jobs in
+    `stay` keep the width that they hold, whatever falls free or is wanted.
     """
 
     widths: Mapping[JobId, Width]
@@ -319,6 +347,7 @@ class Allocation:
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
     follower: Follower | None = None
+    stay: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

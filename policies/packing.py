@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
 
@@ -24,6 +25,12 @@ _Shelf = list[int]
 """Nodes by index, ascending."""
 _Key = tuple[str, bool, int, bool]
 """GPU type, whether in use, free GPUs, whether the link is busy."""
+
+
+@lru_cache(maxsize=65_536)
+def slots_of_node(node: NodeId, gpus: int) -> tuple[GpuSlot, ...]:
+    """Return the slots of a node in order: the same objects each time, for they are made by the million."""
+    return tuple(GpuSlot(node, index) for index in range(gpus))
 
 
 class Packing:
@@ -70,21 +77,24 @@ class Packing:
 
     def can_hold(self, slots: Sequence[GpuSlot], width: Width) -> bool:
         """Return whether these GPUs exist, are free, are of the width's type and make up the width."""
-        if len(slots) != width.gpus or len(set(slots)) != len(slots):
+        if len(slots) != width.gpus:
             return False
+        taken: set[tuple[int, int]] = set()
         for slot in slots:
-            node = self._index.get(slot.node)
-            if node is None or self._type[node] != width.gpu_type or slot.index not in self._free[node]:
+            node, gpu = self._index.get(slot.node), slot.index
+            if node is None or self._type[node] != width.gpu_type or gpu not in self._free[node]:
                 return False
-        return True
+            taken.add((node, gpu))
+        return len(taken) == len(slots)
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
         """Give the job exactly these free GPUs."""
-        by_node: dict[int, list[int]] = {}
+        by_node: dict[NodeId, list[int]] = {}
         for slot in slots:
-            by_node.setdefault(self._index[slot.node], []).append(slot.index)
+            by_node.setdefault(slot.node, []).append(slot.index)
         spans = len(by_node) > 1
-        for node, taken in by_node.items():
+        for name, taken in by_node.items():
+            node = self._index[name]
             self._unshelve(node)
             free = self._free[node]
             if len(taken) == len(free):
@@ -126,14 +136,26 @@ class Packing:
             return False
         nodes = self._leftovers(width) if 1 < width.gpus <= kappa else self._fewest(width)
         slots: list[GpuSlot] = []
-        left = width.gpus
+        left, spans = width.gpus, len(nodes) > 1
         for node in nodes:
-            free = self._free[node]
-            take = min(left, len(free))
-            slots.extend(GpuSlot(self._ids[node], gpu) for gpu in reversed(free[len(free) - take :]))
-            left -= take
-        self.hold(job, slots)
+            taken = min(left, len(self._free[node]))
+            slots += self._take(node, taken, job, spans=spans)
+            left -= taken
+        self._slots[job] = tuple(slots)
         return True
+
+    def _take(self, node: int, gpus: int, job: JobId, *, spans: bool) -> list[GpuSlot]:
+        """Give the job the first free GPUs of a node."""
+        self._unshelve(node)
+        free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
+        taken = [known[gpu] for gpu in free[: -gpus - 1 : -1]]
+        del free[len(free) - gpus :]
+        self._total_free[self._type[node]] -= gpus
+        self._jobs[node].add(job)
+        if spans:
+            self._senders[node].add(job)
+        insort(self._shelf_of(node), node)
+        return taken
 
     def add_to_gap(self, job: JobId, width: Width) -> bool:
         """Place the job on one node that is in use already; return whether one has room."""

@@ -6,12 +6,16 @@ sentence, and a refused request has stored nothing.
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from boa_daemon import __version__
@@ -75,6 +79,12 @@ def _refused(_request: Request, error: Exception) -> JSONResponse:
     return _refusal(status, type(error).__name__, str(error), exit_code_of(error))
 
 
+def _unwritable(_request: Request, error: Exception) -> JSONResponse:
+    """Return the refusal of what the database could not do: a full disk, a read-only one."""
+    said = str(getattr(error, "orig", None) or type(error).__name__)
+    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}", 1)
+
+
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
     """Return the refusal of a request that does not have its form."""
     faults = error.errors() if isinstance(error, RequestValidationError) else []
@@ -115,6 +125,7 @@ def an_app(service: Service, gatekeeper: Gatekeeper) -> FastAPI:
     for kind, handler in (
         (BoaError, _refused),
         (PolicyError, _refused),
+        (SQLAlchemyError, _unwritable),
         (RequestValidationError, _malformed),
         (HTTPException, _http),
     ):
@@ -137,7 +148,7 @@ def _open_routes(service: Service) -> APIRouter:
     router = APIRouter()
 
     @router.get("/healthz")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Say that the process answers."""
         return {"status": "ok"}
 
@@ -155,12 +166,17 @@ def _open_routes(service: Service) -> APIRouter:
 def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     """Return what known callers may ask."""
     router = APIRouter(prefix="/v1")
+    writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-submit")
     ask = Depends(gatekeeper.admit)
 
     @router.post("/jobs", status_code=201)
-    def submit(submission: Submission, caller: Caller = ask) -> dict[str, Any]:
+    async def submit(submission: Submission, caller: Caller = ask) -> dict[str, Any]:
         """Take jobs, all or none."""
-        return service.submit(submission.jobs, user=caller.user)
+        ticket = service.entered(submission.jobs, user=caller.user)
+        if ticket is None:
+            return await run_in_threadpool(service.submit, submission.jobs, user=caller.user)
+        # One thread writes: what comes while it waits for the disk goes there together the next time.
+        return await asyncio.get_running_loop().run_in_executor(writer, service.settled, ticket)
 
     @router.get("/jobs")
     def jobs(
@@ -197,10 +213,11 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         """Cancel a job."""
         return service.cancel(name, user=caller.user, is_admin=caller.is_admin)
 
-    @router.get("/status")
-    def status(caller: Caller = ask) -> dict[str, Any]:
+    @router.get("/status", response_model=dict[str, Any])
+    async def status(caller: Caller = ask) -> JSONResponse:
         """Say how the daemon is."""
-        return service.status()
+        # From memory and written as it is: no thread is waited for, and none is needed.
+        return JSONResponse(service.status())
 
     @router.get("/decisions")
     def decisions(

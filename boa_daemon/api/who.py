@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from fastapi import Request
@@ -68,8 +69,8 @@ class Gatekeeper:
                 raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
             self._tokens = read_tokens(Path(settings.tokens))
 
-    def admit(self, request: Request) -> Caller:
-        """Return who asks.
+    async def admit(self, request: Request) -> Caller:
+        """Return who asks; a coroutine, because another thread for this costs more than the answer.
 
         Raises:
             HTTPException: 401 when nobody vouches for the caller.
@@ -88,8 +89,9 @@ class Gatekeeper:
         raise HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
 
 
+@lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
-    """Return the name of a user, the number where there is none."""
+    """Return the name of a user, the number where there is none; asked once, as a directory may be slow."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

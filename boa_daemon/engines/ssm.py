@@ -13,44 +13,31 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, read_s3_log
+from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands
+from boa_daemon.engines.ssm_runs import Known, Run, lost, read_known, starting, write_known
 from boa_daemon.engines.ssm_scripts import (
-    READY,
     STATUS,
     errands_for,
     kill_script,
-    prepare_script,
     start_script,
     status_script,
     stop_script,
 )
 from boa_daemon.engines.units import Layout, readable, units_of
-from boa_daemon.job.unit import read_json, write_json
 from boa_daemon.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.state import NodeState
 from policies.model import JobId, NodeId
 
 MOST_PROBES = 3
 """So many probes in a row without an answer, and a silent unit is lost."""
-
-
-class SsmClient(Protocol):
-    """What is used of boto3's SSM client."""
-
-    def send_command(self, **request: Any) -> Mapping[str, Any]:
-        """Run a document on instances."""
-        ...
-
-    def get_command_invocation(self, **request: Any) -> Mapping[str, Any]:
-        """Return what became of a command on one instance."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,30 +57,6 @@ class SsmSettings:
     rendezvous_port: int = 29400
 
 
-@dataclass(slots=True)
-class _Run:
-    """A generation: where its units are, and what was heard of them."""
-
-    generation: Generation
-    nodes: tuple[NodeId, ...]
-    heard: dict[int, dict[str, Any]] = field(default_factory=dict)
-    heard_at: dict[int, float] = field(default_factory=dict)
-    probes: dict[int, tuple[str, float]] = field(default_factory=dict)
-    failed_probes: dict[int, int] = field(default_factory=dict)
-    started_at: float = 0.0
-    is_ending: bool = False
-
-
-@dataclass(slots=True)
-class _Known:
-    """A job: its spec, its newest generation, and the generation whose checkpoint stands."""
-
-    spec: JobSpec
-    run: _Run | None = None
-    resumes_from: int | None = None
-    is_forgotten: bool = False
-
-
 class SsmEngine:
     """Implements `Runner` over SSM, SQS and S3. `address_of` gives a node's private address."""
 
@@ -109,44 +72,24 @@ class SsmEngine:
         address_of: Callable[[NodeId], str],
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._ssm, self._s3, self._settings = ssm, s3, settings
+        self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
         self._inbox = Inbox(sqs, settings.queue_url)
         self._address_of, self._now = address_of, now
-        self._jobs: dict[JobId, _Known] = {}
-        self._preparing: dict[NodeId, str] = {}
-        self._prepared: set[NodeId] = set()
+        self._jobs: dict[JobId, Known] = {}
+        self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
         self._present = frozenset(node.id for node in nodes)
-        return {node.id: self._prepare(node.id) for node in nodes}
-
-    def _prepare(self, node: NodeId) -> Accepted | Unknown:
-        if node in self._prepared:
-            return Accepted()
-        command = self._preparing.get(node)
-        if command is None:
-            answer = self._send([node], prepare_script(self._root(node)), "prepare a node")
-            if isinstance(answer, Refused):
-                return Unknown(reason=f"SSM does not reach {node} yet: {answer.reason}")
-            self._preparing[node] = answer
-            return Unknown(reason=f"{node} is being prepared")
-        status, output = self._result(command, node)
-        if status == "Success" and READY in output:
-            self._prepared.add(node)
-            return Accepted()
-        if status in ("Pending", "InProgress", "Delayed"):
-            return Unknown(reason=f"{node} is being prepared")
-        del self._preparing[node]  # It is tried anew at the next look.
-        return Unknown(reason=f"preparing {node} ended as {status}: {output[-200:]}")
+        return {node.id: self._preparer.prepare(node.id, self._root(node.id)) for node in nodes}
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
         spec = replace(spec, environment=dict(spec.environment))
         known = self._jobs.get(spec.job)
         if known is None:
-            self._jobs[spec.job] = _Known(spec=spec)
+            self._jobs[spec.job] = Known(spec=spec)
         else:
             known.spec, known.is_forgotten = spec, False
         self._save()
@@ -164,16 +107,20 @@ class SsmEngine:
             return Refused(reason=f"generation {run.generation.number} of {action.job} is not over")
         nodes = tuple(dict.fromkeys(slot.node for slot in action.slots))
         for rank, node in enumerate(nodes):
-            answer = self._send([node], self._start_script(known, action, nodes, rank), "start a unit")
+            answer = self._commands.send(
+                [node], self._start_script(known, action, nodes, rank), "start a unit"
+            )
             if isinstance(answer, Refused):
-                self._send(nodes[:rank], kill_script(_pattern(action.job, action.generation)), "end a unit")
+                self._commands.send(
+                    nodes[:rank], kill_script(_pattern(action.job, action.generation)), "end a unit"
+                )
                 return answer
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
-        known.run = _Run(generation=generation, nodes=nodes, started_at=self._now())
+        known.run = Run(generation=generation, nodes=nodes, started_at=self._now())
         self._save()
         return Accepted()
 
-    def _start_script(self, known: _Known, action: StartJob, nodes: Sequence[NodeId], rank: int) -> str:
+    def _start_script(self, known: Known, action: StartJob, nodes: Sequence[NodeId], rank: int) -> str:
         """Return the script that starts one unit."""
         settings, spec, root = self._settings, known.spec, self._root(nodes[rank])
         layout = Layout(root=Path(root) / "jobs")
@@ -218,7 +165,7 @@ class SsmEngine:
             return Accepted()
         pattern = _pattern(job, generation)
         script = kill_script(pattern) if is_kill else stop_script(pattern)
-        answer = self._send(run.nodes, script, "end a unit" if is_kill else "stop a unit")
+        answer = self._commands.send(run.nodes, script, "end a unit" if is_kill else "stop a unit")
         if isinstance(answer, Refused):
             return answer
         run.generation = replace(
@@ -272,7 +219,7 @@ class SsmEngine:
             known.resumes_from = max(known.resumes_from or 0, run.generation.number)
         return True
 
-    def _ask_silent(self, run: _Run) -> bool:
+    def _ask_silent(self, run: Run) -> bool:
         """Ask the units that have been silent for long through SSM, and read the answers; True for news."""
         changed = False
         for rank, node in enumerate(run.nodes):
@@ -282,33 +229,33 @@ class SsmEngine:
             if now - run.heard_at.get(rank, run.started_at) < self._settings.silent_seconds:
                 continue
             if self._present is not None and node not in self._present:
-                run.heard[rank] = _lost(run, rank)
+                run.heard[rank] = lost(run, rank)
                 changed = True
             elif rank not in run.probes:
-                answer = self._send([node], self._status_script(run, rank), "ask a unit")
+                answer = self._commands.send([node], self._status_script(run, rank), "ask a unit")
                 run.probes[rank] = ("" if isinstance(answer, Refused) else answer, now)
             elif now - run.probes[rank][1] >= self._settings.probe_seconds:
                 changed |= self._read_probe(run, rank)
         return changed
 
-    def _read_probe(self, run: _Run, rank: int) -> bool:
+    def _read_probe(self, run: Run, rank: int) -> bool:
         """Read the answer to a probe; several in a row without one, and the unit is lost."""
         command, _ = run.probes.pop(rank)
-        status, output = self._result(command, run.nodes[rank]) if command else ("Undeliverable", "")
+        status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
         if status == "Success" and STATUS in output:
             return self._hear(json.loads(output.partition(STATUS)[2]))
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
-            run.heard[rank] = _lost(run, rank)
+            run.heard[rank] = lost(run, rank)
         return True
 
-    def _status_script(self, run: _Run, rank: int) -> str:
+    def _status_script(self, run: Run, rank: int) -> str:
         """Return the script that asks a unit."""
         root, generation = self._root(run.nodes[rank]), run.generation
         folder = Layout(root=Path(root) / "jobs").unit(generation.job, generation.number, rank)
         return status_script(root, str(folder))
 
-    def _look(self, known: _Known) -> RunReport:
+    def _look(self, known: Known) -> RunReport:
         """Return what is known of a job's newest generation."""
         run = known.run
         assert run is not None
@@ -320,12 +267,12 @@ class SsmEngine:
             if heard is not None and (heard["exit"] is not None or not is_silent):
                 units.append(heard)
             else:
-                units.append(None if is_silent else _starting(rank))
+                units.append(None if is_silent else starting(rank))
         report = report_of(run.generation, units)
         if is_broken(units) and not run.is_ending:
             run.is_ending = True
             pattern = _pattern(known.spec.job, run.generation.number)
-            self._send(run.nodes, kill_script(pattern), "end a broken generation")
+            self._commands.send(run.nodes, kill_script(pattern), "end a broken generation")
         return report
 
     def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
@@ -337,23 +284,7 @@ class SsmEngine:
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read back what was known; units that are silent meanwhile are asked."""
-        document = read_json(self._settings.state_file) or {"jobs": {}}
-        for job, row in document["jobs"].items():
-            known = _Known(
-                spec=JobSpec(**row["spec"]),
-                resumes_from=row["resumes_from"],
-                is_forgotten=row["is_forgotten"],
-            )
-            if row["run"] is not None:
-                heard = {int(rank): status for rank, status in row["run"]["heard"].items()}
-                known.run = _Run(
-                    generation=Generation(**row["run"]["generation"]),
-                    nodes=tuple(row["run"]["nodes"]),
-                    heard=heard,
-                    heard_at={int(rank): at for rank, at in row["run"]["heard_at"].items()},
-                    started_at=row["run"]["started_at"],
-                )
-            self._jobs[job] = known
+        self._jobs.update(read_known(self._settings.state_file))
         return self.poll()
 
     def forget(self, job: JobId) -> None:
@@ -365,50 +296,7 @@ class SsmEngine:
 
     def _save(self) -> None:
         """Write down what is known."""
-        jobs = {}
-        for job, known in self._jobs.items():
-            run = known.run
-            jobs[job] = {
-                "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
-                "resumes_from": known.resumes_from,
-                "is_forgotten": known.is_forgotten,
-                "run": None
-                if run is None
-                else {
-                    "generation": asdict(run.generation),
-                    "nodes": run.nodes,
-                    "heard": run.heard,
-                    "heard_at": run.heard_at,
-                    "started_at": run.started_at,
-                },
-            }
-        self._settings.state_file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._settings.state_file, {"jobs": jobs})
-
-    def _send(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
-        """Run a script on nodes; return the command's id."""
-        if not nodes:
-            return ""
-        try:
-            answer = self._ssm.send_command(
-                InstanceIds=list(nodes),
-                DocumentName="AWS-RunShellScript",
-                Comment=f"boa: {comment}",
-                TimeoutSeconds=60,
-                Parameters={"commands": [script]},
-            )
-        except Exception as error:
-            return Refused(reason=f"SSM did not take the command: {error}")
-        return str(answer["Command"]["CommandId"])
-
-    def _result(self, command: str, node: NodeId) -> tuple[str, str]:
-        """Return (status, output) of a command on a node; `Pending` where SSM does not know it yet."""
-        try:
-            answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=node)
-        except Exception as error:
-            return ("Pending" if "InvocationDoesNotExist" in str(error) else "Undeliverable"), str(error)
-        output = f"{answer.get('StandardOutputContent', '')}{answer.get('StandardErrorContent', '')}"
-        return str(answer["Status"]), output
+        write_known(self._settings.state_file, self._jobs)
 
     def _root(self, node: NodeId) -> str:
         """Return the folder on a node that is ours."""
@@ -422,32 +310,3 @@ class SsmEngine:
 def _pattern(job: JobId, generation: int) -> str:
     """Return the pattern that the names of a generation's units match, on any node."""
     return f"boa-{readable(job)}-*-g{generation}-n*.service"
-
-
-def _starting(rank: int) -> dict[str, Any]:
-    """Return the status of a unit that was ordered and has not been heard of yet."""
-    return {
-        "rank": rank,
-        "is_kept": False,
-        "was_kept": False,
-        "progress": None,
-        "exit": None,
-        "manifest": None,
-        "wrong_manifest": "",
-        "last_lines": [],
-    }
-
-
-def _lost(run: _Run, rank: int) -> dict[str, Any]:
-    """Return the status of a unit whose node is gone: what was heard last, and that it is lost."""
-    end = {
-        "code": None,
-        "stop_asked": run.generation.is_stop_ordered,
-        "killed": False,
-        "agent_lost": True,
-        "out_of_memory": False,
-        "lingering": 0,
-        "is_done": False,
-        "lacks_result": False,
-    }
-    return {**(run.heard.get(rank) or _starting(rank)), "was_kept": True, "is_kept": False, "exit": end}

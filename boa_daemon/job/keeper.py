@@ -32,7 +32,7 @@ from typing import Any
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.logs import LogWriter
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
-from boa_daemon.job.unit import Unit, status_of, write_json
+from boa_daemon.job.unit import Unit, lost_end, status_of, write_json
 
 LEAVE_SECONDS = 0.5
 """Helpers of the command may take so long to notice its end."""
@@ -223,18 +223,12 @@ def settle(folder: Path) -> None:
     if (folder / "exit.json").exists():
         return
     unit = Unit.read(folder)
-    lingering = kill_all_carrying(f"BOA_UNIT={unit.name}")
-    facts = {
-        "code": None,
-        "stop_asked": False,
-        "killed": False,
-        "agent_lost": True,
-        "out_of_memory": False,
-        "lingering": lingering,
-        "is_done": Path(f"{unit.progress_file}.done").exists(),
-        "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
-        "ended_at": time.time(),
-    }
+    facts = lost_end(
+        lingering=kill_all_carrying(f"BOA_UNIT={unit.name}"),
+        is_done=Path(f"{unit.progress_file}.done").exists(),
+        lacks_result=bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+        ended_at=time.time(),
+    )
     write_json(folder / "exit.json", facts)
     if unit.after:
         status = json.dumps(status_of(folder, verify=True))

@@ -61,6 +61,21 @@ class Unit:
         return cls(**{**document, "folder": folder})
 
 
+def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
+    """Return how a unit ended whose keeper is lost, as far as anybody knows; `facts` are what is known."""
+    return {
+        "code": None,
+        "stop_asked": stop_asked,
+        "killed": False,
+        "agent_lost": True,
+        "out_of_memory": False,
+        "lingering": 0,
+        "is_done": False,
+        "lacks_result": False,
+        **facts,
+    }
+
+
 def write_json(file: Path, document: Mapping[str, Any]) -> None:
     """Write a document whole or not at all.
 

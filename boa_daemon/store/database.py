@@ -32,6 +32,12 @@ class Database:
                     self._open = None
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other thread from writing, without a transaction: what is committed then stays so."""
+        with self._lock:
+            yield
+
+    @contextmanager
     def read(self) -> Iterator[Connection]:
         """Lend a connection that reads what is committed; it waits for nobody."""
         with self.engine.connect() as connection:

@@ -14,8 +14,9 @@ from typing import Any
 from sqlalchemy import delete, select, update
 
 from boa_daemon.actions import Action
-from boa_daemon.codec import digest, dumps, loads, pack, unpack
+from boa_daemon.codec import Scribe, digest, dumps, loads, pack, unpack
 from boa_daemon.errors import InputError
+from boa_daemon.runner_up import Alternatives, action_choice
 from boa_daemon.state import ClusterState, Plan
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
@@ -41,6 +42,7 @@ class DaemonStore(SqlStore):
         self.speed: Speed = lambda _name, _phase, _width: 0.0
         self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
+        self._scribe = Scribe()
 
     def use_policy(self, name: str, document: str) -> None:
         """Write a policy down; decisions from now on are made by it."""
@@ -56,47 +58,63 @@ class DaemonStore(SqlStore):
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Write down what a tick saw and decided."""
-        text = dumps(state)
+        text = self._scribe.text_of(state)
         keeps = bool(actions) or state.now - self._kept_state_at >= QUIET_SECONDS
+        # Nobody who submits waits for the sums and the compression, only for the row.
+        row = {
+            "tick": state.tick,
+            "at": state.now,
+            "inputs": digest(text),
+            "outputs": digest(dumps(list(actions))),
+            "policy": self.policy_hash,
+            "actions": len(actions),
+            "summary": json.dumps(self._summary(state, actions, plan), separators=(",", ":")),
+            "state": pack(text) if keeps else None,
+        }
         with self.database.write() as connection:
             put(connection, META, key="tick", value=json.dumps(state.tick))
-            put(
-                connection,
-                DECISIONS,
-                tick=state.tick,
-                at=state.now,
-                inputs=digest(text),
-                outputs=digest(dumps(list(actions))),
-                policy=self.policy_hash,
-                actions=len(actions),
-                summary=json.dumps(self._summary(state, actions, plan), separators=(",", ":")),
-                state=pack(text) if keeps else None,
-            )
+            put(connection, DECISIONS, **row)
         if keeps:
             self._kept_state_at = state.now
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
-        """Return a decision in numbers: two ways to go on with the cost of each, and what was held back."""
-        as_it_is = {name: job.job.width for name, job in state.jobs.items() if job.job.width is not None}
+        """Return a decision in numbers: the chosen, the next best, the cost of each, what was held back."""
+        found = Alternatives.of(state, plan)
+        chosen, other = self._options(state, plan, found)
         return {
             "usd_per_hour": state.usd_per_hour,
             "nodes": len(state.nodes),
             "jobs": len(state.jobs),
-            "chosen": self._costs(state, plan.widths),
-            "runner_up": {"name": "everything stays as it is", **self._costs(state, as_it_is)},
+            "chosen": chosen,
+            "runner_up": other,
             "waiting": dict(Counter(plan.waiting.values())),
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in plan.held[:_LISTED]
             ],
-            "actions": [
-                dict(
-                    zip(("id", "kind", "target"), (action.id, *kind_and_target(action)), strict=True),
-                    reason=action.reason,
-                )
-                for action in actions[:_LISTED]
-            ],
+            "actions": [_listed(state, action, found) for action in actions[:_LISTED]],
         }
+
+    def _options(
+        self, state: ClusterState, plan: Plan, found: Alternatives
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what was chosen and the next best: the one change that would cost the least more.
+
+        Where the policy puts no price on money, all stays as it is in the next best.
+        """
+        job = found.nearest
+        if job is None:
+            widths = {name: one.job.width for name, one in state.jobs.items() if one.job.width is not None}
+            name, cost, other_cost = "everything stays as it is", None, None
+        else:
+            one = found.jobs[job]
+            widths = {**plan.widths, job: one.other}
+            name = f"{one.other} in place of {one.width} for job {job}"
+            cost, other_cost = found.costs
+        return (
+            {**self._costs(state, plan.widths), "usd_of_money_and_waiting": cost},
+            {"name": name, **self._costs(state, widths), "usd_of_money_and_waiting": other_cost},
+        )
 
     def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
         """Return what widths cost per hour, the hours until their jobs end, and the jobs left out."""
@@ -171,6 +189,14 @@ class DaemonStore(SqlStore):
             return None
         state: ClusterState = loads(unpack(found))
         return state
+
+
+def _listed(state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:
+    """Return an action as a document, with what else might have been done."""
+    kind, target = kind_and_target(action)
+    choice = action_choice(state, action, found.jobs)
+    document = {"id": action.id, "kind": kind, "target": target, "reason": action.reason}
+    return document if choice is None else {**document, "choice": choice.document}
 
 
 def _is_start(action: Action) -> bool:

@@ -43,6 +43,7 @@ from policies.speedup import Table
 NOON = 12 * 3600.0
 UNSEEN_SECONDS = 300.0
 
+
 def decided(state: ClusterState, caps: Caps, **widths: int) -> Decision:
     """Return the decision on nodes of four GPUs at 4 USD per hour."""
     return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules(caps=caps))
@@ -177,7 +178,7 @@ def test_a_launch_shortly_before_midnight_is_billed_its_minute_to_the_day_that_e
 
 
 def test_no_round_is_held_while_a_cap_keeps_everything_away() -> None:
-    """A policy that decides each minute wakes at midnight, when there is money again; a node brings rounds."""
+    """A policy that decides each minute wakes at midnight, when there is money again; nodes bring rounds."""
     spent = {"now": NOON, "settled_today_micro_dollars": 10_000_000}
     in_rounds = rules(caps=Caps(usd_per_day=10.0), round_seconds=60.0)
 

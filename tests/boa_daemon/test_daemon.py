@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -424,3 +425,77 @@ def test_observing_touches_nothing(tmp_path: Path) -> None:
         assert stage.play.service.decisions()["decisions"][0]["actions"][0]["kind"] == "launch"
     finally:
         stage.play.close()
+
+
+def test_a_job_of_a_new_width_that_comes_while_a_tick_begins_waits_for_the_next(stage: Stage) -> None:
+    """Its class is not in the policy that the tick decides by: it is not shown to it, and runs soon after."""
+    stage.run(30.0)
+    controller = stage.play.daemon.controller()
+    (job,) = stage.submit(job_content(hours=0.5, max_gpus=2))
+    assert controller.run_once().state.jobs == {}
+    stage.run(120.0)
+    assert stage.statuses()[job] == "running"
+
+
+def test_the_status_is_added_up_once_a_tick(stage: Stage) -> None:
+    """Between ticks its figures are the very same, and they are those of the last decision."""
+    stage.submit(job_content(hours=5.0))
+    stage.run(120.0)
+    picture = stage.play.daemon.standing.picture
+    assert picture is not None
+    assert picture.decision is stage.play.daemon.standing.decision
+    status = stage.play.service.status()
+    assert status["books"] is picture.figures
+    assert (status["running"], status["waiting"], status["nodes"]) == (1, 0, 1)
+    assert status["usd_per_hour"] == sum(node.usd_per_hour for node in picture.decision.state.nodes.values())
+
+
+def test_two_submissions_that_fit_alone_do_not_both_fit(stage: Stage) -> None:
+    """Eight threads submit for a user who may have three jobs: three get in, whatever the order."""
+    stage.play.daemon.settings.users["bob"] = UserSettings(max_jobs=3)
+
+    def one(number: int) -> bool:
+        try:
+            stage.submit(job_content(f"j{number}"), user="bob")
+        except NotAllowed:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(one, range(16))) == 3
+
+
+def test_a_decision_knows_its_runner_up(stage: Stage) -> None:
+    """The next best width of a job and what both cost: the same in the list, the answer and the replay."""
+    (job,) = stage.submit(job_content(hours=4.0, max_gpus=8))
+    stage.run(90.0)
+    said = stage.play.service.explain(job)
+    choice = said["choice"]
+    assert choice["unit"] == "USD"
+    assert choice["runner_up"] != choice["chosen"]
+    sentence = f"{choice['chosen']}, at {choice['cost']:.4g} USD of money and waiting; {choice['runner_up']}"
+    assert sentence in said["text"]
+    row = stage.play.service.decisions(acting=True)["decisions"][0]
+    chosen, other = row["chosen"], row["runner_up"]
+    assert job in other["name"]
+    assert other["gpus"] != chosen["gpus"]
+    started = next(action for action in row["actions"] if action["kind"] == "start")
+    weighed = started["choice"]
+    assert chosen["usd_of_money_and_waiting"] == weighed["cost"]
+    assert other["usd_of_money_and_waiting"] == pytest.approx(weighed["runner_up_cost"])
+    record = stage.play.service.decision(row["tick"])
+    assert replay(record).is_same
+    record["runner_up"]["usd_of_money_and_waiting"] += 0.01
+    assert not replay(record).is_same
+    del record["runner_up"]["usd_of_money_and_waiting"]
+    assert replay(record).is_same
+
+
+def test_giving_a_node_back_is_weighed_against_holding_it(stage: Stage) -> None:
+    """The price of an hour of the idle node stands beside nothing."""
+    stage.submit(job_content(hours=0.02))
+    stage.run(600.0)
+    rows = stage.play.service.decisions(acting=True)["decisions"]
+    ends = [action for row in rows for action in row["actions"] if action["kind"] == "terminate"]
+    price = stage.play.service.instances(ended=True)["instances"][0]["usd_per_hour"]
+    assert [(end["choice"]["cost"], end["choice"]["runner_up_cost"]) for end in ends] == [(0.0, price)]

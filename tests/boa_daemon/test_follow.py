@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
 import pytest
+from followers import BOOT_SECONDS, Known, plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.explain import explain_job
 from boa_daemon.limits import Steady
 from boa_daemon.plan import make_plan
-from boa_daemon.state import ClusterState, Plan
+from boa_daemon.state import ClusterState
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
 from policies.first_fit import FirstFit
-from policies.model import Allocation, Hold, Job, JobId, Money, Width
-
-BOOT_SECONDS = 180.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A follower and allocator that says what it was told."""
-
-    widths: Mapping[JobId, int]
-    left_hours: Mapping[JobId, float] = field(default_factory=dict)
-    nodes: int = 0
-    starts: bool = False
-    boot_hours: float = BOOT_SECONDS / 3600.0
-
-    def hold(self, gpu_type: str) -> Hold:
-        """Return the nodes told, for ten minutes."""
-        return Hold(nodes=self.nodes, seconds=600.0)
-
-    def patience_hours(self, gpu_type: str) -> float:
-        """Return one boot."""
-        return self.boot_hours
-
-    def hours_left(self, job: Job) -> float:
-        """Return what was told; an hour otherwise."""
-        return self.left_hours.get(job.id, 1.0)
-
-    def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
-        """Return all that is free, where head starts pay and there is something to wait for."""
-        return Width("gpu", min(most_gpus, then.gpus - 1)) if self.starts and wait_hours > 0.0 else None
-
-    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths told."""
-        return Allocation(widths={job.id: Width("gpu", self.widths[job.id]) for job in jobs}, follower=self)
-
-
-def plan_of(state: ClusterState, known: Known) -> Plan:
-    """Return the plan with first fit on nodes of four GPUs."""
-    return make_plan(state, allocator=known, placer=FirstFit(), rules=rules())
+from policies.model import Width
 
 
 def one_running(*, waited_seconds: float = 0.0) -> ClusterState:

@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,8 @@ def run(order: dict[str, Any], session: Any) -> None:
     (folder / "done").write_text(json.dumps({"points": points.count, "charges": charges}))
 
 
-def main() -> None:
-    """Serve orders until the end of the input."""
+def serve(run: Callable[[dict[str, Any], Any], None]) -> None:
+    """Serve orders until the end of the input: `run(order, session)` in a fork of its own, each."""
     import boto3
 
     session = boto3.session.Session()
@@ -148,4 +149,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(run)

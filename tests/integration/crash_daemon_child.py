@@ -7,12 +7,10 @@ points before and after each call to EC2 and each commit.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from crash_child import DyingCalls, Points
+from crash_child import DyingCalls, Points, serve
 from sqlalchemy import event
 
 from boa_daemon.backends.aws import AwsCloud
@@ -63,22 +61,5 @@ def run(order: dict[str, Any], session: Any) -> None:
     play.close()
 
 
-def main() -> None:
-    """Serve orders until the end of the input."""
-    import boto3
-
-    session = boto3.session.Session()
-    session.client("ec2", region_name="us-east-1")
-    for line in sys.stdin:
-        order = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            run(order, session)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(run)

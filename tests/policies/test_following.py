@@ -14,6 +14,7 @@ from policies.boa import solve
 from policies.following import (
     LEAST_NODE_PRICE,
     LONGEST_HOLD_HOURS,
+    MET_BY_IDLE,
     MOST_PATIENCE,
     Demand,
     WholeNodes,
@@ -44,7 +45,7 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(price: float, jobs: f
     price = max(price, LEAST_NODE_PRICE)
 
     def cost(n: float) -> float:
-        return price * n / 2.0 + BOOT * (jobs + price * nodes) / (n + 1.0)
+        return price * n / 2.0 + MET_BY_IDLE * BOOT * (jobs + price * nodes) / (n + 1.0)
 
     n = hold_at(
         price, Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes), boot_hours=BOOT, weight=1.0

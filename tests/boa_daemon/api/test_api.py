@@ -6,12 +6,15 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
@@ -258,3 +261,37 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
         quiet(given(case=operation.ok().as_strategy())(send))()
     assert counts["sent"] > 100
     assert counts["good"] > 50
+
+
+def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], play: Rehearsal) -> None:
+    """503 with the cause, nothing stored, and the next submission is taken."""
+
+    def full(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT INTO jobs"):
+            raise OperationalError(statement, None, Exception("database or disk is full"))
+
+    with Client(served[0]) as client:
+        event.listen(play.books.store.database.engine, "before_cursor_execute", full)
+        with pytest.raises(RefusedByDaemon, match="nothing was stored: database or disk is full") as refusal:
+            client.post("/jobs", {"jobs": [job_content()]})
+        event.remove(play.books.store.database.engine, "before_cursor_execute", full)
+        assert refusal.value.status == 503
+        assert play.books.queue.active == {}
+        assert len(client.post("/jobs", {"jobs": [job_content()]})["jobs"]) == 1
+
+
+def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: Rehearsal) -> None:
+    """Eight clients, ten jobs each, small and large submissions: every answer is there."""
+
+    def one(number: int) -> list[str]:
+        with Client(served[0]) as client:
+            found: list[str] = []
+            for count in (1, 9):
+                answer = client.post("/jobs", {"jobs": [job_content(f"c{number}")] * count})
+                found += answer["jobs"]
+            return found
+
+    with ThreadPoolExecutor(8) as pool:
+        names = [name for found in pool.map(one, range(8)) for name in found]
+    assert len(names) == len(set(names)) == 80
+    assert set(names) == set(play.books.queue.active)

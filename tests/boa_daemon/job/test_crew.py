@@ -18,12 +18,14 @@ import pytest
 from boa_daemon.job import run as helper
 
 GATHERS = """
+import os
 from boa_daemon import job
 with job.ranks() as ranks:
     for size in (0, 3, 200_000):
         parts = ranks.gather(bytes([ranks.rank]) * (size + ranks.rank))
         assert parts == [bytes([rank]) * (size + rank) for rank in range(ranks.width)], ranks.rank
-    print(ranks.rank, ranks.width, ranks.agree(ranks.rank == 1), ranks.agree(False), flush=True)
+    agreed = ranks.agree(ranks.rank == 1), ranks.agree(False)
+    os.write(1, f"{ranks.rank} {ranks.width} {agreed[0]} {agreed[1]}\\n".encode())  # in one piece
 """
 LATE = "import os, time; time.sleep(float(os.environ['BOA_NODE_RANK']))"
 """The second node comes a second later, so that a stranger is first."""
@@ -31,7 +33,7 @@ WAITS = """
 import os, time
 from boa_daemon import job
 with job.ranks() as ranks:
-    print("here", os.getpid(), flush=True)
+    os.write(1, f"here {os.getpid()}\\n".encode())  # in one piece
     while True:
         ranks.gather(b"")
         time.sleep(0.01)

@@ -1,0 +1,83 @@
+"""SSM Run Command: a script on nodes, what became of it, and the script that prepares a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from boa_daemon.engines.ssm_scripts import READY, prepare_script
+from boa_daemon.ports import Accepted, Refused, Unknown
+from policies.model import NodeId
+
+
+class SsmClient(Protocol):
+    """What is used of boto3's SSM client."""
+
+    def send_command(self, **request: Any) -> Mapping[str, Any]:
+        """Run a document on instances."""
+        ...
+
+    def get_command_invocation(self, **request: Any) -> Mapping[str, Any]:
+        """Return what became of a command on one instance."""
+        ...
+
+
+class SsmCommands:
+    """Sends scripts, and reads their answers; an error of SSM is a value."""
+
+    def __init__(self, ssm: SsmClient) -> None:
+        self._ssm = ssm
+
+    def send(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
+        """Run a script on nodes; return the command's id."""
+        if not nodes:
+            return ""
+        try:
+            answer = self._ssm.send_command(
+                InstanceIds=list(nodes),
+                DocumentName="AWS-RunShellScript",
+                Comment=f"boa: {comment}",
+                TimeoutSeconds=60,
+                Parameters={"commands": [script]},
+            )
+        except Exception as error:
+            return Refused(reason=f"SSM did not take the command: {error}")
+        return str(answer["Command"]["CommandId"])
+
+    def result(self, command: str, node: NodeId) -> tuple[str, str]:
+        """Return (status, output) of a command on a node; `Pending` where SSM does not know it yet."""
+        try:
+            answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=node)
+        except Exception as error:
+            return ("Pending" if "InvocationDoesNotExist" in str(error) else "Undeliverable"), str(error)
+        output = f"{answer.get('StandardOutputContent', '')}{answer.get('StandardErrorContent', '')}"
+        return str(answer["Status"]), output
+
+
+class Preparer:
+    """Brings the bundle to nodes, and knows which have it."""
+
+    def __init__(self, commands: SsmCommands) -> None:
+        self._commands = commands
+        self._preparing: dict[NodeId, str] = {}
+        self._prepared: set[NodeId] = set()
+
+    def prepare(self, node: NodeId, root: str) -> Accepted | Unknown:
+        """Return whether a node is ready, and bring the bundle to its root folder if it is new."""
+        if node in self._prepared:
+            return Accepted()
+        command = self._preparing.get(node)
+        if command is None:
+            answer = self._commands.send([node], prepare_script(root), "prepare a node")
+            if isinstance(answer, Refused):
+                return Unknown(reason=f"SSM does not reach {node} yet: {answer.reason}")
+            self._preparing[node] = answer
+            return Unknown(reason=f"{node} is being prepared")
+        status, output = self._commands.result(command, node)
+        if status == "Success" and READY in output:
+            self._prepared.add(node)
+            return Accepted()
+        if status in ("Pending", "InProgress", "Delayed"):
+            return Unknown(reason=f"{node} is being prepared")
+        del self._preparing[node]  # It is tried anew at the next look.
+        return Unknown(reason=f"preparing {node} ended as {status}: {output[-200:]}")

@@ -1,0 +1,107 @@
+"""What the `ssm` engine knows of its jobs: what was heard of each unit, and the file that keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.engines.reading import Generation
+from boa_daemon.job.unit import lost_end, read_json, write_json
+from boa_daemon.ports import JobSpec
+from policies.model import JobId, NodeId
+
+
+@dataclass(slots=True)
+class Run:
+    """A generation: where its units are, and what was heard of them."""
+
+    generation: Generation
+    nodes: tuple[NodeId, ...]
+    heard: dict[int, dict[str, Any]] = field(default_factory=dict)
+    heard_at: dict[int, float] = field(default_factory=dict)
+    probes: dict[int, tuple[str, float]] = field(default_factory=dict)
+    failed_probes: dict[int, int] = field(default_factory=dict)
+    started_at: float = 0.0
+    is_ending: bool = False
+
+
+@dataclass(slots=True)
+class Known:
+    """A job: its spec, its newest generation, and the generation whose checkpoint stands."""
+
+    spec: JobSpec
+    run: Run | None = None
+    resumes_from: int | None = None
+    is_forgotten: bool = False
+
+
+def starting(rank: int) -> dict[str, Any]:
+    """Return the status of a unit that was ordered and has not been heard of yet."""
+    return {
+        "rank": rank,
+        "is_kept": False,
+        "was_kept": False,
+        "progress": None,
+        "exit": None,
+        "manifest": None,
+        "wrong_manifest": "",
+        "last_lines": [],
+    }
+
+
+def lost(run: Run, rank: int) -> dict[str, Any]:
+    """Return the status of a unit whose node is gone: what was heard last, and that it is lost."""
+    end = lost_end(stop_asked=run.generation.is_stop_ordered)
+    return {**(run.heard.get(rank) or starting(rank)), "was_kept": True, "is_kept": False, "exit": end}
+
+
+def read_known(file: Path) -> dict[JobId, Known]:
+    """Return what was written down; nothing where there is no file."""
+    found: dict[JobId, Known] = {}
+    document = read_json(file) or {"jobs": {}}
+    for job, row in document["jobs"].items():
+        known = Known(
+            spec=JobSpec(**row["spec"]),
+            resumes_from=row["resumes_from"],
+            is_forgotten=row["is_forgotten"],
+        )
+        if row["run"] is not None:
+            heard = {int(rank): status for rank, status in row["run"]["heard"].items()}
+            known.run = Run(
+                generation=Generation(**row["run"]["generation"]),
+                nodes=tuple(row["run"]["nodes"]),
+                heard=heard,
+                heard_at={int(rank): at for rank, at in row["run"]["heard_at"].items()},
+                started_at=row["run"]["started_at"],
+            )
+        found[job] = known
+    return found
+
+
+def write_known(file: Path, known_jobs: Mapping[JobId, Known]) -> None:
+    """Write down what is known, whole or not at all.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    jobs = {}
+    for job, known in known_jobs.items():
+        run = known.run
+        jobs[job] = {
+            "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
+            "resumes_from": known.resumes_from,
+            "is_forgotten": known.is_forgotten,
+            "run": None
+            if run is None
+            else {
+                "generation": asdict(run.generation),
+                "nodes": run.nodes,
+                "heard": run.heard,
+                "heard_at": run.heard_at,
+                "started_at": run.started_at,
+            },
+        }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, {"jobs": jobs})

@@ -1,0 +1,75 @@
+"""Submissions that come together are committed together, and each is answered after its commit."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
+
+from boa_daemon.rehearsal import job_content
+from boa_daemon.store.database import Database
+from boa_daemon.store.engine import migrate, open_engine, sqlite_url
+from boa_daemon.store.queue import Content, JobQueue
+from boa_daemon.store.tables import JOBS
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Any:
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    migrate(engine)
+    database = Database(engine)
+    yield JobQueue(database)
+    database.close()
+
+
+def rows(name: str, count: int = 1) -> list[Content]:
+    """Return jobs of one name."""
+    return [({**job_content(name), "stop_grace_seconds": 60.0}, "ann", "default", 1.0)] * count
+
+
+def test_jobs_of_many_threads_have_numbers_of_their_own(queue: JobQueue) -> None:
+    """400 submissions by 16 threads: 400 different ids, numbered 1 to 400, all on disk."""
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda n: queue.submit(rows(f"j{n}"), at=float(n))[0], range(400)))
+    assert sorted(job.seq for job in found) == list(range(1, 401))
+    with queue.database.read() as connection:
+        stored = set(connection.scalars(select(JOBS.c.id)))
+    assert stored == {job.id for job in found} == set(queue.active)
+
+
+def test_what_waits_for_the_disk_goes_there_in_one_commit(queue: JobQueue) -> None:
+    """While a transaction holds the database up, 20 submissions queue; they take one commit together."""
+    commits: list[int] = []
+    event.listen(queue.database.engine, "commit", lambda _connection: commits.append(1))
+    with ThreadPoolExecutor(20) as pool:
+        with queue.database.write():
+            answers = [pool.submit(queue.submit, rows(f"j{n}"), at=0.0) for n in range(20)]
+            until = threading.Event()
+            while len(queue._waiting) < 20:
+                until.wait(0.005)
+            assert not any(answer.done() for answer in answers)
+        found = [answer.result()[0].id for answer in answers]
+    assert len(set(found)) == 20
+    assert len(commits) == 2
+
+
+def test_a_full_disk_refuses_all_that_waited_and_stores_nothing(queue: JobQueue) -> None:
+    """Whoever shares a failed commit is refused; the next submission is numbered as if nothing had been."""
+
+    def full(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT INTO jobs"):
+            raise OperationalError(statement, None, Exception("database or disk is full"))
+
+    event.listen(queue.database.engine, "before_cursor_execute", full)
+    tickets = [queue.enter(rows("a"), at=0.0), queue.enter(rows("b", 3), at=0.0)]
+    for ticket in tickets:
+        with pytest.raises(OperationalError, match="full"):
+            queue.settle(ticket)
+    event.remove(queue.database.engine, "before_cursor_execute", full)
+    assert queue.active == {}
+    assert [job.seq for job in queue.submit(rows("c", 2), at=0.0)] == [1, 2]
