@@ -357,14 +357,15 @@ class Daemon:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
     def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
-        """Whether the budget pays for what was seen; where it does not, take earlier figures back and say so."""
-        in_use = set() if self.books is None else {j.class_name for j in list(self.books.queue.active.values())}
+        """Whether the budget pays for what was seen; where not, take earlier figures back and say so."""
+        active = [] if self.books is None else list(self.books.queue.active.values())
         try:
-            self.planner.record(in_use).build()
+            self.planner.record({job.class_name for job in active}).build()
         except InfeasibleBudget as error:
             self.planner.take_back(figures)
             day = int(self.world.clock.now() // DAY)
-            self._alert(f"unaffordable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
+            sentence = f"the plan keeps to old rates and sizes. With those seen: {error}"
+            self._alert(f"unaffordable:{day}", sentence)
             return False
         return True
 

@@ -217,7 +217,7 @@ class Planner:
 
     @property
     def kept_figures(self) -> dict[str, tuple[float, float, float, float]]:
-        """What classes are planned by, (jobs per hour, factor on the size), and (rate, size) as stated then."""
+        """What classes are planned by: jobs per hour, factor on the size; and rate and size as stated."""
         return {
             name: (one.per_hour, one.size_factor, stated.arrivals_per_hour, stated.size_gpu_hours)
             for name, one in self.figures.items()

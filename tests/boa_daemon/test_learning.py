@@ -288,7 +288,7 @@ def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
 
 
 def test_figures_that_the_budget_cannot_pay_for_are_said_and_not_followed(tmp_path: Path) -> None:
-    """Under the fixed plan a load of twice the budget has no plan: ticks go on by the old one, with an alert."""
+    """Under the fixed plan a load above the budget has no plan: ticks go on by the old one, with an alert."""
     learning = {"workload": {"policy": "boa"}, "budget": {"usd_per_hour": 4.0}}
     site = Site(tmp_path, work=2.0, **learning)
     try:
