@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.links import rank
+from boa_daemon.offers import NO_PRICE_SECONDS
 from boa_daemon.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.units import format_hours
 from policies.model import GpuSlot, JobId, NodeId, Width
@@ -17,6 +18,7 @@ _CLOSED: Mapping[WaitReason, str] = {
     "denied": "The cloud denies the launch: see `boa doctor`",
     "throttled": "The cloud asks to slow down",
     "bad-request": "The cloud does not understand the launch: see `boa doctor`",
+    "no-price": "No price of what it needs is known, and nothing is rented without one",
 }
 
 
@@ -122,6 +124,8 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
     have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
     if reason in _CLOSED:
         until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
+        if reason == "no-price":
+            until = state.now + NO_PRICE_SECONDS
         return f"{_CLOSED[reason]}; it is asked again in {until - state.now:.0f} s. {have}."
     if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances", "loop"):
         said = next((held.sentence for held in plan.held if held.code == reason), "a hard cap is reached")

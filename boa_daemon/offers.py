@@ -15,8 +15,12 @@ from typing import Literal, TypeAlias
 from policies.errors import InvalidProblem
 
 Market: TypeAlias = Literal["on-demand", "spot", "reserved"]
-RefusalKind: TypeAlias = Literal["no-capacity", "quota", "denied", "throttled", "bad-request", "busy"]
+RefusalKind: TypeAlias = Literal[
+    "no-capacity", "quota", "denied", "throttled", "bad-request", "no-price", "busy"
+]
 """Why something was not done; a closed list. `busy` is the only one that says nothing about the cloud."""
+NO_PRICE_SECONDS = 60.0
+"""What has no known price is looked at again after this long: prices are asked for once a minute."""
 
 FIRST_COOLDOWN_SECONDS, LONGEST_COOLDOWN_SECONDS = 180.0, 1800.0
 """Karpenter waits three minutes for a type and zone out of capacity; each further refusal doubles that."""
@@ -91,11 +95,16 @@ def offers_of(instance_type: str, offers: Sequence[Offer]) -> Sequence[Offer]:
 def open_offers(
     instance_type: str, offers: Sequence[Offer], cooldowns: Mapping[str, Cooldown], *, now: float
 ) -> list[Offer]:
-    """Return the offers of a type that may be asked for now, the cheapest first; unknown prices come last."""
+    """Return the offers of a type that may be asked for now, the cheapest first.
+
+    Where the cloud names prices, one without is not rented: nobody could say what it breaks.
+    """
     candidates = (
         offer
         for offer in offers_of(instance_type, offers)
-        if offer.nodes_left != 0 and closing(cooldowns, offer.key, now=now) is None
+        if offer.nodes_left != 0
+        and (not offers or offer.usd_per_hour is not None)
+        and closing(cooldowns, offer.key, now=now) is None
     )
     return sorted(candidates, key=lambda offer: (offer.usd_per_hour or inf, offer.key))
 
@@ -106,7 +115,11 @@ def closed_until(
     """Return the cool-down that ends first where every offer of a type is closed; None where one is open."""
     if open_offers(instance_type, offers, cooldowns, now=now):
         return None
-    return _first(closing(cooldowns, offer.key, now=now) for offer in offers_of(instance_type, offers))
+    known = offers_of(instance_type, offers)
+    rests = [closing(cooldowns, offer.key, now=now) for offer in known]
+    if not any(rests) and any(offer.usd_per_hour is None and offer.nodes_left != 0 for offer in known):
+        return Cooldown(until=now + NO_PRICE_SECONDS, kind="no-price")
+    return _first(rests)
 
 
 def _first(cooldowns: Iterable[Cooldown | None]) -> Cooldown:

@@ -76,6 +76,7 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
     "denied": "denied",
     "throttled": "throttled",
     "bad-request": "bad-request",
+    "no-price": "no-price",
 }
 """What a job waits for while every offer of its type is closed."""
 
@@ -196,11 +197,9 @@ def _rented_fleet(
         admitted, demand = _at_the_cap(state, wishes, allowed, room, rules)
         slots = room.place(admitted)
     launches, wake_at = _within_stock(state, demand.launches)
-    waiting: dict[JobId, WaitReason] = {
-        job: _why(state, _type_of(width, rules).name, reason)
-        for job, width in wishes.items()
-        if job not in slots
-    }
+    late = {job: width for job, width in wishes.items() if job not in slots}
+    why = {kind: _why(state, rules.instance_types[kind].name, reason) for kind in _gpu_types(late)}
+    waiting = {job: why[width.gpu_type] for job, width in late.items()}
     plan = Plan(
         widths=allocation.widths,
         slots=slots,
@@ -270,9 +269,9 @@ def _nodes_to_come(
     after = room.after(placed)
     extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     launches: dict[str, int] = {}
-    # Where every type is short of GPUs, no placer can place all: the first try would only say so.
-    short = {} if room.has_zones else after.shortfall(rest, {}, extra=extra)
-    is_short = bool(short) and min(short.values()) > 0
+    # Zones or not, this is the least; where every type is short of it, no placer can place all.
+    short = after.shortfall(rest, {}, extra=extra, across_zones=True)
+    is_short = min(short.values()) > 0
     if is_short and len(short) == 1:
         gpu_type, gpus = next(iter(short.items()))
         instance_type = rules.instance_types[gpu_type]
@@ -280,6 +279,8 @@ def _nodes_to_come(
         if _within_cap(state, least, rules) != least:
             # The cap holds fewer than the least that it takes: who gets those is decided there.
             return _Demand(launches=least, claimed=set())
+    # The first try would only say so, unless it may say more: which zone lacks how many.
+    is_short = is_short and not room.has_zones
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
         is_short = False
@@ -354,6 +355,8 @@ def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, .
         return name
 
     for taken in placed.values():
+        if len(taken) == 1:
+            continue
         tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
         for name in tied[1:]:
             leaders[leader(name)] = leader(tied[0])
@@ -405,6 +408,11 @@ def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
         if node.phase in ("ready", "requested"):
             counts[node.instance_type.name] = counts.get(node.instance_type.name, 0) + 1
     return counts
+
+
+def _gpu_types(widths: Mapping[JobId, Width]) -> set[str]:
+    """Return the GPU types of some widths."""
+    return {width.gpu_type for width in widths.values()}
 
 
 def _type_of(width: Width, rules: Rules) -> InstanceType:

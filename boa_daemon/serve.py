@@ -77,6 +77,9 @@ def set_up_logs() -> None:
 
 SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
 """Between sweeps by tag: at first, and after so many of them."""
+REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
+"""Between looks at which prices and quotas are old; the first tick waits so long for the first of them."""
+_AT_ONCE = ("tick", "gate", "refresh")
 
 
 class Clockwork:
@@ -87,9 +90,9 @@ class Clockwork:
         self._guard, self._is_ticking = threading.Lock(), False
         self._again: float | None = None
         self._sweeps = 0
-        self.first_tick = threading.Event()
+        self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(4)},
+            executors={"default": ThreadPoolExecutor(5)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -103,11 +106,12 @@ class Clockwork:
             *gate,
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
+            ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
             ("backup", self._backup, settings.backup_seconds),
             ("tidy", gc.collect, TIDY_SECONDS),
         ):
-            first = datetime.now(UTC) + timedelta(seconds=0.0 if name in ("tick", "gate") else seconds)
+            first = datetime.now(UTC) + timedelta(seconds=0.0 if name in _AT_ONCE else seconds)
             self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler.start()
@@ -129,6 +133,8 @@ class Clockwork:
 
     def _tick(self) -> None:
         """Tick, then have the next one as early as anybody wished meanwhile."""
+        self._has_prices.wait(FIRST_PRICES_SECONDS)
+        self._has_prices.set()
         with self._guard:
             self._is_ticking, self._again = True, None
         try:
@@ -142,6 +148,15 @@ class Clockwork:
                 self._is_ticking, again = False, self._again
             if again is not None:
                 self._bring_forward(again)
+
+    def _refresh(self) -> None:
+        """Ask for prices and quotas that are getting old."""
+        try:
+            self._daemon.refresh()
+        except Exception:
+            _LOG.exception("prices and quotas could not be asked for")
+        finally:
+            self._has_prices.set()
 
     def _sweep(self) -> None:
         """Sweep: often at first, when a crash may have left something, then every two minutes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,8 +18,10 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.fleet import cost_of
 from boa_daemon.job_file import check_job
 from boa_daemon.ledger import bill
-from boa_daemon.records import JobRecord
+from boa_daemon.reasons import JobReason
+from boa_daemon.records import JobRecord, JobStatus
 from boa_daemon.runner_up import width_choice
+from boa_daemon.state import WaitReason
 from boa_daemon.store.queue import Content, Ticket
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick import decide
@@ -30,6 +32,12 @@ from policies.model import JobId
 MOST_JOBS_AT_ONCE = 10_000
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
+
+_OVER: Mapping[JobStatus, JobReason] = {
+    "finished": "finished",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 
 
 class UnknownJob(InputError):
@@ -153,7 +161,7 @@ class Service:
     def _job(self, job: JobRecord) -> dict[str, Any]:
         """Return a job as a document."""
         decision = self.daemon.standing.decision
-        waits: str | None = None if decision is None else decision.plan.waiting.get(job.id)
+        waits: WaitReason | JobReason | None = None if decision is None else decision.plan.waiting.get(job.id)
         if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
             waits = "user-day-cap"
         now = self.daemon.world.clock.now()
@@ -197,6 +205,7 @@ class Service:
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "fact_ages_seconds": dict(self.daemon.ages),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if picture is not None:
@@ -222,14 +231,15 @@ class Service:
         """Return why a job has its width and its nodes, or why it waits."""
         record = self._find(name)
         decision = self.daemon.standing.decision
-        if record.status not in ("queued", "running"):
+        over = _OVER.get(record.status)
+        if over is not None:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
-            return {"as_of": self._as_of(), "job": name, "text": f"{said}.", "reason": record.status}
+            return self._said(name, f"{said}.", over)
         now = self.daemon.world.clock.now()
         if record.not_before > now and not record.slots:
             rest = record.not_before - now
             text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
-            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "failed"}
+            return self._said(name, text, "resting")
         # Settings may have changed since the tick that held the user back.
         limits = self.daemon.settings.users.get(record.user)
         cap = None if limits is None else limits.usd_per_day_cap
@@ -239,17 +249,16 @@ class Service:
                 f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
                 f"today and may spend {cap:.2f} USD. It may start after midnight UTC."
             )
-            return {"as_of": self._as_of(), "job": name, "text": text, "reason": "user-day-cap"}
+            return self._said(name, text, "user-day-cap")
         if decision is None or name not in decision.state.jobs:
-            return {
-                "as_of": self._as_of(),
-                "job": name,
-                "text": f"Job {name} has been taken and no tick has looked at it yet.",
-                "reason": "new",
-            }
+            return self._said(name, f"Job {name} has been taken and no tick has looked at it yet.", "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
+        now_is: JobReason = "running" if record.slots else "starting"
+        if not record.slots and name not in decision.plan.widths:
+            now_is = "not-planned"
+        reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         belief = self.daemon.beliefs.known.get(base)
@@ -261,13 +270,17 @@ class Service:
             "text": " ".join([decision.explain(name), *weighed, *measured]),
             "choice": None if choice is None else choice.document,
             "measured": measured,
-            "reason": decision.plan.waiting.get(name, "running" if record.slots else "starting"),
+            "reason": reason,
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in decision.plan.held
                 if held.what.startswith(f"job {name} ")
             ],
         }
+
+    def _said(self, name: JobId, text: str, reason: JobReason) -> dict[str, Any]:
+        """Return an explanation that no plan has a part in."""
+        return {"as_of": self._as_of(), "job": name, "text": text, "reason": reason}
 
     def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
         """Return the newest decisions."""

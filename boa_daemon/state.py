@@ -26,6 +26,7 @@ WaitReason: TypeAlias = Literal[
     "denied",
     "throttled",
     "bad-request",
+    "no-price",
     "cap-day",
     "cap-month",
     "cap-hour",

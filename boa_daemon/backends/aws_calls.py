@@ -43,6 +43,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ssm:GetParameter": "image",
         "pricing:GetProducts": "account",
         "servicequotas:GetServiceQuota": "account",
+        "ce:GetCostAndUsage": "account",
         "sts:GetCallerIdentity": "free",
         "sqs:ReceiveMessage": "queue",
         "sqs:DeleteMessageBatch": "queue",
@@ -52,8 +53,9 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
 """`service:Operation` to the statement of the policy that allows it."""
 
 _CLIENT_OF = {"servicequotas": "service-quotas"}
-_PRICING_REGION = "us-east-1"
-"""The Pricing API has three endpoints in the world, and this is one."""
+_HOME_REGION = "us-east-1"
+_AT_HOME = frozenset({"pricing", "ce"})
+"""The Pricing API has three endpoints in the world, and this is one; Cost Explorer has this one alone."""
 _ONE_TRY = frozenset({"ec2:RunInstances"})
 """EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry."""
 
@@ -131,17 +133,22 @@ class AwsCalls:
     def _pace(self, operation: str) -> None:
         """Wait for a token; a launch does not wait."""
         bucket = self._buckets[bucket_name(operation)]
-        while (seconds := bucket.take()) > 0.0:
+        while (seconds := self._take(bucket)) > 0.0:
             if operation in _ONE_TRY:
                 raise CallFailed(
                     operation, "RequestLimitExceeded", f"our own limit, a token in {seconds:.1f} s"
                 )
             self._sleep(seconds)
 
+    def _take(self, bucket: TokenBucket) -> float:
+        """Take a token; ticks and the refresh of prices ask from threads of their own."""
+        with self._lock:
+            return bucket.take()
+
     def _client(self, operation: str, region: str) -> Any:
         """Return the client for an operation; `Session.client` is not safe in threads, clients are."""
         service = operation.partition(":")[0]
-        where = _PRICING_REGION if service == "pricing" else region or self.settings.region
+        where = _HOME_REGION if service in _AT_HOME else region or self.settings.region
         key = (service, where, operation in _ONE_TRY)
         with self._lock:
             if key not in self._clients:

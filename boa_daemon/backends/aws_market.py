@@ -39,6 +39,35 @@ class AwsMarket:
         self._quotas: dict[str, Cached[float]] = {}
         self._reserved: Cached[dict[str, tuple[str, str, int]]] = Cached(_RESERVATION_SECONDS)
         self._spot_from: float | None = None
+        self._asks = True
+
+    def refresh(self) -> None:
+        """Ask for what is getting old. From the first call on nothing else asks for prices and quotas.
+
+        For a thread of its own: whoever plans uses what is known, and never waits for an answer.
+        """
+        self._asks = False
+        now, settings = self._clock.now(), self.settings
+        self._zones.refresh(self._ask_zones, now=now)
+        for name in settings.instance_types:
+            self._price_of(name).refresh(partial(self._ask_price, name), now=now)
+        if "spot" in settings.markets:
+            self._spot.refresh(self._ask_spot, now=now)
+        if settings.reservations:
+            self._reserved.refresh(self._ask_reservations, now=now)
+        codes = {
+            self.quota_code(name, market) for name in settings.instance_types for market in settings.markets
+        }
+        for code in sorted(codes - {""}):
+            self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
+
+    def _price_of(self, name: str) -> Cached[float]:
+        """Return the cache of the list price of a type."""
+        return self._prices.setdefault(name, Cached(PRICE_SECONDS, retry_seconds=600.0))
+
+    def _quota_of(self, code: str) -> Cached[float]:
+        """Return the cache of a quota."""
+        return self._quotas.setdefault(code, Cached(QUOTA_SECONDS, retry_seconds=600.0))
 
     def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
         """Return what may be rented; retired types, and types that no zone rents, are left out."""
@@ -65,7 +94,7 @@ class AwsMarket:
         Raises:
             CallFailed: when that could never be found out.
         """
-        found = self._zones.get(self._ask_zones, now=self._clock.now())
+        found = self._zones.get(self._ask_zones, now=self._clock.now(), may_ask=self._asks)
         if found is None:
             self._zones.forget()
             return self._ask_zones()
@@ -81,13 +110,12 @@ class AwsMarket:
         if market == "spot":
             history = self.spot_prices(name, zone)
             return history[-1][1] if history else None
-        cached = self._prices.setdefault(name, Cached(PRICE_SECONDS, retry_seconds=600.0))
-        live = cached.get(partial(self._ask_price, name), now=now)
+        live = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
         return live or self._catalog.entry(name).usd_per_hour
 
     def spot_prices(self, name: str, zone: str) -> Sequence[tuple[float, float]]:
         """Return (instant, USD per hour) in order of time; empty where nothing is known."""
-        found = self._spot.get(self._ask_spot, now=self._clock.now())
+        found = self._spot.get(self._ask_spot, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get((name, zone), ())
 
     def remember_spot_since(self, instant: float) -> None:
@@ -108,12 +136,12 @@ class AwsMarket:
         """Return a quota in vCPUs; None where it is not known."""
         if not code:
             return None
-        cached = self._quotas.setdefault(code, Cached(QUOTA_SECONDS, retry_seconds=600.0))
-        return cached.get(partial(self._ask_quota, code), now=self._clock.now())
+        ask = partial(self._ask_quota, code)
+        return self._quota_of(code).get(ask, now=self._clock.now(), may_ask=self._asks)
 
     def learn_quota(self, code: str, vcpus: int | None) -> None:
         """Note a quota that a refusal named; ask again later where it named none."""
-        cached = self._quotas.setdefault(code, Cached(QUOTA_SECONDS, retry_seconds=600.0))
+        cached = self._quota_of(code)
         if vcpus is None:
             cached.forget()
         else:
@@ -121,15 +149,21 @@ class AwsMarket:
 
     def reservation(self, name: str) -> tuple[str, str, int] | None:
         """Return (id, zone, nodes left) of the capacity reservation of a type."""
-        found = self._reserved.get(self._ask_reservations, now=self._clock.now())
+        found = self._reserved.get(self._ask_reservations, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get(name)
 
     def ages(self) -> dict[str, float | None]:
         """Return how old each cached fact is, in seconds; None for what is not known."""
         now = self._clock.now()
-        found = {"zones": self._zones.age_seconds(now), "spot": self._spot.age_seconds(now)}
-        found.update({f"price {name}": cached.age_seconds(now) for name, cached in self._prices.items()})
-        found.update({f"quota {code}": cached.age_seconds(now) for code, cached in self._quotas.items()})
+        found = {"zones": self._zones.age_seconds(now)}
+        if "spot" in self.settings.markets:
+            found["spot"] = self._spot.age_seconds(now)
+        found.update(
+            {f"price {name}": cached.age_seconds(now) for name, cached in list(self._prices.items())}
+        )
+        found.update(
+            {f"quota {code}": cached.age_seconds(now) for code, cached in list(self._quotas.items())}
+        )
         return found
 
     def _reserved_offers(self) -> list[Offer]:

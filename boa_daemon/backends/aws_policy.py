@@ -138,7 +138,12 @@ def _reading(settings: AwsSettings) -> list[Statement]:
             "Condition": here,
         },
         {"Sid": "Images", "Effect": "Allow", "Action": actions_of("image"), "Resource": [images]},
-        {"Sid": "PricesAndQuotas", "Effect": "Allow", "Action": actions_of("account"), "Resource": ["*"]},
+        {
+            "Sid": "Account",
+            "Effect": "Allow",
+            "Action": actions_of("account"),
+            "Resource": ["*"],
+        },
     ]
 
 

@@ -33,6 +33,7 @@ from boa_daemon.cli.talking import (
     usd,
 )
 from boa_daemon.errors import PARTLY_DONE
+from boa_daemon.units import format_hours
 
 WATCH_SECONDS = 2.0
 
@@ -84,11 +85,26 @@ def _status(document: dict[str, Any]) -> RenderableType:
             table.add_row(f"this {window}", f"{usd(books['spent_usd'])} USD{cap}{forecast}")
         for sentence in document["held"]:
             table.add_row("held back", sentence)
+    if document.get("fact_ages_seconds"):
+        table.add_row("cloud", _facts(document["fact_ages_seconds"]))
     if document.get("gate") is not None:
         table.add_row("gate", _gate(document["gate"]))
     for note in document["notes"]:
         table.add_row("note", note)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def _facts(ages: dict[str, float | None]) -> str:
+    """Return how old the oldest fact about the cloud is, and which ones are not known."""
+    known = {name: seconds for name, seconds in ages.items() if seconds is not None}
+    unknown = sorted(name for name, seconds in ages.items() if seconds is None)
+    said = f"not known: {', '.join(unknown)}" if unknown else ""
+    if known:
+        oldest = max(known, key=lambda name: known[name])
+        said = (
+            f"oldest fact: {oldest}, {format_hours(known[oldest] / 3600.0)} old{'; ' + said if said else ''}"
+        )
+    return said
 
 
 def _gate(document: dict[str, Any]) -> str:
@@ -148,12 +164,24 @@ def cost(
     *,
     by: Annotated[str, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = "job",
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
+    reconcile: Annotated[
+        bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Part of a day's cost that may differ, with --reconcile.")
+    ] = 0.02,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Say who spent what, and where the month will end."""
+    if reconcile:
+        from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - only this needs AWS
+
+        form = chosen_format(output, as_json)
+        compare(days=days, fraction=tolerance, config=config, socket=socket, form=form)
+        return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
         document = client.get("/cost", by=by, since=since)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,10 +55,11 @@ def test_cooldowns_double_from_three_minutes_to_thirty_while_the_reason_stays() 
     assert cooled(rest, kind="no-capacity", at=5.0, retry_after_seconds=7.0).until == 12.0
 
 
-def test_the_cheapest_open_offer_comes_first_and_an_unknown_price_last() -> None:
-    """A price that nobody knows is never taken for zero."""
-    assert open_offers("gpu-x4", (A, B, SPOT), {}, now=0.0) == [B, A, SPOT]
-    assert open_offers("gpu-x4", (A, B, SPOT), {"*/b": Cooldown(until=9.0)}, now=0.0) == [A, SPOT]
+def test_the_cheapest_open_offer_comes_first_and_one_without_a_price_is_closed() -> None:
+    """A price that nobody knows is never taken for zero, and nothing is rented at it."""
+    assert open_offers("gpu-x4", (A, B, SPOT), {}, now=0.0) == [B, A]
+
+    assert open_offers("gpu-x4", (A, B, SPOT), {"*/b": Cooldown(until=9.0)}, now=0.0) == [A]
     assert open_offers("gpu-x4", (A, B), {"*/b": Cooldown(until=9.0)}, now=9.0) == [B, A]
 
 
@@ -157,3 +160,15 @@ def test_each_second_is_billed_at_its_price(steps: list[tuple[float, float]], se
         max(0.0, end - min(until, start)) * price for (start, price), end in zip(prices, ends, strict=True)
     )
     assert bill(node, until=seconds) == pytest.approx(area * 1e6 / 3600.0, abs=1.0)
+
+
+def test_without_any_price_a_type_waits_for_one() -> None:
+    """It is looked at again after a minute, and the reason is the price."""
+    rest = closed_until("gpu-x4", (SPOT,), {}, now=100.0)
+    assert rest == Cooldown(until=160.0, kind="no-price")
+    assert closed_until("gpu-x4", (replace(SPOT, usd_per_hour=1.0),), {}, now=100.0) is None
+
+
+def test_a_cloud_that_names_no_prices_rents_at_the_types_own() -> None:
+    """Without any offers the type's price holds."""
+    assert [offer.key for offer in open_offers("gpu-x4", (), {}, now=0.0)] == ["gpu-x4//on-demand"]

@@ -18,7 +18,7 @@ COLUMNS = {"c": WidthColumns.of(PROBLEM, PROBLEM.classes[0])}
 
 
 def cost_by_hand(width: Width, *, left: float, multiplier: float) -> float:
-    """Return hours of the rest of the phase times what an hour costs: 1 / mu for waiting, a dollar per GPU."""
+    """Return hours of the rest of the phase times what one costs: 1 / mu for waiting, a dollar per GPU."""
     own = PROBLEM.classes[0]
     hours = left / float(own.phases[0].speedups[width.gpu_type].speed_at(width.gpus)) + own.startup_hours
     return hours * (own.weight / multiplier + width.gpus * 1.0)
@@ -29,9 +29,7 @@ def cost_by_hand(width: Width, *, left: float, multiplier: float) -> float:
     multiplier=st.floats(0.01, 100.0),
     planned=st.sampled_from(COLUMNS["c"].widths),
 )
-def test_the_next_best_is_the_cheapest_of_the_others(
-    left: float, multiplier: float, planned: Width
-) -> None:
+def test_the_next_best_is_the_cheapest_of_the_others(left: float, multiplier: float, planned: Width) -> None:
     """Both costs are those worked out by hand, and no other width costs less than the runner-up."""
     job = a_job(remaining_gpu_hours=left * PROBLEM.classes[0].phases[0].size_gpu_hours)
     found = weigh([job], {job.id: planned}, COLUMNS, multiplier=multiplier)[job.id]

@@ -79,3 +79,46 @@ def test_without_zones_nothing_is_offered_and_somebody_hears(rig: AwsRig) -> Non
     assert {offer.nodes_left for offer in rig.cloud.offers()} == {0}
     assert "nothing can be rented now" in rig.said[0]
     assert list(rig.cloud.nodes()) == []
+
+
+def test_after_a_refresh_nothing_else_asks(make_rig: RigMaker) -> None:
+    """A tick uses prices and quotas as they are, however old; the refresh asks for new ones."""
+    rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
+    rig.cloud.market.refresh()
+    rig.fake.terms.list_prices["g5.xlarge"] = 0.7
+    rig.pass_time(13 * 3600.0)
+    before = (
+        rig.cloud.calls.counts["pricing:GetProducts"],
+        rig.cloud.calls.counts["servicequotas:GetServiceQuota"],
+    )
+    assert rig.offer().usd_per_hour == 0.5
+    after = (
+        rig.cloud.calls.counts["pricing:GetProducts"],
+        rig.cloud.calls.counts["servicequotas:GetServiceQuota"],
+    )
+    assert after == before
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 13 * 3600.0
+    rig.cloud.market.refresh()
+    assert rig.offer().usd_per_hour == 0.7
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 0.0
+
+
+def test_a_refresh_that_fails_leaves_what_was_known(make_rig: RigMaker) -> None:
+    """Stale is better than nothing, and its age says so."""
+    rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
+    rig.cloud.market.refresh()
+    rig.fake.faults.plan("GetProducts", "error:InternalError", times=99)
+    rig.pass_time(24 * 3600.0)
+    rig.cloud.market.refresh()
+    assert rig.offer().usd_per_hour == 0.5
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 24 * 3600.0
+
+
+def test_a_refresh_leaves_alone_what_is_young(make_rig: RigMaker) -> None:
+    """A second one a minute later asks nothing."""
+    rig = make_rig(Terms())
+    rig.cloud.market.refresh()
+    before = sum(rig.cloud.calls.counts.values())
+    rig.pass_time(60.0)
+    rig.cloud.market.refresh()
+    assert sum(rig.cloud.calls.counts.values()) == before

@@ -22,7 +22,7 @@ SETTINGS = AwsSettings(
     queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-warnings",
 )
 MUTATING = re.compile(r"^ec2:(?!Describe)")
-NAMED = re.compile(r'"((?:ec2|ssm|pricing|servicequotas|sts|sqs):[A-Z]\w+)"')
+NAMED = re.compile(r'"((?:ce|ec2|ssm|pricing|servicequotas|sts|sqs):[A-Z]\w+)"')
 
 
 def statements(effect: str = "Allow") -> list[dict[str, Any]]:

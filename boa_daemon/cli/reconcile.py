@@ -1,0 +1,87 @@
+"""``boa cost --reconcile``: the ledger beside Cost Explorer, day by day."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
+from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
+from boa_daemon.errors import DRIFT_FOUND, InputError
+
+DEFAULT_DAYS = 14
+
+
+def reconcile(
+    *, days: float | None, fraction: float, config: Path | None, socket: str | None, form: OutputFormat
+) -> None:
+    """Compare, print, and leave with exit code 6 where a final day drifts.
+
+    Raises:
+        InputError: when what the daemon rents is not on AWS.
+    """
+    from boa_daemon.backends.aws_calls import AwsCalls  # noqa: PLC0415 - slow to import
+    from boa_daemon.backends.aws_costs import check_known, compared, explorer_days  # noqa: PLC0415
+    from boa_daemon.config import aws_settings, load_settings  # noqa: PLC0415
+
+    settings = load_settings(config, flags={"daemon.socket": socket}).settings
+    if settings.cloud.provider != "aws":
+        raise InputError(
+            f"[cloud] provider is {settings.cloud.provider!r}: there is no Cost Explorer to compare with",
+            hint="Leave --reconcile out, or name the settings of the daemon with --config",
+        )
+    now = time.time()
+    today = datetime.fromtimestamp(now, UTC).date()
+    first = today - timedelta(days=max(int(DEFAULT_DAYS if days is None else days), 1))
+    begins = datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp()
+    with a_client(config, socket) as client:
+        ledger = client.get("/cost", by="day", since=begins)
+    aws = aws_settings(settings.cloud)
+    found = compared(
+        {date.fromisoformat(row["name"]): float(row["usd"]) for row in ledger["rows"]},
+        explorer_days(AwsCalls(aws), aws.cluster, first, today),
+        first=first,
+        now=now,
+        fraction=fraction,
+    )
+    check_known(found, aws.cluster)
+    rows = [
+        {
+            "day": day.day.isoformat(),
+            "ledger_usd": day.ledger_usd,
+            "cost_explorer_usd": day.explorer_usd,
+            "difference_usd": day.difference_usd,
+            "tolerance_usd": day.tolerance_usd,
+            "is_final": day.is_final,
+            "note": day.note,
+        }
+        for day in found
+    ]
+    drifting = [day.day.isoformat() for day in found if day.is_drift]
+    document = {"as_of": ledger["as_of"], "cluster": aws.cluster, "days": rows, "drift": drifting}
+    show(form, document, rows=lambda: rows, table=lambda: _print(document, rows))
+    if drifting:
+        raise typer.Exit(DRIFT_FOUND)
+
+
+def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the days for people."""
+    numbers = ("ledger USD", "Cost Explorer USD", "difference USD")
+    table = a_table(f"Ledger and bill of cluster {document['cluster']}", "day", *numbers, "", right=numbers)
+    for row in rows:
+        amounts = (usd(row[name]) for name in ("ledger_usd", "cost_explorer_usd", "difference_usd"))
+        table.add_row(row["day"], *amounts, row["note"])
+    console = stdout_console()
+    console.print(table)
+    if document["drift"]:
+        days = ", ".join(document["drift"])
+        console.print(f"Drift on {days}: what runs under the tag that the ledger does not know?")
+        say_next("boa gc --check", "boa instances --all")
+    else:
+        console.print("No day that is final differs by more than the tolerance.")
+    say_as_of(document)

@@ -1,0 +1,248 @@
+"""What the verbs of the daemon print for people: tables, ages, the next useful commands, and a live view."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.api.app import an_app
+from boa_daemon.api.server import ApiServer, unix_socket
+from boa_daemon.api.who import Gatekeeper
+from boa_daemon.cli import app, main
+from boa_daemon.config import ApiSettings
+from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.testing import ManualClock
+
+Boa = Callable[..., tuple[int, str]]
+SETTINGS = {
+    "cloud": {"boot_seconds": 0.0, "instance_types": ["g4dn.12xlarge"]},
+    "budget": {"usd_per_hour": 10.0, "usd_per_day_cap": 500.0, "max_instances": 7},
+}
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def play() -> Iterator[tuple[Rehearsal, Path]]:
+    """A daemon that serves, with one job that runs, one that is over and one that was cancelled."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        clock = ManualClock(1_800_000_000.0)
+        found = Rehearsal(Path(name), clock, SETTINGS)
+        names = found.service.submit(
+            [
+                job_content("short", hours=0.01),
+                job_content("long", hours=50.0, max_gpus=4),
+                job_content("gone"),
+            ],
+            user="ann",
+        )["jobs"]
+        found.service.cancel(names[-1], user="ann", is_admin=False)
+        for _ in range(10):
+            found.daemon.tick()
+            clock.instant += 30.0
+        server = ApiServer(
+            an_app(found.service, Gatekeeper(ApiSettings())), [unix_socket(Path(name) / "boa.sock")]
+        )
+        server.start()
+        yield found, Path(name) / "boa.sock"
+        server.stop()
+        found.close()
+
+
+@pytest.fixture
+def boa(
+    play: tuple[Rehearsal, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Boa:
+    """Return a function that runs a verb: exit code and what was printed."""
+    monkeypatch.setenv("COLUMNS", "140")
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["boa", *words, "--socket", str(play[1])])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a line of a table."""
+    return re.split(r"\s{2,}", line.strip())
+
+
+def next_commands(said: str) -> list[str]:
+    """Return the commands that are proposed at the end."""
+    lines = said.splitlines()
+    return [line.strip() for line in lines[lines.index("next:") + 1 :]] if "next:" in lines else []
+
+
+def test_status_says_what_runs_and_what_it_costs(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
+    """State, nodes, jobs, burn rate, day, month, and as of when."""
+    code, said = boa("status")
+    rows = {cells(line)[0]: line for line in said.splitlines() if line.strip()}
+    assert code == 0
+    assert "well" in rows["state"]
+    assert "1 running, 0 waiting" in rows["jobs"]
+    assert "1 of 7, 4 of 4 GPUs in use" in rows["nodes"]
+    price = play[0].service.status()["usd_per_hour"]
+    assert f"{price:,.2f} USD/hour; budget 10.00 on average" in rows["burn rate"]
+    assert "of 500.00" in rows["this day"]
+    assert "as of 2027-01-15 08:04:30 UTC" in said
+    assert next_commands(said) == ["boa jobs", "boa instances", "boa cost"]
+
+
+def test_status_says_what_is_wrong(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
+    """A fault and `boa down` stand in the first row."""
+    play[0].daemon.standing.fault = "OperationalError: disk full"
+    play[0].daemon.standing.is_down = True
+    (state,) = [line for line in boa("status")[1].splitlines() if line.strip().startswith("state")]
+    assert "disk full" in state
+    assert "down: nothing is started until `boa down --resume`" in state
+
+
+def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
+    """The newest first, those that are over only on request, and what to ask next."""
+    code, said = boa("jobs")
+    assert code == 0
+    header = next(line for line in said.splitlines() if line.strip().startswith("id"))
+    assert cells(header) == ["id", "user", "class", "status", "GPUs", "step", "age", "USD"]
+    rows = {cells(line)[0]: cells(line) for line in said.splitlines() if "default" in line}
+    assert list(rows) == ["long-2"]
+    assert rows["long-2"][:2] == ["long-2", "ann"]
+    assert "running" in rows["long-2"]
+    assert next_commands(said) == ["boa explain long-2", "boa status"]
+    everything = boa("jobs", "--all")[1]
+    assert everything.index("gone-3") < everything.index("long-2") < everything.index("short-1")
+
+
+def test_instances_are_listed_with_their_jobs_and_prices(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
+    """One row per node: what it costs an hour and so far."""
+    said = boa("instances")[1]
+    (record,) = play[0].service.instances()["instances"]
+    (row,) = [cells(line) for line in said.splitlines() if record["id"] in line]
+    assert row[:4] == [record["id"], record["instance_type"], "ready", "long-2"]
+    assert row[-2:] == [f"{record['usd_per_hour']:,.2f}", f"{record['usd']:,.2f}"]
+    assert next_commands(said) == ["boa cost", "boa down"]
+
+
+def test_costs_are_listed_and_add_up(boa: Boa) -> None:
+    """By user: the rows add up to the last one, and the forecast stands below."""
+    said = boa("cost", "--by", "user")[1]
+    lines = said.splitlines()
+    first = next(number for number, line in enumerate(lines) if cells(line)[-1] == "USD") + 1
+    last = next(number for number, line in enumerate(lines) if cells(line)[0] == "in all")
+    amounts = [float(cells(line)[-1]) for line in lines[first:last]]
+    assert sum(amounts) == pytest.approx(float(cells(lines[last])[-1]), abs=0.01 * len(amounts))
+    assert "this day: at the present rate" in said
+    assert "cap 500.00" in said
+
+
+def test_decisions_are_listed_with_the_other_way(boa: Boa) -> None:
+    """Each start with its reason and the next best width, and how to replay it."""
+    said = boa("decisions", "--acting")[1]
+    assert re.search(r"^tick \d+ .*, chosen \d+ GPUs at [\d.]+ USD/hour", said, re.M)
+    assert re.search(r"^  start long-2: ", said, re.M)
+    assert re.search(r"^    \d x \S+ at [\d.e+-]+ USD, not \d+ x \S+ at [\d.e+-]+$", said, re.M)
+    assert next_commands(said) == [
+        "boa decisions --record TICK > decision.json", "boa replay decision.json",
+    ]  # fmt: skip
+
+
+def test_explain_says_what_else_there_was(boa: Boa) -> None:
+    """The width in money and waiting, beside the next best."""
+    said = " ".join(boa("explain", "long-2")[1].split())
+    assert re.search(r"\d x \S+, at [\d.]+ USD of money and waiting; \d+ x \S+ would be [\d.]+", said)
+
+
+def test_every_table_has_a_document(boa: Boa) -> None:
+    """The same verbs with --json print one document and nothing else."""
+    for words in (["status"], ["jobs"], ["instances"], ["cost"], ["decisions"], ["explain", "long-2"]):
+        code, said = boa(*words, "--json")
+        assert code == 0
+        assert "as_of" in json.loads(said)
+
+
+def read_until(channel: int, enough: Callable[[str], bool]) -> str:
+    """Return what a terminal shows until it is enough, or nothing comes any more."""
+    said, until = "", time.monotonic() + PATIENCE_SECONDS
+    while not enough(said) and time.monotonic() < until:
+        if not select.select([channel], [], [], 1.0)[0]:
+            continue
+        try:
+            said += os.read(channel, 65536).decode(errors="replace")
+        except OSError:
+            break
+    return said
+
+
+def test_the_live_view_leaves_the_terminal_as_it_was(play: tuple[Rehearsal, Path]) -> None:
+    """Two refreshes, then Ctrl-C: exit code 130, the cursor is back, and the last state stays on screen."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+    command = [sys.executable, "-m", "boa_daemon", "status", "-w", "--socket", str(play[1])]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    try:
+        said = read_until(ours, lambda text: text.count("burn rate") >= 3)
+        process.send_signal(signal.SIGINT)
+        said += read_until(ours, lambda _text: False)
+        assert process.wait(PATIENCE_SECONDS) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert said.count("burn rate") >= 3
+    assert said.rindex("\x1b[?25h") > said.rindex("\x1b[?25l")
+    assert "Traceback" not in said
+
+
+def completion_script() -> str:
+    """Return the script that bash loads."""
+    found = subprocess.run(
+        [sys.executable, "-m", "boa_daemon", "--show-completion", "bash"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )
+    return found.stdout
+
+
+def test_the_completion_of_bash_loads_and_knows_the_verbs() -> None:
+    """bash reads the script without a complaint, and `boa sta<TAB>` is `boa status`."""
+    script = completion_script()
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=True).returncode == 0
+    environment = {
+        **os.environ,
+        "_BOA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "boa sta",
+        "COMP_CWORD": "1",
+    }
+    command = [sys.executable, "-c", "from boa_daemon.cli import app; app(prog_name='boa')"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert found.stdout.split() == ["status"]
+
+
+def test_every_verb_can_be_completed() -> None:
+    """An empty word offers every verb that is registered."""
+    environment = {**os.environ, "_BOA_COMPLETE": "complete_bash", "COMP_WORDS": "boa ", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "from boa_daemon.cli import app; app(prog_name='boa')"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    verbs = {command.name for command in app.registered_commands} | {
+        group.name for group in app.registered_groups
+    }
+    assert set(found.stdout.split()) == verbs

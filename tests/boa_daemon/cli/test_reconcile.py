@@ -1,0 +1,207 @@
+"""`boa cost --reconcile`: the ledger beside Cost Explorer, and nothing taken for zero."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+from moto import mock_aws
+from moto.ce.models import ce_backends
+
+from boa_daemon.api.app import an_app
+from boa_daemon.api.server import ApiServer, unix_socket
+from boa_daemon.api.who import Gatekeeper
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_costs import SERVICE, NoCostData, compared, explorer_days
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.cli import main
+from boa_daemon.config import ApiSettings
+from boa_daemon.limits import DAY_SECONDS
+from boa_daemon.ports import Charge
+from boa_daemon.rehearsal import Rehearsal
+from boa_daemon.testing import ManualClock
+
+Boa = Callable[..., tuple[int, str]]
+TODAY = datetime.now(UTC).date()
+
+
+def days_ago(number: int) -> date:
+    """Return a day."""
+    return TODAY - timedelta(days=number)
+
+
+@pytest.fixture
+def bill(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """Return the answers that Cost Explorer will give, in order."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        yield ce_backends["123456789012"]["aws"].cost_usage_results_queue
+
+
+def page(*costs: tuple[date, float], unit: str = "USD", **more: Any) -> dict[str, Any]:
+    """Return an answer of Cost Explorer."""
+    rows = [
+        {
+            "TimePeriod": {"Start": day.isoformat(), "End": (day + timedelta(days=1)).isoformat()},
+            "Total": {"UnblendedCost": {"Amount": str(usd), "Unit": unit}},
+            "Groups": [],
+            "Estimated": True,
+        }
+        for day, usd in costs
+    ]
+    return {"ResultsByTime": rows, **more}
+
+
+@pytest.fixture
+def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Boa]:
+    """Return a function that runs the verb against a daemon whose ledger has 24 USD on each of four days."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        folder = Path(name)
+        play = Rehearsal(folder, ManualClock(datetime.now(UTC).timestamp()))
+        first = (days_ago(4) - date(1970, 1, 1)).days
+        charge = Charge(
+            node="n1",
+            instance_type="x",
+            started_at=first * DAY_SECONDS,
+            ended_at=(first + 4) * DAY_SECONDS,
+            micro_dollars=96_000_000,
+            days=tuple((first + number, 24_000_000) for number in range(4)),
+        )
+        play.books.store.record_charge(charge)
+        gatekeeper = Gatekeeper(ApiSettings())
+        server = ApiServer(an_app(play.service, gatekeeper), [unix_socket(folder / "boa.sock")])
+        server.start()
+        monkeypatch.chdir(folder)
+        Path("boa.toml").write_text(
+            '[cloud]\nprovider = "aws"\ncluster = "lab"\ninstance_types = ["g5.xlarge"]\n'
+        )
+
+        def run(*words: str) -> tuple[int, str]:
+            words = ("boa", "cost", "--reconcile", "--socket", str(folder / "boa.sock"), *words)
+            monkeypatch.setattr(sys, "argv", list(words))
+            code = 0
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+            said = capsys.readouterr()
+            return code, said.out + said.err
+
+        yield run
+        server.stop()
+        play.close()
+
+
+def test_equal_books_are_no_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Every final day within two per cent: exit code 0, and each day with its difference."""
+    bill.append(page((days_ago(4), 24.0), (days_ago(3), 24.4), (days_ago(2), 23.6), (days_ago(1), 7.0)))
+    code, said = boa("--days", "4", "--json")
+    document = json.loads(said)
+    assert code == 0
+    assert document["drift"] == []
+    by_day = {row["day"]: row for row in document["days"]}
+    assert by_day[days_ago(3).isoformat()]["difference_usd"] == pytest.approx(0.4)
+    assert by_day[TODAY.isoformat()]["cost_explorer_usd"] is None
+
+
+def test_a_final_day_that_differs_is_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Exit code 6 with the day; yesterday, which is not complete, never counts."""
+    bill.append(page((days_ago(4), 24.0), (days_ago(3), 31.0), (days_ago(2), 24.0), (days_ago(1), 0.0)))
+    code, said = boa("--days", "4")
+    assert code == 6
+    assert f"Drift on {days_ago(3)}" in said
+    assert said.count("not final") == 2
+    assert "7.00" in said
+
+
+def test_a_wider_tolerance_forgives(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Seven dollars of 24 are within 30 %."""
+    bill.append(page((days_ago(4), 24.0), (days_ago(3), 31.0), (days_ago(2), 24.0)))
+    assert boa("--days", "4", "--tolerance", "0.3")[0] == 0
+
+
+def test_zeros_under_an_unknown_tag_are_no_bill(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """A tag that is not activated answers zeros: exit code 1 and what to do, not a drift of everything."""
+    bill.append(page(*((days_ago(number), 0.0) for number in range(5))))
+    code, said = boa("--days", "4")
+    assert code == 1
+    assert "boa:cluster=lab" in said
+    assert "cost allocation tag" in " ".join(said.split())
+
+
+def test_no_rows_at_all_are_no_zeros(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """An empty answer is unknown."""
+    bill.append({"ResultsByTime": []})
+    assert boa("--days", "4")[0] == 1
+
+
+def test_a_denied_call_says_so(boa: Boa, bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1, with the operation and what to attach."""
+
+    def denied(*_: Any, **__: Any) -> Any:
+        said = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}
+        raise ClientError(said, "GetCostAndUsage")
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", denied)
+    code, said = boa("--days", "4")
+    assert code == 1
+    assert "ce:GetCostAndUsage" in said
+    assert "boa iam" in said
+
+
+def test_there_is_no_bill_for_a_simulated_cloud(boa: Boa) -> None:
+    """Exit code 2: the settings name no AWS."""
+    Path("boa.toml").write_text('[cloud]\nprovider = "simulated"\n')
+    code, said = boa()
+    assert code == 2
+    assert "simulated" in said
+
+
+def test_what_is_asked_for(bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our tag, EC2 compute, whole days, all pages, in the one region that answers."""
+    asked: list[dict[str, Any]] = []
+    calls = AwsCalls(AwsSettings(cluster="lab", region="eu-west-1", instance_types=("g5.xlarge",)))
+    answers = [page((days_ago(2), 1.0), NextPageToken="more"), page((days_ago(1), 2.0))]
+
+    def call(operation: str, **arguments: Any) -> dict[str, Any]:
+        asked.append({"operation": operation, **arguments})
+        return answers[len(asked) - 1]
+
+    monkeypatch.setattr(calls, "call", call)
+    found = explorer_days(calls, "lab", days_ago(2), days_ago(1))
+    assert found == {days_ago(2): 1.0, days_ago(1): 2.0}
+    assert asked[0]["operation"] == "ce:GetCostAndUsage"
+    assert asked[0]["TimePeriod"] == {"Start": days_ago(2).isoformat(), "End": TODAY.isoformat()}
+    assert {"Tags": {"Key": "boa:cluster", "Values": ["lab"]}} in asked[0]["Filter"]["And"]
+    assert {"Dimensions": {"Key": "SERVICE", "Values": [SERVICE]}} in asked[0]["Filter"]["And"]
+    assert asked[1]["NextPageToken"] == "more"
+
+
+def test_another_currency_is_not_compared(bill: list[dict[str, Any]]) -> None:
+    """Yuan are no dollars."""
+    bill.append(page((days_ago(2), 1.0), unit="CNY"))
+    calls = AwsCalls(AwsSettings(cluster="lab", instance_types=("g5.xlarge",)))
+    with pytest.raises(NoCostData, match="CNY"):
+        explorer_days(calls, "lab", days_ago(2), days_ago(1))
+
+
+@given(ledger=st.floats(0.0, 1e4), explorer=st.floats(0.0, 1e4), ago=st.integers(0, 5))
+def test_drift_is_a_final_day_beyond_the_tolerance(ledger: float, explorer: float, ago: int) -> None:
+    """Two per cent of the ledger or five cents, whichever is more; never today or yesterday."""
+    now = datetime(2026, 5, 10, 12, tzinfo=UTC)
+    day = now.date() - timedelta(days=ago)
+    found = compared({day: ledger}, {day: explorer}, first=day, now=now.timestamp())
+    assert found[0].day == day
+    assert len(found) == ago + 1
+    assert found[0].is_drift == (ago >= 2 and abs(explorer - ledger) > max(0.02 * ledger, 0.05))
+    assert not any(row.is_drift for row in found[1:])
