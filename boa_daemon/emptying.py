@@ -6,7 +6,7 @@ what the node costs until its last job, or the last of those who take them in, w
 twice what all who move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs. So
 a node that is empty soon is left alone, and nobody moves back and forth: each move leaves less room.
 
-Cost: O(nodes + GPUs held) per tick; O(jobs on a node) for each of the few nodes looked at more closely.
+Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few looked at more closely.
 """
 
 from __future__ import annotations
@@ -77,16 +77,21 @@ def _shared_nodes(
     lent_widths: Mapping[JobId, Width],
     claimed: AbstractSet[NodeId],
 ) -> dict[str, list[_Shared]]:
-    """Return by GPU type the nodes with jobs on them that the plan leaves as they are."""
+    """Return by GPU type the nodes with jobs and a gap on them that the plan leaves as they are."""
     touched = {slot.node for slots in plan.slots.values() for slot in slots} | claimed
+    lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
     found = {
         name: _Shared(node=node)
         for name, node in state.nodes.items()
-        if node.phase == "ready" and node.ends_by is None and node.idle_since is None and name not in touched
+        if (None in node.gpus or name in lending)
+        and node.phase == "ready"
+        and node.ends_by is None
+        and node.idle_since is None
+        and name not in touched
     }
-    for job_id, job in state.jobs.items():
-        if not job.slots:
-            continue
+    present = dict.fromkeys(job for shared in found.values() for job in shared.node.gpus if job is not None)
+    for job_id in present:
+        job = state.jobs[job_id]
         may_move = not (
             job_id in plan.slots
             or job_id in plan.stops

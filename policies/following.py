@@ -5,7 +5,7 @@ price of money, mu hours per unit of budget, says what each of these is worth:
 
     patience    b (1 + min(mu P / w, 2))        a job that waits for a node counts on GPUs that fall free so
                                                 soon: a boot saved is worth mu P b, an hour of waiting w
-    idle nodes  n = sqrt(2 b m (w D + mu P N) / (mu P)) - 1, rounded down, for b (1 + w / (mu P)) at most
+    idle nodes  n = sqrt(2 b (w D + mu P N) / (mu P)) - 1 - l, rounded down, for at most b (1 + w / (mu P))
     head start  a job starts on the GPUs that are free if  (wait - d) s(k) / s(K) > r - d
 
     symbol   here               meaning
@@ -13,13 +13,13 @@ price of money, mu hours per unit of budget, says what each of these is worth:
     P        usd_per_hour       what a node takes from the budget per hour
     w        weight             mean weight of the jobs that arrive
     D, N     Demand             jobs that want new nodes, and nodes that they want, per hour
-    m        MET_BY_IDLE        the part of them that no GPU that falls free or is lent serves
+    l        LENT_NODES         nodes for which lent GPUs stand in
     d, r     startup, rescale   hours; K the planned width, k the one that there is room for
     s        speed              in the job's phase
 
 Where n comes from: nodes fall idle and are wanted again at the same long-run rate, so the number of idle ones
 is a symmetric random walk. Held between 0 and n it is uniform: n/2 nodes are idle on average, which costs
-mu P n/2, and one demand in n + 1 meets none, which costs m (w D + mu P N) b. The sum is least at the n above:
+mu P n/2, and one demand in n + 1 meets none, which costs (w D + mu P N) b. The sum is least at the n above:
 a square root, as in the economic order quantity. The limit in time is the ski-rental one: an idle node never
 costs more than the boot and the wait that it may save, so a night without jobs costs no more than that.
 
@@ -41,8 +41,8 @@ NEW_PART = 0.5
 """Of the GPUs that a job holds after a change of width, about half are new and boot first, in the plan."""
 MOST_PATIENCE = 3.0
 """Boots that a job waits for GPUs to fall free at the most: forecasts are no better than that."""
-MET_BY_IDLE = 0.5
-"""Of the demands for nodes, about half are met by GPUs that fall free or are lent, whatever is held."""
+LENT_NODES = 1.0
+"""GPUs that are lent to other jobs stand in for about one of the idle nodes."""
 LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
 MOST_KNOWN = 10_000
@@ -104,7 +104,7 @@ def hold_at(node_price: float, demand: Demand, *, boot_hours: float, weight: flo
     price = max(node_price, LEAST_NODE_PRICE)
     saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
     hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)
-    idle = math.sqrt(2.0 * MET_BY_IDLE * saved / price) - 1.0
+    idle = math.sqrt(2.0 * saved / price) - 1.0 - LENT_NODES
     return Hold(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
 
 

@@ -13,8 +13,8 @@ from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.boa import solve
 from policies.following import (
     LEAST_NODE_PRICE,
+    LENT_NODES,
     LONGEST_HOLD_HOURS,
-    MET_BY_IDLE,
     MOST_PATIENCE,
     Demand,
     WholeNodes,
@@ -41,17 +41,20 @@ def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BO
 
 @given(price=prices, jobs=rates, nodes=rates)
 def test_the_number_of_idle_nodes_is_the_best_whole_number(price: float, jobs: float, nodes: float) -> None:
-    """Neither one node fewer nor two more cost less: idle time against the demands that meet no idle node."""
+    """Beside what is lent, neither one fewer nor two more cost less: idle time against unmet demands."""
     price = max(price, LEAST_NODE_PRICE)
 
     def cost(n: float) -> float:
-        return price * n / 2.0 + MET_BY_IDLE * BOOT * (jobs + price * nodes) / (n + 1.0)
+        return price * n / 2.0 + BOOT * (jobs + price * nodes) / (n + 1.0)
 
     n = hold_at(
         price, Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes), boot_hours=BOOT, weight=1.0
     ).nodes
     assert n >= 0
-    assert min(cost(n), cost(n + 1)) <= min(cost(max(0, n - 1)), cost(n + 2)) + 1e-9
+    ready = n + LENT_NODES
+    assert min(cost(ready), cost(ready + 1)) <= cost(ready + 2) + 1e-9
+    if n > 0:
+        assert min(cost(ready), cost(ready + 1)) <= cost(ready - 1) + 1e-9
 
 
 @given(price=prices, weight=st.floats(min_value=0.1, max_value=10.0))
