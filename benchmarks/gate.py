@@ -1,6 +1,6 @@
 """The gate on real traffic: hosts as network namespaces, rate-limited links, DDP jobs over gloo.
 
-    python benchmarks/gate.py                    all parts, about half an hour; needs root and iproute2
+    python benchmarks/gate.py                    all parts, about an hour and a half; needs root and iproute2
     python benchmarks/gate.py --part four        one part
     python benchmarks/gate.py --quick            all parts, few repetitions, about three minutes
     python benchmarks/gate.py --show             only the tables and the picture, from the stored results
@@ -57,7 +57,7 @@ CASES: dict[str, list[tuple[int, ...]]] = {
 }
 """Hosts of each job, by case; all jobs have one rank per host."""
 PARTS = [*CASES, "shift", "round-trips", "overhead"]
-REPETITIONS = {"two": 6, "four": 20, "six": 6, "shift": 6, "overhead": 10, "round-trips": 1}
+REPETITIONS = {"two": 20, "four": 20, "six": 20, "shift": 6, "overhead": 6, "round-trips": 1}
 
 
 def a_job(model: int, iterations: int) -> dict[str, Any]:

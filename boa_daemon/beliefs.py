@@ -1,7 +1,8 @@
 """What is believed of each class: its arrival rate and its size, prior and estimate, with intervals.
 
 The prior is the class file, the data are the rows of `boa_daemon.samples` and the work of jobs that run. The
-mathematics is in `policies.estimates`. A class that may have changed is estimated anew, a few classes at a time.
+mathematics is in `policies.estimates`. A class that may have changed is estimated anew, a few classes at a
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from policies.speedup import Floats
 PRIOR_JOBS, HALF_LIFE_HOURS = 2.0, 168.0
 UNSTATED_JOBS = 0.5
 """The weight of a rate that nobody stated: the first arrivals outvote it."""
-AGAIN_SECONDS, LATE_SECONDS = 60.0, 600.0
+AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
 """Between estimates of a class that jobs came of, and of another."""
 MOST_AT_ONCE = 16
 """Classes estimated in one tick: each takes up to ten milliseconds."""
@@ -30,7 +31,7 @@ CHANGED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How far the class file is believed: it counts as so many jobs; what is older by a half-life counts half."""
+    """The class file counts as `prior_jobs` jobs; what is older by a half-life counts half."""
 
     prior_jobs: float = PRIOR_JOBS
     half_life_hours: float = HALF_LIFE_HOURS
@@ -41,8 +42,8 @@ class ClassBelief:
     """What is believed of a class.
 
     `rate` is in jobs per hour, `size` in hours on one reference GPU for a job of scale 1; the stated ones are
-    those of the class file. `arrivals` and `ended` are how many jobs were counted, `cut` how many did not end by
-    themselves, `newest_at` when the last of them was seen; None before the first.
+    those of the class file. `arrivals` and `ended` are how many jobs were counted, `cut` how many did not end
+    by themselves, `newest_at` when the last of them was seen; None before the first.
     """
 
     name: str
@@ -128,7 +129,8 @@ def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Count
     watched[0] -= max(min(seen) / HOUR - first, 0.0)
     watched[-1] -= last + 1.0 - now / HOUR
     np.maximum(watched, 0.0, out=watched)
-    return Counts(jobs=jobs, squares=squares, ages=np.arange(hours)[::-1] + 0.5, hours=watched)
+    ages: Floats = np.arange(hours, dtype=np.float64)[::-1] + 0.5
+    return Counts(jobs=jobs, squares=squares, ages=ages, hours=watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +143,8 @@ class Planned:
     def followed(self, belief: ClassBelief, *, rates: bool, sizes: bool) -> Planned:
         """Return what to plan by: each figure stays until the data contradict it, then it is the estimate.
 
-        A figure is contradicted once it lies outside the interval: so a plan moves a few times in all, and not
-        with every job. `rates` and `sizes` say which may move.
+        A figure is contradicted once it lies outside the interval: so a plan moves a few times in all, and
+        not with every job. `rates` and `sizes` say which may move.
         """
         per_hour, factor = self.per_hour, self.size_factor
         if rates and not belief.rate.low <= per_hour <= belief.rate.high:
@@ -164,7 +166,7 @@ class Planned:
 
 
 def differ(found: JobClass, known: JobClass) -> bool:
-    """Return whether two states of a class differ by more than `CHANGED` in rate, size or speed at a width."""
+    """Return whether two states of a class differ by more than `CHANGED` in rate, size or some speed."""
     for new_figure, old_figure in (
         (found.arrivals_per_hour, known.arrivals_per_hour),
         (found.size_gpu_hours, known.size_gpu_hours),
@@ -183,11 +185,15 @@ def differ(found: JobClass, known: JobClass) -> bool:
 def explain_belief(belief: ClassBelief) -> str:
     """Return rate and size with their intervals in a sentence, beside what was stated."""
     return (
-        f"Class {belief.name}: {belief.rate.mean:.3g} jobs/h ({belief.rate.low:.3g} to {belief.rate.high:.3g}; "
-        f"stated {belief.stated_per_hour:.3g}) from {belief.arrivals} jobs; {belief.size.mean:.3g} GPU-hours a job "
-        f"({belief.size.low:.3g} to {belief.size.high:.3g}; stated {belief.stated_gpu_hours:.3g}) from "
-        f"{belief.ended} that ended."
+        f"Class {belief.name}: {_said(belief.rate)}; stated {belief.stated_per_hour:.3g}) jobs/h from "
+        f"{belief.arrivals} jobs; {_said(belief.size)}; stated {belief.stated_gpu_hours:.3g}) GPU-hours a "
+        f"job from {belief.ended} that ended."
     )
+
+
+def _said(belief: Belief) -> str:
+    """Return an estimate and its interval, the bracket left open."""
+    return f"{belief.mean:.3g} ({belief.low:.3g} to {belief.high:.3g}"
 
 
 @dataclass(slots=True)
@@ -195,15 +201,15 @@ class Beliefs:
     """The newest belief about each class, brought up to date a few classes at a time."""
 
     weights: Weights = field(default_factory=Weights)
+    again_seconds: float = AGAIN_SECONDS
     known: dict[str, ClassBelief] = field(default_factory=dict)
     _estimated_at: dict[str, float] = field(default_factory=dict)
 
     def due(self, classes: Collection[str], seen: Collection[str], *, now: float) -> list[str]:
         """Return the classes to estimate now, those that waited longest first."""
         waited = {name: now - self._estimated_at.get(name, float("-inf")) for name in classes}
-        found = [
-            name for name, age in waited.items() if age >= (AGAIN_SECONDS if name in seen else LATE_SECONDS)
-        ]
+        rests = {name: self.again_seconds if name in seen else LATE_SECONDS for name in classes}
+        found = [name for name, age in waited.items() if age >= rests[name]]
         return sorted(found, key=lambda name: -waited[name])[:MOST_AT_ONCE]
 
     def refresh(

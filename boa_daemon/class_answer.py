@@ -62,7 +62,7 @@ def _estimate(belief: Belief | None) -> Mapping[str, float | None]:
 
 
 def _speedups(gpu_type: str, curve: SpeedupCurve, found: CurveEstimate | None) -> Iterable[dict[str, Any]]:
-    """Yield the speed-up over the narrowest width at each other one: all that were estimated, or powers of two."""
+    """Yield the speed-up over the narrowest width at each that was estimated, or at powers of two."""
     whole = [int(width) for width in curve.whole_widths()]
     widths = [w for w in whole if w & (w - 1) == 0 or w == whole[-1]]
     if found is not None:

@@ -20,7 +20,7 @@ from boa_daemon import systemd
 from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
 from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.beliefs import MOST_HALF_LIVES, Beliefs, Weights, explain_belief
+from boa_daemon.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
 from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
@@ -38,16 +38,16 @@ from boa_daemon.metrics import Metrics
 from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
-from boa_daemon.samples import HOUR, KEPT_SECONDS
+from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
-from boa_daemon.store.samples import SqlSamples
+from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
-from policies.errors import PolicyError
+from policies.errors import InfeasibleBudget, PolicyError
 from policies.estimates import lean_after
 from policies.model import JobClass, JobId, Width
 
@@ -134,6 +134,7 @@ class Daemon:
         """
         planner = Planner(settings)
         if self.books is not None:
+            planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
                 planner.class_for(job.content)
             self.books.store.prices = {
@@ -345,14 +346,28 @@ class Daemon:
         curves = planner.curves
         if learner.has_news or not curves:
             curves = learner.curves(list(planner.stated.values()), now=now)
-        before = planner.work_per_hour
-        if planner.learn(curves, self.beliefs.known):
-            self._lean_less(planner.work_per_hour / before)
+        work, figures = planner.work_per_hour, dict(planner.figures)
+        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
+            self._lean_less(planner.work_per_hour / work)
+            write_figures(self.books.store.database, planner.kept_figures)
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
             for belief in self.beliefs.known.values():
                 if belief.arrivals or belief.ended:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
+
+    def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
+        """Whether the budget pays for what was seen; where not, take earlier figures back and say so."""
+        active = [] if self.books is None else list(self.books.queue.active.values())
+        try:
+            self.planner.record({job.class_name for job in active}).build()
+        except InfeasibleBudget as error:
+            self.planner.take_back(figures)
+            day = int(self.world.clock.now() // DAY)
+            sentence = f"the plan keeps to old rates and sizes. With those seen: {error}"
+            self._alert(f"unaffordable:{day}", sentence)
+            return False
+        return True
 
     def _lean_less(self, work_ratio: float) -> None:
         """Take from the lean of the pacing what the beliefs about the work have taken over."""
@@ -488,7 +503,11 @@ def _samples(database: Database) -> SqlSamples:
     """Return the samples of a database, with what an earlier version kept in a file beside it."""
     samples, path = SqlSamples(database), database.engine.url.database
     if database.engine.dialect.name == "sqlite" and path and path != ":memory:":
-        count = import_speeds(Path(path).with_name("speeds.json"), samples)
+        try:
+            count = import_speeds(Path(path).with_name("speeds.json"), samples)
+        except OSError as error:
+            _LOG.warning("speeds.json was read and cannot be put aside: %s", error)
+            return samples
         if count:
             _LOG.info("%d measured speeds were taken over from speeds.json", count)
     return samples

@@ -13,7 +13,7 @@ from dataclasses import replace
 from boa_daemon.room import Room
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Follower, Hold, Job, JobId, NodeId, Width
+from policies.model import Follower, Job, JobId, NodeId, Width
 
 OVERDUE = 2.0
 """A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""
@@ -80,6 +80,8 @@ def with_head_starts(
             widths[job], slots[job], starts[job] = now, placed[job], then
             free[then.gpu_type] -= now.gpus
             left = left.after(placed)
+    if not starts:
+        return plan
     still = {job: why for job, why in plan.waiting.items() if job not in slots}
     return replace(plan, widths=widths, slots=slots, waiting=still, head_starts=starts)
 
@@ -137,14 +139,14 @@ def _held_idle(
     if follower is None:
         yield from ((node, rules.idle_hold_seconds) for node in idle)
         return
-    kept: dict[str, Hold] = {}
+    kept: dict[str, int] = {}
     # Those that fell idle last stay: the others were not wanted for longer.
     for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
         kind = node.instance_type.gpu_type
-        left = kept[kind] = kept.get(kind) or follower.hold(kind)
-        seconds = left.seconds if left.nodes > 0 else 0.0
+        worth, before = follower.hold(kind), kept.get(kind, 0)
+        kept[kind] = before + 1
+        seconds = worth.seconds if before < worth.nodes else 0.0
         yield (
             node,
             seconds if rules.longest_hold_seconds is None else min(seconds, rules.longest_hold_seconds),
         )
-        kept[kind] = replace(left, nodes=left.nodes - 1)

@@ -1,10 +1,10 @@
 """What the daemon learns while jobs come, run and end: rows of samples, from which classes are estimated.
 
 From one report of a generation to the next is a stretch of work at one width. Stretches of the same class and
-width within an hour are added up, arrivals by the hour; older rows are taken together, so that years of work stay
-small. Everything is in memory and read once; `save` writes what is new, one batch a tick. A job's end is written
-with its record, and arrivals carry the number of the job counted last, so a crash counts nothing twice and loses
-no more than the stretches since the last `save`.
+width within an hour are added up, arrivals by the hour; older rows are taken together, so that years of work
+stay small. Everything is in memory and read once; `save` writes what is new, one batch a tick. A job's end is
+written with its record, and arrivals carry the number of the job counted last, so a crash counts nothing
+twice and loses no more than the stretches since the last `save`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MINUTE = 60.0
 
 
 class Learner:
-    """Keeps samples, in memory and in a store where it has one. Everything runs under the lock of the tick."""
+    """Keeps samples, in memory and in a store where it has one; all under the lock of the tick."""
 
     def __init__(self, store: SampleStore | None = None) -> None:
         self._store = store
@@ -140,10 +140,8 @@ class Learner:
                 self.arrived(class_name.partition("[")[0], at)
                 self.arrived_through = number
 
-    def ended(
-        self, job: JobId, *, class_name: str, work_gpu_hours: float, at: float, is_whole: bool
-    ) -> None:
-        """Note how large a job was, over its scale, or how much it had done when it was ended. Written at once."""
+    def ended(self, job: JobId, *, class_name: str, work_gpu_hours: float, at: float, is_whole: bool) -> None:
+        """Note how large a job was, over its scale, or what it did until it was cut off; written at once."""
         self._before.pop(job, None)
         if work_gpu_hours <= 0.0:
             return
@@ -221,7 +219,7 @@ class Learner:
 
 
 def _kind(sample: SpeedSample) -> tuple[object, ...]:
-    """Return what two stretches must share to be added up: with the noise known, batches of about one size."""
+    """Return what two stretches must share to be added up; with known noise, batches of about one size."""
     batch = None
     if sample.gradient_noise is not None and sample.batch:
         batch = round(math.log2(sample.batch))
@@ -248,8 +246,8 @@ def _row_of(sample: SpeedSample) -> Sample:
 def import_speeds(file: Path, store: SampleStore) -> int:
     """Take the file in which earlier versions kept speeds into the store, once; return how many there were.
 
-    The file is renamed after its rows are written. Where that does not come about the rows are there already the
-    next time, and stay as they are. A damaged file is left alone: what was learnt can be learnt again.
+    The file is renamed after its rows are written. Where that does not come about the rows are there already
+    the next time, and stay as they are. A damaged file is left alone: what was learnt can be learnt again.
 
     Raises:
         OSError: when the file cannot be renamed.

@@ -6,8 +6,9 @@ and those to come together; where even that has no room, nodes are added until i
 twice, and whatever the placer wants (whole nodes, say) is rented. Nodes that neither placement uses and that
 have been idle for long enough are released.
 
-At the cap on nodes, jobs are admitted in order of arrival and none overtakes: a wide job is served as soon as
-enough GPUs fall free. Cost: O(jobs + nodes), and the placer's on the nodes with room.
+At the cap on nodes, widths are cut where the policy knows what that costs (`boa_daemon.narrowing`); else jobs
+are admitted in order of arrival and none overtakes: a wide job is served as soon as enough GPUs fall free.
+Cost: O(jobs + nodes), and the placer's on the nodes with room.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
+from types import MappingProxyType
 
 from boa_daemon.emptying import emptied
 from boa_daemon.errors import BoaError
@@ -47,13 +49,15 @@ def make_plan(
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
         return with_idle_nodes(state, rules, plan, claimed=set(), follower=allocation.follower)
-    loans = {job: planned for job, planned in loans.items() if job not in changes.wishes}
+    changes = replace(
+        changes, loans={job: planned for job, planned in loans.items() if job not in changes.wishes}
+    )
     stops = frozenset(changes.stops).union(changes.leaving)
-    leaving = changes.wishes.keys() | stops | loans.keys()
+    leaving = changes.wishes.keys() | stops | changes.loans.keys()
     room = Room(state, leaving=leaving, stopped=stops, placer=placer)
     if allocation.nodes is not None:
         return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
-    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules, loans))
+    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))
 
 
 def _alarmed(state: ClusterState, plan: Plan) -> Plan:
@@ -82,12 +86,14 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
 class _Changes:
     """The widths of jobs that do not hold them, and the jobs that should hold nothing.
 
-    Those of `leaving` must let go now, whether or not there is room for them elsewhere.
+    Those of `leaving` must let go now, whether or not there is room for them elsewhere. `loans` are the
+    planned widths of jobs that hold more, and go back to that when somebody waits.
     """
 
     wishes: dict[JobId, Width]
     stops: tuple[JobId, ...]
     leaving: tuple[JobId, ...] = ()
+    loans: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
 
     def stops_beside(self, slots: Slots) -> tuple[JobId, ...]:
         """Return the jobs that should hold nothing where those of `slots` move."""
@@ -169,15 +175,10 @@ def _fixed_fleet(
 
 
 def _rented_fleet(
-    state: ClusterState,
-    allocation: Allocation,
-    changes: _Changes,
-    room: Room,
-    rules: Rules,
-    loans: Mapping[JobId, Width],
+    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules
 ) -> Plan:
     """Return the plan for a policy that rents what the widths need."""
-    wishes = changes.wishes
+    wishes, loans = changes.wishes, changes.loans
     slots = room.place(wishes)
     rest = {job: width for job, width in wishes.items() if job not in slots}
     if rest and loans:
@@ -197,11 +198,9 @@ def _rented_fleet(
         admitted, demand = _at_the_cap(state, wishes, allowed, room, rules)
         slots = room.place(admitted)
     launches, wake_at = _within_stock(state, demand.launches)
-    waiting: dict[JobId, WaitReason] = {
-        job: _why(state, _type_of(width, rules).name, reason)
-        for job, width in wishes.items()
-        if job not in slots
-    }
+    late = {job: width for job, width in wishes.items() if job not in slots}
+    why = {kind: _why(state, rules.instance_types[kind].name, reason) for kind in _gpu_types(late)}
+    waiting = {job: why[width.gpu_type] for job, width in late.items()}
     plan = Plan(
         widths=allocation.widths,
         slots=slots,
@@ -271,9 +270,9 @@ def _nodes_to_come(
     after = room.after(placed)
     extra = [_as_ready(node) for node in state.nodes.values() if _is_coming(node)]
     launches: dict[str, int] = {}
-    # Where every type is short of GPUs, no placer can place all: the first try would only say so.
-    short = {} if room.has_zones else after.shortfall(rest, {}, extra=extra)
-    is_short = bool(short) and min(short.values()) > 0
+    # Zones or not, this is the least; where every type is short of it, no placer can place all.
+    short = after.shortfall(rest, {}, extra=extra, across_zones=True)
+    is_short = min(short.values()) > 0
     if is_short and len(short) == 1:
         gpu_type, gpus = next(iter(short.items()))
         instance_type = rules.instance_types[gpu_type]
@@ -281,6 +280,8 @@ def _nodes_to_come(
         if _within_cap(state, least, rules) != least:
             # The cap holds fewer than the least that it takes: who gets those is decided there.
             return _Demand(launches=least, claimed=set())
+    # The first try would only say so, unless it may say more: which zone lacks how many.
+    is_short = is_short and not room.has_zones
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
         is_short = False
@@ -355,6 +356,8 @@ def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, .
         return name
 
     for taken in placed.values():
+        if len(taken) == 1:
+            continue
         tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
         for name in tied[1:]:
             leaders[leader(name)] = leader(tied[0])
@@ -406,6 +409,11 @@ def _count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
         if node.phase in ("ready", "requested"):
             counts[node.instance_type.name] = counts.get(node.instance_type.name, 0) + 1
     return counts
+
+
+def _gpu_types(widths: Mapping[JobId, Width]) -> set[str]:
+    """Return the GPU types of some widths."""
+    return {width.gpu_type for width in widths.values()}
 
 
 def _type_of(width: Width, rules: Rules) -> InstanceType:

@@ -24,6 +24,20 @@ _NEW = "(new)"
 """The zone of nodes that nobody has asked for yet."""
 
 
+_known_nodes: dict[NodeId, Node] = {}
+_MOST_KNOWN = 65_536
+
+
+def _node(name: NodeId, kind: InstanceType) -> Node:
+    """Return a ready node as the placer sees it: the same object each time, as long as its type is."""
+    known = _known_nodes.get(name)
+    if known is None or known.instance_type is not kind:
+        if len(_known_nodes) >= _MOST_KNOWN:
+            _known_nodes.clear()
+        known = _known_nodes[name] = Node(id=name, instance_type=kind, is_ready=True)
+    return known
+
+
 class Room:
     """Who is on which GPU of the nodes with room, and a placer to ask."""
 
@@ -36,7 +50,6 @@ class Room:
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._types: dict[NodeId, InstanceType] = {}
         self._holders: _Holders = {}
-        self._nodes: dict[NodeId, Node] = {}
         zones = {node.id: node.zone for node in state.nodes.values()}
         several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
         self._zones: Mapping[NodeId, str] | None = zones if several else None
@@ -72,18 +85,23 @@ class Room:
                 del wishes[job]
 
     def shortfall(
-        self, wishes: Mapping[JobId, Width], placed: Slots, *, extra: Sequence[Node] = ()
+        self,
+        wishes: Mapping[JobId, Width],
+        placed: Slots,
+        *,
+        extra: Sequence[Node] = (),
+        across_zones: bool = False,
     ) -> dict[str, int]:
         """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
 
         Types of which every wish was placed are left out; zero or less says that only the placer's rules,
-        not the number of GPUs, kept a wish out.
+        not the number of GPUs, kept a wish out. `across_zones`, free GPUs count wherever they are.
         """
         need: dict[str, int] = {}
         for job, width in wishes.items():
             if job not in placed:
                 need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
-        if self._zones is not None:
+        if self._zones is not None and not across_zones:
             return self._short_of_new(need, placed, extra)
         wished = wishes.keys()
         for node, jobs in self._holders.items():
@@ -111,7 +129,7 @@ class Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
         left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
-        left._zones, left._nodes = self._zones, self._nodes
+        left._zones = self._zones
         gone = placed.keys()
         left._holders = {
             node: jobs.copy() if gone.isdisjoint(jobs) else [None if job in gone else job for job in jobs]
@@ -179,13 +197,6 @@ class Room:
         part._holders = {node: self._holders[node] for node in part._types}
         return part
 
-    def _node(self, name: NodeId, kind: InstanceType) -> Node:
-        """Return a node as the placer sees it; the rooms that are made of one another share them."""
-        known = self._nodes.get(name)
-        if known is None:
-            known = self._nodes[name] = Node(id=name, instance_type=kind, is_ready=True)
-        return known
-
     def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
         """Return the wishes that leave no more GPUs taken than there are, in their order."""
         if not wishes:
@@ -225,7 +236,7 @@ class Room:
         for job, slots in held.items():
             if job not in wishes:
                 widths[job] = _a_width(self._types[slots[0].node].gpu_type, len(slots))
-        nodes = [self._node(node, kind) for node, kind in self._types.items()]
+        nodes = [_node(name, kind) for name, kind in self._types.items()]
         placement = self._placer.place(
             widths | dict(wishes),
             nodes=[*nodes, *extra],

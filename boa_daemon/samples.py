@@ -1,14 +1,14 @@
 """What is remembered of the work of jobs, row by row: speeds, arrivals, sizes. Old rows are taken together.
 
-    kind       one row is                        total          moment                          seconds   at
-    speed      a class at a width for an hour    samples done   0                               of work   begin
-    seen       the first arrival of a class      0              0                               0         instant
-    arrivals   a class in an hour                0              squares of counts by minute     0         begin
-    size       a job that ended by itself        work           its logarithm                   0         end
-    cut        a job that was ended              work           0                               0         end
+    kind       one row is                        total          moment                        seconds   at
+    speed      a class at a width for an hour    samples done   0                             of work   begin
+    seen       the first arrival of a class      0              0                             0         then
+    arrivals   a class in an hour                0              squares of minutes' counts    0         begin
+    size       a job that ended by itself        work           its logarithm                 0         end
+    cut        a job that was ended              work           0                             0         end
 
-`count` is how many were taken together; figures of sizes are then means. Work is hours on one reference GPU over
-the scale of the job. Keys are made from what a row is about, so writing one twice changes nothing.
+`count` is how many were taken together; figures of sizes are then means. Work is hours on one reference GPU
+over the scale of the job. Keys are made from what a row is about, so writing one twice changes nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from policies.estimates import Sizes
 SampleKind: TypeAlias = Literal["speed", "seen", "arrivals", "size", "cut"]
 HOUR, DAY = 3600.0, 86_400.0
 BY_HOUR_SECONDS, BY_WEEK_SECONDS, KEPT_SECONDS = 2.0 * HOUR, 14.0 * DAY, 91.0 * DAY
-"""Stretches of work are taken together by the hour when older than the first, by the week than the second, and
-all of a width older than the third into one. Thirteen half-lives of a week have passed by then."""
+"""Stretches of work are taken together by the hour when older than the first, by the week than the second,
+and all of a width older than the third into one. Thirteen half-lives of a week have passed by then."""
 BAND = 0.25
 """Jobs that were ended are taken together where the logarithms of their work differ by less."""
 
@@ -80,7 +80,7 @@ class SampleStore(Protocol):
 def compacted(
     rows: Mapping[str, Sample], *, now: float, kept_seconds: float = KEPT_SECONDS
 ) -> tuple[list[Sample], list[str]]:
-    """Return rows that stand for older ones, and the keys of those; what is old is merged, arrivals are dropped."""
+    """Return rows that stand for older ones, and the keys that go; arrivals that are too old go as well."""
     groups: dict[str, list[Sample]] = {}
     gone: list[str] = []
     for row in rows.values():

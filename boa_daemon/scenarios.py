@@ -124,7 +124,10 @@ class WrongSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The books after one tick: hours since the start, money, and what the law made of it."""
+    """The books after one tick: hours since the start, money, and what the law made of it.
+
+    `is_at_end` says that no multiplier would spend more, or none less.
+    """
 
     hour: float
     spent_usd: float
@@ -132,6 +135,7 @@ class Sample:
     multiplier: float
     credit_usd: float
     lean: float
+    is_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,7 @@ class Books:
                     multiplier=step.position.multiplier,
                     credit_usd=step.credit,
                     lean=step.lean,
+                    is_at_end=allocator.policy.table.is_end(step.position),
                 )
             )
 

@@ -345,11 +345,11 @@ class Work:
         self._runner.order_links(order)
 
     def _size(self, job: JobRecord, job_class: JobClass) -> float:
-        """Return the size that a job is believed to have: its class's, as it is believed now, times its scale."""
+        """Return the size that a job is believed to have: its class's as of now times its scale."""
         return job_class.size_gpu_hours * float(job.content.get("scale", 1.0))
 
     def _done(self, job: JobRecord, hours: float) -> float:
-        """Return the work that a job has done when its generation has worked for so long, by the class's curve."""
+        """Return what a job has done once its generation has worked for so long, by the class's curve."""
         before = job.size_gpu_hours - job.remaining_gpu_hours
         job_class = self._class_of(job.class_name)
         if job_class is None or job.width is None or job.started_at is None:
@@ -370,7 +370,7 @@ class Work:
         return max(size - self._done(job, self._hours(job, now)), LEAST_LEFT * size)
 
     def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
-        """Return the work left of the size that a job came with; less than nothing where it did more than that.
+        """Return the work left of the size that a job came with; below nothing where it did more.
 
         A generation worked for as long as it reports. Of what it did, the lost steps are left again.
         """
@@ -384,7 +384,7 @@ class Work:
         return job.remaining_gpu_hours - kept * did
 
     def done_by_class(self) -> Mapping[str, list[float]]:
-        """Return by class what jobs that are not over have done, over their scales; it is the least of their sizes."""
+        """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
         now = self._clock.now()
         found: dict[str, list[float]] = {}
         for job in list(self._queue.active.values()):

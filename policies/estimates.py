@@ -1,4 +1,4 @@
-"""How often jobs come and how large they are: what a class file says, corrected by what was seen, with intervals.
+"""How often jobs come and how large they are: a class file, corrected by what was seen, with intervals.
 
 Rates. Arrivals of a class are a Poisson stream of unknown rate with a Gamma prior, older hours counting less:
 
@@ -7,22 +7,23 @@ Rates. Arrivals of a class are a Poisson stream of unknown rate with a Gamma pri
     symbol   here                meaning
     r, a     prior, prior_jobs   the rate that was stated, and how many arrivals its word is worth
     N, T     counts, hours       arrivals and hours, each times 0.5^(age / half-life)
-    phi      dispersion          variance over mean of the counts; 1 for a Poisson stream, n for jobs in groups of n
+    phi      dispersion          variance over mean of the counts; 1 for a Poisson stream, n for groups of n
 
-Dividing by phi lets a burst count as what it is, one event, in the mean as in the interval. It is the larger of
-what hours and minutes say, shrunk towards 1 while few jobs have come. The hour in which a class was first seen
-begins the count with it: a class that was never seen keeps what was stated.
+Dividing by phi lets a burst count as what it is, one event, in the mean as in the interval. It is the larger
+of what hours and minutes say, shrunk towards 1 while few jobs have come. The hour in which a class was first
+seen begins the count with it: a class that was never seen keeps what was stated.
 
 Sizes. The work of a job over what was stated is Gamma distributed, of unknown mean and shape:
 
     x = work / stated ~ Gamma(k, k / m),   m the mean size over the stated one,   1/k the squared spread
     log m ~ N(0, SPREAD^2 / prior_jobs),   log k ~ N(-2 log SPREAD, DOUBT^2)
 
-A job that ended is a point x, older ones counting less; one that still runs, or was stopped by its user, is only
-known to be larger than what it did: it counts P(x > c). Of what ended, the weight, the mean and the mean logarithm
-are all that is needed, and they add up. The best mean for given k is then the plain average, so a job that ended at
-once is one small job and nothing worse; with logarithms alone it would make the spread, and with it the mean, large.
-The posterior is laid out on a grid over (log m, log k) that closes in on where its mass is.
+A job that ended is a point x, older ones counting less; one that still runs, or was stopped by its user, is
+only known to be larger than what it did: it counts P(x > c). Of what ended, the weight, the mean and the mean
+logarithm are all that is needed, and they add up. The best mean for given k is then the plain average, so a
+job that ended at once is one small job and nothing worse; with logarithms alone it would make the spread, and
+with it the mean, large. The posterior is laid out on a grid over (log m, log k) that closes in on where its
+mass is.
 
 Cost: O(hours) for a rate, O(grid x distinct bounds) for a size, some milliseconds.
 """
@@ -126,7 +127,8 @@ def estimate_rate(
 def dispersion(counts: Counts, weights: Floats, *, believed_per_hour: float) -> float:
     """Return variance over mean of the counts, at least 1: what hours say, or minutes where they say more.
 
-    The minutes are held against the believed rate, since the very first ones may hold a batch and nothing else.
+    The minutes are held against the believed rate, since the very first ones may hold a batch and nothing
+    else.
     """
     jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
     if jobs <= 0.0 or hours <= 0.0:
@@ -183,8 +185,8 @@ def estimate_size(
 ) -> Belief:
     """Return the mean size of the jobs of a class over the stated one.
 
-    `ended` are sizes over the stated one, of jobs that ended by themselves; `bounds` are those of jobs that did
-    so much and have not ended, all positive. They never make the mean smaller than it is without them.
+    `ended` are sizes over the stated one, of jobs that ended by themselves; `bounds` are those of jobs that
+    did so much and have not ended, all positive. They never make the mean smaller than it is without them.
 
     Raises:
         InvalidProblem: when `prior_jobs` is not positive.
@@ -195,8 +197,8 @@ def estimate_size(
     bounds, weights = _grouped(bounds, weights)
     found = _posterior(ended, bounds, weights, prior_jobs)
     if len(bounds):
-        # What a bound says about the spread can lower the mean by a few percent. It says "at least", so neither
-        # leaving it out nor counting it as an end may give more.
+        # What a bound says about the spread can lower the mean by a few percent. It says "at least", so
+        # neither leaving it out nor counting it as an end may give more.
         for sums in (ended, ended.plus(Sizes.of(bounds, weights))):
             found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], prior_jobs))
     mean, low, high = (math.exp(value) for value in found)
@@ -221,7 +223,7 @@ def _posterior(ended: Sizes, bounds: Floats, weights: Floats, prior_jobs: float)
     shapes = math.log(_LEAST_SHAPE), math.log(_MOST_SHAPE)
     for _ in range(_PASSES):
         log_m, log_k = np.linspace(*means, _MEANS), np.linspace(*shapes, _SHAPES)
-        density = _density(log_m, log_k, ended, bounds, weights, scale)
+        density = _density(log_m, log_k, ended, (bounds, weights), scale)
         means = _inside(log_m, density.sum(axis=1))
         shapes = _inside(log_k, density.sum(axis=0))
     of_mean = density.sum(axis=1)
@@ -233,18 +235,21 @@ def _posterior(ended: Sizes, bounds: Floats, weights: Floats, prior_jobs: float)
 
 
 def _density(
-    log_m: Floats, log_k: Floats, ended: Sizes, bounds: Floats, weights: Floats, scale: float
+    log_m: Floats, log_k: Floats, ended: Sizes, bounds: tuple[Floats, Floats], scale: float
 ) -> Floats:
     """Return the posterior on a grid, shape (means, shapes), its largest value being 1."""
     m, k = np.exp(log_m)[:, None], np.exp(log_k)[None, :]
-    log = -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * ((log_k[None, :] + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
+    log = (
+        -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * ((log_k[None, :] + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
+    )
     each = (
         k * (log_k[None, :] - log_m[:, None]) - gammaln(k) + (k - 1.0) * ended.log_mean - k * ended.mean / m
     )
     log = log + ended.weight * each
-    if len(bounds):
-        # Wilson and Hilferty 1931: the cube root of a Gamma variable is normal, nearly. Its tail never vanishes.
-        root = np.cbrt(bounds / m[:, :, None])
+    least, weights = bounds
+    if len(least):
+        # Wilson and Hilferty 1931: the cube root of a Gamma variable is nearly normal.
+        root = np.cbrt(least / m[:, :, None])
         log = (
             log
             + log_ndtr((1.0 - 1.0 / (9.0 * k[:, :, None]) - root) * 3.0 * np.sqrt(k[:, :, None])) @ weights
@@ -262,9 +267,9 @@ def _inside(nodes: Floats, mass: Floats) -> tuple[float, float]:
 def lean_after(lean: float, work_ratio: float) -> float:
     """Return the lean of the pacing when the believed work per hour is changed by a factor.
 
-    The lean z says that the work is 1 / (1 + z) times what is believed (`policies.pacing`). What the new belief
-    takes over of that, the lean gives up, so that the multiplier stays where it is; where the belief moves the
-    other way the lean stays, and the multiplier follows the belief.
+    The lean z says that the work is 1 / (1 + z) times what is believed (`policies.pacing`). What the new
+    belief takes over of that, the lean gives up, so that the multiplier stays where it is; where the belief
+    moves the other way the lean stays, and the multiplier follows the belief.
     """
     moved = (1.0 + lean) * work_ratio
     if abs(math.log(moved)) >= abs(math.log1p(lean)):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -48,10 +48,11 @@ class PacedBudgetOptimal:
         cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None
     ) -> PacedBudgetOptimal:
         """Sweep the hulls once. Arrival rates are a belief that may be wrong."""
+        table = MultiplierTable.of(problem)
         return cls(
-            pace=pace,
+            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)),
             nodes=nodes,
-            table=MultiplierTable.of(problem),
+            table=table,
             columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
         )
 

@@ -15,6 +15,7 @@ spent of it has to pay for the jobs that are present and for those that arrive m
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
     z          lean                  what the integral of the credit says about the beliefs
     H          horizon_hours         the response time, or longer where the credit is large
+    -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how far one job moves an hour's spend
 
 Why it converges: with q = 0 the law spends B + E/H per hour by belief, a (B + E/H) in truth when a times the
 believed work arrives. What a job will cost counts from the moment it arrives, so nothing lags, and
@@ -26,8 +27,9 @@ takes that away: the law aims at (1 + z) B in place of B, where
     no overshoot for a > 1, 4 % at a = 1/2
 
 Large deviations: a credit above 1.5 B H, or a debt below -0.75 B H, lengthens H so that the burn stays
-between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. While the cloud refuses
-launches a credit counts as none. Credit older than the window is forgone: the books open later. All state is
+between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. Nor does it where every job
+has its widest or its narrowest width: no belief would change that. While the cloud refuses launches a credit
+counts as none. Credit older than the window is forgone: the books open later. All state is
 in the ledger; the same facts give the same multiplier. Scaling all prices and the budget by one factor scales
 mu by its inverse and changes no width.
 
@@ -47,8 +49,10 @@ from policies.speedup import Floats, Ints
 
 WINDOW_HOURS = 24.0
 """Default window over which spend agrees with the budget: a day evens out its own night."""
-RESPONSES_PER_WINDOW = 12.0
-"""A window is this many response times: faster follows every large job, slower needs more than a window."""
+MOST_RESPONSES_PER_WINDOW, LEAST_RESPONSES_PER_WINDOW = 24.0, 12.0
+"""A window is this many response times: the more, the closer a window keeps to its money."""
+GRAINS_PER_RESPONSE = 16.0
+"""With exponential sizes, single jobs then move the burn by sqrt(1 / 16): waiting hardly suffers."""
 MOST_CREDIT = 1.5
 """Extra burn, in budgets, that a credit may cause at most."""
 MOST_DEBT = 0.75
@@ -63,30 +67,38 @@ BEYOND = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The law: a budget per hour, and the hours over which the spend has to agree with it."""
+    """The law: a budget per hour, and the hours over which the spend has to agree with it.
+
+    `grain_hours` says how coarse the load is: sum_i lambda_i C_i^2 / B^2, the variance that single jobs bring
+    into an hour's spend, in hours of budget.
+    """
 
     budget: float
     window_hours: float = WINDOW_HOURS
+    grain_hours: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):
             check_positive(f"{name} of a pace", value)
+        check_positive("grain_hours of a pace", self.grain_hours, zero=True)
 
     @property
     def response_hours(self) -> float:
-        """The shortest horizon: what a small deviation takes to be evened out."""
-        return self.window_hours / RESPONSES_PER_WINDOW
+        """The shortest horizon, what a small deviation takes to be evened out: longer for large jobs."""
+        smooth = max(GRAINS_PER_RESPONSE * self.grain_hours, self.window_hours / MOST_RESPONSES_PER_WINDOW)
+        return min(smooth, self.window_hours / LEAST_RESPONSES_PER_WINDOW)
 
-    def leant(self, money: Money, *, credit: float) -> float:
+    def leant(self, money: Money, *, credit: float, is_at_end: bool = False) -> float:
         """Return the lean after this tick: the integral of the credit, in budgets and response times.
 
-        A credit or debt too large for the shortest horizon says nothing about beliefs: then the lean does not
-        grow, though it may shrink. While the cloud refuses, and over gaps longer than a response, nothing is
-        learnt.
+        A credit or debt too large for the shortest horizon says nothing about beliefs, nor does one that no
+        multiplier can use up, `is_at_end` of the frontier: then the lean does not grow, though it may shrink.
+        While the cloud refuses, and over gaps longer than a response, nothing is learnt.
         """
         exact = credit / (self.budget * self.response_hours)
         relative = min(max(exact, -MOST_DEBT), MOST_CREDIT)
-        if money.is_refused or (relative != exact and relative * money.lean >= 0.0):
+        says_little = is_at_end or relative != exact
+        if money.is_refused or (says_little and relative * money.lean >= 0.0):
             return money.lean
         hours = min(money.lean_age_hours, self.response_hours)
         lean = money.lean + INTEGRAL_GAIN * relative * hours / self.response_hours
@@ -181,9 +193,19 @@ class MultiplierTable:
             edge=edge, share=share, multiplier=float(self.multipliers[edge] ** (1.0 - share) * after**share)
         )
 
+    def is_end(self, position: Position) -> bool:
+        """Return whether every job has its widest width, or every job its narrowest."""
+        return position.share == 0.0 and position.edge in (0, len(self.edge_cost))
+
     def planned(self, budget: float) -> Position:
         """Return where the believed arrivals of an hour cost the budget."""
         return self.position(self.rates, budget)
+
+    def grain_hours(self, budget: float) -> float:
+        """Return how coarse the believed load is at a budget, in hours of it (`Pace`)."""
+        planned = self.planned(budget)
+        costs = np.array([self.cost_at(job, planned) for job in np.eye(len(self.rates))])
+        return float(self.rates @ costs**2) / budget**2
 
 
 def _between(slopes: Floats) -> Floats:
@@ -211,5 +233,5 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     credit = pace.credit(money, owed=owed)
     hours = pace.horizon_hours(credit)
     position = table.position(table.rates * hours + present, aim * hours + credit + owed)
-    lean = pace.leant(money, credit=credit)
+    lean = pace.leant(money, credit=credit, is_at_end=table.is_end(position))
     return Step(position=position, credit=credit, horizon_hours=hours, lean=lean)

@@ -27,7 +27,7 @@ def classes(
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is believed of each class: rate, size and speed-up, stated and estimated, with 95 % intervals."""
+    """Show rate, size and speed-up of each class, stated and estimated, with 95 % intervals."""
     with a_client(config, socket) as client:
         document = client.get("/classes")
     rows = document["classes"]

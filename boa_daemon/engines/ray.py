@@ -67,9 +67,10 @@ class RayEngine(LocalEngine):
                 "the ray engine needs Ray", hint="Install it: pip install 'boa-daemon[ray]'"
             ) from error
         self._ray: Any = ray
-        self._environment = dict(environment or {})
         if not ray.is_initialized():
             ray.init(address=address, namespace="boa", log_to_driver=False)
+        # A job that says `ray.init(address="auto")` finds this cluster, whatever else runs on its node.
+        self._environment = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, **(environment or {})}
         self._launch_task, self._look_task, self._signal_task = (
             ray.remote(function) for function in (_launch, _look, _signal)
         )
@@ -116,13 +117,13 @@ class RayEngine(LocalEngine):
             self._answer(task)
 
     def _reserve(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
-        """Take the units' GPUs in Ray's books, where its nodes have any; it outlives this process."""
-        if self._ray.cluster_resources().get("GPU", 0.0) > 0.0:
-            bundles = [
-                {"GPU": float(unit.environment["BOA_GPUS_PER_NODE"]), resource_of(node): _PIN}
-                for unit, node in zip(units, nodes, strict=True)
-            ]
-            self._ray.util.placement_group(bundles, name=_group_of(units[0].folder), lifetime="detached")
+        """Take the units' GPUs in Ray's books, or CPUs where no node has any; it outlives this process."""
+        kind = "GPU" if self._ray.cluster_resources().get("GPU", 0.0) > 0.0 else "CPU"
+        bundles = [
+            {kind: float(unit.environment["BOA_GPUS_PER_NODE"]), resource_of(node): _PIN}
+            for unit, node in zip(units, nodes, strict=True)
+        ]
+        self._ray.util.placement_group(bundles, name=_group_of(units[0].folder), lifetime="detached")
 
     def _signal(self, generation: Path, number: signal.Signals) -> None:
         """Send a signal to the keepers of a generation, on their nodes."""

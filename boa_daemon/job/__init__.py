@@ -20,13 +20,15 @@ or, by hand:
 
 Outside BOA every function works: checkpoints go to `./checkpoints`, reports go nowhere, and SIGTERM asks for
 a stop just the same. Under torchrun the ranks agree through `torch.distributed`; a script that talks to its
-ranks in another way hands that in as `agree`. One that has no way of its own starts them with `ranks()`.
+ranks in another way hands that in as `agree`. One that has no way of its own starts them with `ranks()`,
+and one for Ray Train with `ray_workers()`.
 """
 
 from __future__ import annotations
 
 from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
 from boa_daemon.job.crew import PeerLost, Ranks, ranks
+from boa_daemon.job.ray_train import ray_workers
 from boa_daemon.job.run import (
     checkpoint_dir,
     finish,
@@ -48,6 +50,7 @@ __all__ = [
     "checkpoint_dir",
     "finish",
     "ranks",
+    "ray_workers",
     "report",
     "resume",
     "save",

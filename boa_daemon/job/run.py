@@ -22,6 +22,10 @@ RECORD_BYTES = 512
 """A report is padded to this length, so that it always takes the same place."""
 
 
+STOP_FILE = "BOA_STOP_FILE"
+"""Names a file that asks for a stop by being there, for processes that no signal reaches."""
+
+
 class Run:
     """What this process knows of the generation that it is part of."""
 
@@ -33,6 +37,7 @@ class Run:
         self.stop_agreed = False
         self.step: int | None = None
         self.progress = environment.get("BOA_PROGRESS_FILE", "")
+        self._stop_file = environment.get(STOP_FILE, "")
         self._record: int | None = None
         self._pending: Any = None
         self._samples = 0.0
@@ -94,6 +99,7 @@ class Run:
 
     def _agreed(self, agree: Callable[[bool], bool] | None) -> bool:
         """Return what all ranks agree on."""
+        self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
         if agree is not None:
             return bool(agree(self.stop_asked))
         distributed = sys.modules.get("torch.distributed")

@@ -1,7 +1,7 @@
 """A policy that learns while the world goes on: the daemon's own samples and beliefs, under the same tick.
 
-The world tells it what an engine would report: who came, what each job has done, how fast it works, who ended.
-What it believes of classes, and of the work that a job has left, is estimated from that alone.
+The world tells it what an engine would report: who came, what each job has done, how fast it works, who
+ended. What it believes of classes, and of the work that a job has left, is estimated from that alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.running import Running
 from boa_daemon.tick import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.errors import InfeasibleBudget
 from policies.estimates import lean_after
 from policies.model import Allocation, Job, JobClass, JobId, Money
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy
 
+AGAIN_SECONDS = 300.0
+"""Between estimates: less often than the daemon, as a simulated minute should take no second."""
 LEAST_LEFT = 0.02
 """A job that outruns its believed size still has this part of it left."""
 
@@ -30,7 +33,8 @@ LEAST_LEFT = 0.02
 class Taught:
     """Implements `Allocator`: the named policy for the site, built anew when its beliefs have changed.
 
-    `noise` is the spread of what jobs report of their speed. Give `watch` to the run, so that it sees every tick.
+    `noise` is the spread of what jobs report of their speed. Give `watch` to the run, so that it sees every
+    tick.
     """
 
     def __init__(
@@ -46,7 +50,8 @@ class Taught:
         seed: int = 0,
     ) -> None:
         self.stated = {c.name: c for c in site.problem.classes}
-        self.learner, self.beliefs = Learner(), Beliefs(weights=weights or Weights())
+        self.learner = Learner()
+        self.beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
         self.figures = {c.name: Planned(per_hour=c.arrivals_per_hour) for c in site.problem.classes}
         self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
         self.plans = 1
@@ -117,7 +122,9 @@ class Taught:
             return
         self.learner.save(now)
         for name in due:
-            self.beliefs.refresh(self.stated[name], self.learner.rows_of(name), self._done(decision, name), now=now)
+            self.beliefs.refresh(
+                self.stated[name], self.learner.rows_of(name), self._done(decision, name), now=now
+            )
             self.figures[name] = self.figures[name].followed(self.beliefs.known[name], rates=True, sizes=True)
         if self.learner.has_news:
             self.curves = self.learner.curves(self.stated.values(), now=now)
@@ -140,9 +147,12 @@ class Taught:
     def _plan_anew(self, found: dict[str, JobClass]) -> None:
         """Build the policy for other classes; the lean gives up what the beliefs take over."""
         ratio = _work_per_hour(found) / _work_per_hour(self._planned)
-        self._planned = found
         problem = replace(self._site.problem, classes=tuple(found.values()))
-        self._base = build_policy(self._name, replace(self._site, problem=problem), self._options).allocator
+        try:
+            built = build_policy(self._name, replace(self._site, problem=problem), self._options)
+        except InfeasibleBudget:
+            return  # As the daemon: the plan keeps to the figures that it had.
+        self._planned, self._base = found, built.allocator
         self.plans += 1
         known = self._store.lean()
         if known is not None:

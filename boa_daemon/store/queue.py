@@ -290,7 +290,7 @@ class JobQueue:
         return [self.active.get(row.id) or _job_of(row) for row in rows]
 
     def arrivals_after(self, number: int, *, limit: int = 20_000) -> list[tuple[int, str, float]]:
-        """Return (number, planning class, instant) of jobs with higher numbers; asks the disk only for new ones."""
+        """Return (number, planning class, instant) of jobs with higher numbers; no new job, no query."""
         if self._next <= number + 1:
             return []
         query = select(JOBS.c.seq, JOBS.c.class_name, JOBS.c.arrived_at).where(JOBS.c.seq > number)

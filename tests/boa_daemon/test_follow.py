@@ -2,81 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
 import pytest
+from followers import BOOT_SECONDS, Known, plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.explain import explain_job
 from boa_daemon.limits import Steady
 from boa_daemon.plan import make_plan
-from boa_daemon.state import ClusterState, Plan
+from boa_daemon.state import ClusterState
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
 from policies.first_fit import FirstFit
-from policies.model import Allocation, Hold, Job, JobId, Money, Stretch, Width
-
-BOOT_SECONDS = 180.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A follower and allocator that says what it was told."""
-
-    widths: Mapping[JobId, int]
-    left_hours: Mapping[JobId, float] = field(default_factory=dict)
-    nodes: int = 0
-    starts: bool = False
-    boot_hours: float = BOOT_SECONDS / 3600.0
-    stretches: bool = False
-    loses: float = 1.0
-    worth: float = 0.0
-    weights: Mapping[JobId, float] = field(default_factory=dict)
-
-    def hold(self, gpu_type: str) -> Hold:
-        """Return the nodes told, for ten minutes."""
-        return Hold(nodes=self.nodes, seconds=600.0)
-
-    def patience_hours(self, gpu_type: str) -> float:
-        """Return one boot."""
-        return self.boot_hours
-
-    def hours_left(self, job: Job) -> float:
-        """Return what was told; an hour otherwise."""
-        return self.left_hours.get(job.id, 1.0)
-
-    def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
-        """Return all that is free, where head starts pay and there is something to wait for."""
-        return Width("gpu", min(most_gpus, then.gpus - 1)) if self.starts and wait_hours > 0.0 else None
-
-    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
-        """Return all that there is, as far as it pays: the less a job has, the more it saves."""
-        if not self.stretches or most_gpus <= now.gpus:
-            return None
-        return Stretch(width=Width("gpu", most_gpus), saved_hours=1.0 / now.gpus)
-
-    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
-        """Return what was told for any move."""
-        return self.loses
-
-    def node_worth(self, gpu_type: str) -> float:
-        """Return what was told."""
-        return self.worth
-
-    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
-        """Return every width, at a speed that is the square root of it."""
-        weight = self.weights.get(job.id, 1.0)
-        return [(Width("gpu", n), weight / n**0.5) for n in range(1, planned.gpus + 1)]
-
-    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths told."""
-        return Allocation(widths={job.id: Width("gpu", self.widths[job.id]) for job in jobs}, follower=self)
-
-
-def plan_of(state: ClusterState, known: Known) -> Plan:
-    """Return the plan with first fit on nodes of four GPUs."""
-    return make_plan(state, allocator=known, placer=FirstFit(), rules=rules())
+from policies.model import Width
 
 
 def one_running(*, waited_seconds: float = 0.0) -> ClusterState:

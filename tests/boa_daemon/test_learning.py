@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.beliefs import ClassBelief, Weights, estimate_class
+from boa_daemon.beliefs import Beliefs, ClassBelief, Weights, estimate_class
 from boa_daemon.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.estimate import SpeedSample
@@ -83,7 +83,7 @@ def test_stretches_are_what_lies_between_two_reports() -> None:
 
 
 def test_what_was_learnt_outlives_the_process(new_samples: Opener) -> None:
-    """Speeds, arrivals and sizes are read back as they were saved; what was not saved is lost, and nothing else."""
+    """Speeds, arrivals and sizes are read back as they were saved; only what was not saved is lost."""
     learner = Learner(new_samples())
     taught(learner, {1: 100.0, 4: 300.0})
     learner.take_arrivals([(1, "default", 10.0), (2, "default[1-4]", 11.0), (3, "other", 12.0)])
@@ -157,7 +157,7 @@ def test_speeds_of_an_earlier_version_are_taken_over_once(tmp_path: Path, new_sa
 
 
 def test_a_year_of_samples_stays_small_and_says_the_same() -> None:
-    """A year of a class at two widths, an arrival and an end a day: some hundred rows, no second of work lost."""
+    """A class at two widths, an arrival and an end a day: some hundred rows, no second of work lost."""
     store = MemorySamples()
     learner = Learner(store)
     day = 86_400.0
@@ -258,7 +258,7 @@ def test_the_plan_follows_what_was_measured() -> None:
 
 
 def a_belief(rate: tuple[float, float, float], size: tuple[float, float, float]) -> ClassBelief:
-    """Return a belief of the default class, stated at 1 job per hour and 1 GPU-hour; (low, mean, high) of both."""
+    """Return a belief of the default class, stated as 1 job per hour of 1 GPU-hour; (low, mean, high)."""
     return ClassBelief(
         name="default",
         rate=Belief(low=rate[0], mean=rate[1], high=rate[2], weight=9.0),
@@ -287,8 +287,23 @@ def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
     assert not off.learn({}, {"default": outside})
 
 
+def test_figures_that_the_budget_cannot_pay_for_are_said_and_not_followed(tmp_path: Path) -> None:
+    """Under the fixed plan a load above the budget has no plan: ticks go on by the old one, with an alert."""
+    learning = {"workload": {"policy": "boa"}, "budget": {"usd_per_hour": 4.0}}
+    site = Site(tmp_path, work=2.0, **learning)
+    try:
+        site.hours(8)
+        daemon = site.play.daemon
+        assert daemon.beliefs.known["default"].rate.low > 1.0
+        assert any("keeps to old rates and sizes" in row["sentence"] for row in daemon.alerts.latest(20))
+        planned = daemon.planner.classes["default"]
+        assert planned.arrivals_per_hour * planned.size_gpu_hours * 1.006 < 4.0
+    finally:
+        site.play.close()
+
+
 def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
-    """Where one is set, `new` is planned like `default` under its own name; without it the class is unknown."""
+    """Where one is set, `new` is planned like `default` under its own name; else the class is unknown."""
     content = {"class": "new", "min_gpus": None, "max_gpus": None}
     with pytest.raises(InputError, match="unknown class 'new'"):
         Planner(Settings()).class_for(content)
@@ -305,12 +320,27 @@ def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
         Planner(Settings.model_validate({"learning": {"prior_class": "defualt"}}))
 
 
+def test_a_few_classes_are_estimated_at_a_time_the_longest_waiting_first() -> None:
+    """Of forty classes sixteen, then sixteen others; one that was just looked at rests."""
+    beliefs, names = Beliefs(), [f"c{number:02d}" for number in range(40)]
+    phase = a_phase()
+    looked_at: list[str] = []
+    for tick in range(3):
+        due = beliefs.due(names, names, now=30.0 * tick)
+        for name in due:
+            beliefs.refresh(JobClass(name=name, phases=(phase,)), [], [], now=30.0 * tick)
+        looked_at += due
+    assert sorted(looked_at) == names
+    assert beliefs.due(names, names, now=100.0) == []
+    assert len(beliefs.due(names, names, now=150.0)) == 16
+
+
 class Site:
     """A daemon whose jobs are `work` times as large as its class file says, and the way to let time pass."""
 
-    def __init__(self, folder: Path, *, work: float, learning: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, *, work: float, **changes: dict[str, Any]) -> None:
         self.folder, self.clock, self.work = folder, ManualClock(1.8e9), work
-        self.settings = {"budget": {"usd_per_hour": 20.0}, "learning": learning or {}}
+        self.settings = {"budget": {"usd_per_hour": 20.0}} | changes
         self.open()
         self.count = 0
 
@@ -345,7 +375,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
-    """Four jobs an hour of two GPU-hours, stated one of one: within a day both are found, and outlive a restart."""
+    """Four jobs an hour of two GPU-hours, stated one of one: both are found, and outlive a restart."""
     site.hours(12)
     daemon = site.play.daemon
     belief = daemon.beliefs.known["default"]
@@ -359,6 +389,11 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
     assert planned.size_gpu_hours == pytest.approx(2.0, rel=0.3)
 
     site.restart()
+    after = site.play.daemon.planner.classes["default"]
+    assert (after.arrivals_per_hour, after.size_gpu_hours) == (
+        planned.arrivals_per_hour,
+        planned.size_gpu_hours,
+    ), "a restart changes no plan"
     site.play.daemon.tick()
     again = site.play.daemon.beliefs.known["default"]
     assert again.arrivals == belief.arrivals == 48
@@ -382,7 +417,7 @@ def test_a_job_has_left_what_its_class_is_believed_to_need(site: Site) -> None:
 
 
 def test_learning_moves_jobs_when_it_learns_and_not_after(site: Site) -> None:
-    """Twelve hours of the same load: the plan changes a few times, and in the last four hours no job moves."""
+    """Twelve hours of the same load: the plan changes a few times, and in the last four no job moves."""
     site.hours(8)
     before = len(site.play.runner.started)
     hash_before = site.play.books.store.policy_hash

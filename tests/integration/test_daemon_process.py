@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, wait_for
@@ -92,4 +93,30 @@ def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(site: Si
     assert json.loads(done.stdout)["instances"] == 1
     site.up()
     wait_for(lambda: site.get("/instances").get("instances") == [], site)
+    assert site.end(signal.SIGTERM) == 0
+
+
+def test_failures_that_would_come_again_are_not_tried_again(site: Site) -> None:
+    """A command that is not there and one out of memory fail at once; one that is killed has its retry.
+
+    Memory ends at a limit on the address space; the kernel's own kill is a matter of control groups.
+    """
+    site.up()
+    runs = {
+        "lost": "trane.py --fast",
+        "large": f"ulimit -v 400000; exec {sys.executable} -c 'bytearray(1 << 40)'",
+        "shot": "echo shot; kill -9 $$",
+    }
+    common = {"class": "default", "workdir": str(site.folder), "max_gpus": 1, "retries": 1}
+    with Client(site.socket) as client:
+        client.post("/jobs", {"jobs": [{"name": name, "run": run, **common} for name, run in runs.items()]})
+
+    def rows() -> dict[str, Any]:
+        return {row["name"]: row for row in site.get("/jobs?all=true").get("jobs", [])}
+
+    wait_for(lambda: [row["status"] for row in rows().values()] == ["failed"] * 3, site)
+    ends = {name: (row["generation"], row["exit_code"]) for name, row in rows().items()}
+    assert ends == {"lost": (1, 127), "large": (1, 1), "shot": (2, -9)}
+    assert "command not found" in rows()["lost"]["last_lines"][-1]
+    assert "MemoryError" in rows()["large"]["last_lines"][-1]
     assert site.end(signal.SIGTERM) == 0

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -100,9 +102,9 @@ class Resizes(Site):
         name = json.loads((self.unit(generation, rank) / "unit.json").read_text())["name"]
         os.kill(max(carrying(f"BOA_UNIT={name}")), signal.SIGKILL)
 
-    def kill_keeper(self, rank: int) -> None:
-        """End the agent of a unit."""
-        keeper = json.loads((self.unit(self.generation, rank) / "keeper.json").read_text())
+    def kill_keeper(self, rank: int, generation: int | None = None) -> None:
+        """End the agent of a unit, by default of the newest generation."""
+        keeper = json.loads((self.unit(generation or self.generation, rank) / "keeper.json").read_text())
         os.kill(int(keeper["pid"]), signal.SIGKILL)
 
     def comes_back(self, width: int, *, after: int) -> None:
@@ -110,9 +112,16 @@ class Resizes(Site):
         wait_for(lambda: int(str(self.row.get("generation", 0))) > after, self)
         self.gets_on(width)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
+        return self.row.get("status") in ("finished", "failed")
+
     def finish(self) -> float:
-        """Wait for the end, on one worker, and return the last loss that was printed."""
-        wait_for(lambda: self.row.get("status") in ("finished", "failed"), self)
+        """Wait for the end, on one worker, for as long as there are steps; return the last loss printed."""
+        while not self.is_over:
+            row = self.row
+            wait_for(lambda before=row: self.row.get("step") != before.get("step") or self.is_over, self)
         assert self.row["status"] == "finished", self.row
         return float(self.printed(1)[-1].rpartition(" ")[2])
 
@@ -162,6 +171,32 @@ def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
         assert site.row["lost_steps"] == lost, "a resize loses nothing"
         loss = site.finish()
     assert loss == pytest.approx(numpy_loss(steps), rel=1e-12)
+
+
+def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> None:
+    """All three at once, in each of six orders; the job goes on where it was, and its loss is still right."""
+    run = f"{NUMPY} --steps 100000 --every 1 --pause 0.004"
+    with playing(folder, run, nodes=2, machine="g5.xlarge") as site:
+        site.give(2)
+        site.gets_on(2)
+        for count, order in enumerate(permutations(("worker", "keeper", "daemon")), 1):
+            before = site.generation
+            deaths = {
+                "worker": partial(site.kill_worker_of, before, 1),
+                "keeper": partial(site.kill_keeper, 0, before),
+                "daemon": partial(site.end, signal.SIGKILL),
+            }
+            for name in order:
+                deaths[name]()
+            site.up()
+            site.comes_back(2, after=before)
+            lost = int(str(site.row["lost_steps"]))
+            assert lost <= count, f"{order}: {lost} steps lost"
+        words = site.printed(2)[-1].split()
+        with Client(site.socket) as client:
+            client.post(f"/jobs/{site.job}/cancel", {})
+        wait_for(lambda: site.row.get("status") == "cancelled", site)
+    assert float(words[-1]) == pytest.approx(numpy_loss(int(words[1])), rel=1e-9)
 
 
 def test_a_torch_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import NUMPY, Bench, numpy_loss, until
+from engine_bench import EXAMPLES, NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines.ray import RayEngine, join_command
 from boa_daemon.ports import Accepted, Refused, Unknown
 from boa_daemon.testing import a_node
+
+SLOW_SECONDS = 200.0
+"""Ray Train starts a controller and workers, each of which imports PyTorch."""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +84,55 @@ def living_groups() -> list[dict[str, Any]]:
     import ray
 
     return [group for group in ray.util.placement_group_table().values() if group["state"] != "REMOVED"]
+
+
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
+def test_a_ray_train_job_is_resized_and_loses_no_step(
+    cluster: tuple[Any, dict[str, Any]], tmp_path: Path
+) -> None:
+    """TorchTrainer's workers on the plan's GPUs, one and then one on each of two nodes; the same loss."""
+    ray_cluster, _ = cluster
+    engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
+    bench = Bench(engine=engine, workdir=tmp_path)
+    run = f"{sys.executable} {EXAMPLES / 'train_ray.py'} --every 100000 --steps"
+    bench.admit(f"{run} 100000", stop_grace_seconds=60.0)
+    bench.start()
+    bench.wait(lambda report: (report.step or 0) >= 5, seconds=SLOW_SECONDS)
+    assert gpus_taken() == {"n1": 1.0}
+    bench.stop()
+    end = bench.wait_end(seconds=SLOW_SECONDS)
+    assert (end.phase, end.lost_steps) == ("stopped", 0), end
+    last = (end.step or 0) + 300
+    bench.admit(f"{run} {last}", stop_grace_seconds=60.0)
+    bench.start(2, nodes=2)
+    bench.wait(lambda report: (report.step or 0) > (end.step or 0), seconds=SLOW_SECONDS)
+    assert gpus_taken() == {"n1": 1.0, "n2": 1.0}
+    resized = bench.wait_end(seconds=SLOW_SECONDS)
+    assert resized.phase == "finished"
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    ddp = [sys.executable, str(EXAMPLES / "train_ddp.py"), "--steps", str(last), "--every", "100000"]
+    done = subprocess.run(
+        ddp, cwd=tmp_path, env={**os.environ, **alone}, capture_output=True, text=True, check=True
+    )
+    assert resized.loss == pytest.approx(float(done.stdout.split()[-1]), rel=1e-9)
+
+
+def gpus_taken() -> dict[str, float]:
+    """Return how many GPUs placement groups hold on each of our nodes."""
+    import ray
+
+    names = {
+        node["NodeID"]: name.removeprefix("boa_node_")
+        for node in ray.nodes()
+        for name in node["Resources"]
+        if name.startswith("boa_node_")
+    }
+    taken: Counter[str] = Counter()
+    for group in living_groups():
+        for number, node in group["bundles_to_node_id"].items():
+            taken[names[node]] += group["bundles"][number].get("GPU", 0.0)
+    return dict(taken)
 
 
 @pytest.mark.enable_socket

@@ -1,4 +1,4 @@
-"""Rates and sizes of classes: closed forms, intervals that hold what they say, and what running jobs may teach."""
+"""Rates and sizes of classes: closed forms, intervals that hold, and what running jobs may teach."""
 
 from __future__ import annotations
 
@@ -56,12 +56,15 @@ def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
     for counts in (None, an_hour_each([])):
         found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=168.0)
         assert (found.mean, found.weight) == (6.0, 0.0)
-        assert found.low < 1.0 and found.high > 15.0
+        assert found.low < 1.0
+        assert found.high > 15.0
 
 
 def test_an_hour_counts_half_after_a_half_life() -> None:
     """Hours of one and of two half-lives ago weigh 1/2 and 1/4; the prior does not age."""
-    counts = Counts(jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]), hours=np.ones(2))
+    counts = Counts(
+        jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]), hours=np.ones(2)
+    )
     found = estimate_rate(1.0, counts, prior_jobs=2.0, half_life_hours=10.0)
 
     assert found.mean == pytest.approx((2.0 + 4.0 * 0.75) / (2.0 + 0.75))
@@ -69,7 +72,7 @@ def test_an_hour_counts_half_after_a_half_life() -> None:
 
 
 def test_a_batch_counts_as_one_event() -> None:
-    """Fifty jobs at one instant hardly move a rate and widen its interval; fifty in as many hours are a rate."""
+    """Fifty jobs at one instant hardly move a rate, and widen its interval; fifty in as many hours do."""
     quiet = [0.0] * 49
     batch = estimate_rate(
         0.1, an_hour_each([*quiet, 50.0], [*quiet, 2500.0]), prior_jobs=2.0, half_life_hours=NEVER
@@ -135,7 +138,7 @@ def test_sizes_without_data_are_as_stated() -> None:
 
 
 def test_many_jobs_speak_louder_than_the_class_file() -> None:
-    """1000 jobs of half the stated size on average: a half within 5 %, and the interval no wider than 10 %."""
+    """1000 jobs of half the stated size on average: a half within 5 %, the interval no wider than 10 %."""
     rng = np.random.default_rng(1)
     found = estimate_size(Sizes.of(0.5 * rng.lognormal(-0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0)
 
@@ -273,7 +276,7 @@ def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
 
 
 def test_the_lean_gives_up_what_the_belief_takes_over() -> None:
-    """Twice the believed work comes: the lean went to -1/2; believing it brings it back to 0, half of it half-way."""
+    """Twice the believed work comes and the lean is -1/2: believing it all brings it to 0, half, half-way."""
     assert lean_after(-0.5, 2.0) == pytest.approx(0.0)
     assert lean_after(-0.5, 1.5) == pytest.approx(-0.25)
     assert lean_after(0.0, 2.0) == 0.0, "nothing was learnt: the plan follows the belief"

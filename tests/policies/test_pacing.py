@@ -94,6 +94,42 @@ def test_without_stock_credit_counts_as_none() -> None:
     assert refused.lean == 0.0
 
 
+@pytest.mark.parametrize("ahead_usd", [80.0, -40.0])
+def test_nothing_is_learnt_at_an_end_of_the_frontier(ahead_usd: float) -> None:
+    """Money that no multiplier could spend, or save, says nothing of beliefs; a contrary lean may shrink."""
+    at_end = books(spent_usd=600.0 - ahead_usd, elapsed_hours=10.0)
+    within = books(spent_usd=600.0 - ahead_usd / 8.0, elapsed_hours=10.0)
+    contrary = replace(at_end, lean=-0.01 * ahead_usd / abs(ahead_usd))
+
+    assert TABLE.is_end(pace_step(PACE, TABLE, np.zeros(3), at_end).position)
+    assert pace_step(PACE, TABLE, np.zeros(3), at_end).lean == 0.0
+    assert pace_step(PACE, TABLE, np.zeros(3), within).lean * ahead_usd > 0.0
+    assert (pace_step(PACE, TABLE, np.zeros(3), contrary).lean - contrary.lean) * ahead_usd > 0.0
+
+
+def test_the_response_is_longer_where_jobs_are_large() -> None:
+    """Of 20, 4 and 8 jobs an hour none moves the burn much; jobs ten times as large and as rare do."""
+    rare = replace(
+        PROBLEM,
+        classes=tuple(
+            replace(
+                c,
+                arrivals_per_hour=c.arrivals_per_hour / 10.0,
+                startup_hours=10.0 * c.startup_hours,
+                rescale_hours=10.0 * c.rescale_hours,
+                phases=tuple(replace(p, size_gpu_hours=10.0 * p.size_gpu_hours) for p in c.phases),
+            )
+            for c in PROBLEM.classes
+        ),
+    )
+    small, large = (MultiplierTable.of(problem).grain_hours(60.0) for problem in (PROBLEM, rare))
+
+    assert large == pytest.approx(10.0 * small)
+    assert replace(PACE, grain_hours=small).response_hours == 24.0 / 24.0
+    assert replace(PACE, grain_hours=large).response_hours == 24.0 / 12.0
+    assert 1.0 < replace(PACE, grain_hours=2.5 * small).response_hours < 2.0
+
+
 @given(factor=st.floats(0.01, 100.0), hours=elapsed, paid=spent, jobs=present)
 def test_the_unit_of_money_does_not_matter(
     factor: float, hours: float, paid: float, jobs: np.ndarray[tuple[int], np.dtype[np.float64]]

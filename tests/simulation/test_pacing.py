@@ -37,6 +37,20 @@ def test_realised_spend_is_the_budget(name: str) -> None:
     assert result.finished == result.jobs
 
 
+def test_what_a_night_leaves_is_spent_and_not_more() -> None:
+    """Jobs at their widest use it up for hours; none of that is taken for wrong beliefs and repaid later."""
+    night = Scenario(name="night", load=((0.0, 1.0), (6.0, 0.0), (10.0, 1.0)))
+    _, books = paced_run(night, hours=36.0, window_hours=WINDOW_HOURS, seed=2)
+    samples = [sample for sample in books.samples if 8.0 < sample.hour < 36.0]
+    ahead = [BUDGET.amount * sample.hour - sample.spent_usd for sample in samples]
+
+    window_usd = BUDGET.amount * WINDOW_HOURS
+    widest = [sample.hour for sample in samples if sample.is_at_end and sample.hour > 10.0]
+    assert max(ahead) > 0.25 * window_usd
+    assert max(widest) - min(widest) > 3.0
+    assert min(ahead) > -0.01 * window_usd
+
+
 def test_the_multiplier_settles_after_a_load_step() -> None:
     """Two response times after the step no swing grows any more."""
     scenario = Scenario(name="step", load=((0.0, 1.0), (6.0, 0.75)))

@@ -22,13 +22,18 @@ from boa_daemon.testing import ManualClock
 
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[Rehearsal]:
-    """A daemon that has seen twenty jobs of two hours, stated as one, and ten minutes of work at two widths."""
+    """A daemon that saw twenty jobs of two hours, stated as one, and ten minutes of work at two widths."""
     clock = ManualClock(1.8e9)
     found = Rehearsal(tmp_path, clock, {"budget": {"usd_per_hour": 40.0}})
     for gpus, speed in ((1, 100.0), (4, 250.0)):
         found.daemon.work.learner.worked(
             SpeedSample(
-                class_name="default", gpu_type="a10g", gpus=gpus, samples=600.0 * speed, seconds=600.0, at=1.8e9
+                class_name="default",
+                gpu_type="a10g",
+                gpus=gpus,
+                samples=600.0 * speed,
+                seconds=600.0,
+                at=1.8e9,
             )
         )
     for number in range(20):
@@ -114,5 +119,5 @@ def test_explain_says_what_is_believed_of_the_class(play: Rehearsal) -> None:
     running = next(job.id for job in play.books.queue.active.values() if job.slots)
     text = play.service.explain(running)["text"]
 
-    assert "jobs/h (" in text
-    assert "stated 1) from" in text
+    assert "stated 1) jobs/h from" in text
+    assert "stated 1) GPU-hours a job from" in text

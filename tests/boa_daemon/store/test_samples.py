@@ -84,10 +84,14 @@ def test_a_batch_is_written_whole_or_not_at_all(new_store: Callable[[], Store]) 
     assert isinstance(store, SqlStore)
     samples = SqlSamples(store.database)
     samples.write([SPEED], arrived_through=1)
-    with pytest.raises(KeyboardInterrupt), store.database.write():
-        samples.write([ENDED], forget=[SPEED.key], arrived_through=2)
-        raise KeyboardInterrupt
 
+    def die_in_the_middle() -> None:
+        with store.database.write():
+            samples.write([ENDED], forget=[SPEED.key], arrived_through=2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        die_in_the_middle()
     again = SqlSamples(new_store().database)  # type: ignore[attr-defined]
     found = again.read()
     assert found.rows == (SPEED,)
@@ -96,8 +100,8 @@ def test_a_batch_is_written_whole_or_not_at_all(new_store: Callable[[], Store]) 
 
 def test_a_database_of_the_first_schema_is_brought_up_to_date(tmp_path: object) -> None:
     """The unused table of the first schema makes room; what else is in the database stays."""
-    from alembic import command  # noqa: PLC0415 - for this test alone
-    from alembic.config import Config  # noqa: PLC0415
+    from alembic import command
+    from alembic.config import Config
 
     engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))  # type: ignore[operator]
     config = Config()
