@@ -20,6 +20,7 @@ import numpy as np
 
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.problem_file import load_problem
+from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.report import Simulation
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
@@ -30,6 +31,7 @@ from policies.registry import PolicyOptions, menu_of
 
 MULTIPLES = (1.5, 2.0, 2.5, 3.0)
 PLANS, THRESHOLDS = 14, 16
+LOST = (0.05, 0.1, 0.15, 0.2)
 HOLDS_SECONDS = (0.0, 60.0, 180.0, 400.0)
 
 
@@ -105,6 +107,25 @@ def shares(run: Simulation) -> str:
     return ", ".join(f"{name} {hours / rented:.0%}" for name, hours in parts.items())
 
 
+def distance(run: Simulation, settings: SimulationSettings) -> str:
+    """Return the bounds for all of the money and for what works or starts up, and what was waited."""
+    money, rented = run.mean_usd_per_hour * run.arrival_window_hours, run.gpu_hours_rented
+    part = (run.gpu_hours_used + run.gpu_hours_overhead) / rented
+    bounds = [lower_bound_hours(settings.trace, settings.problem, money * share) for share in (1.0, part)]
+    whole, worked, waited = (60.0 * hours for hours in (*bounds, run.mean_jct_hours))
+    return f"bound {whole:.1f}, for that part {worked:.1f}, BOA {waited:.1f} min"
+
+
+def lost(settings: SimulationSettings, spend: float) -> str:
+    """Return the least waiting over the bound for whoever loses such parts of the GPU-hours."""
+    money = spend * settings.trace.window_hours
+    least = lower_bound_hours(settings.trace, settings.problem, money)
+    bounds = {
+        part: lower_bound_hours(settings.trace, settings.problem, money * (1.0 - part)) for part in LOST
+    }
+    return ", ".join(f"{part:.0%} lost {bound / least:.2f}" for part, bound in bounds.items())
+
+
 def main() -> None:
     """Print the table of each workload."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -127,6 +148,9 @@ def main() -> None:
                 f"  {multiple:.1f} x load  {60.0 * mine:6.1f} min, not following "
                 f"{hours_at(before, spend) / mine:.3f}  {ratios}"
             )
+        nearest = min(now, key=lambda run: abs(run.mean_usd_per_hour - 1.5 * load))
+        print(f"  near 1.5 x load: {shares(nearest)}; {distance(nearest, settings)}")
+        print(f"  at 1.5 x load, least waiting over the bound: {lost(settings, 1.5 * load)}")
         for label, runs in (("following", now), ("not following", before)):
             nearest = min(runs, key=lambda run: abs(run.mean_usd_per_hour - 2.0 * load))
             print(f"  near 2 x load, {label}: {shares(nearest)}", flush=True)

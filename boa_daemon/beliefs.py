@@ -208,9 +208,8 @@ class Beliefs:
     def due(self, classes: Collection[str], seen: Collection[str], *, now: float) -> list[str]:
         """Return the classes to estimate now, those that waited longest first."""
         waited = {name: now - self._estimated_at.get(name, float("-inf")) for name in classes}
-        found = [
-            name for name, age in waited.items() if age >= (self.again_seconds if name in seen else LATE_SECONDS)
-        ]
+        rests = {name: self.again_seconds if name in seen else LATE_SECONDS for name in classes}
+        found = [name for name, age in waited.items() if age >= rests[name]]
         return sorted(found, key=lambda name: -waited[name])[:MOST_AT_ONCE]
 
     def refresh(

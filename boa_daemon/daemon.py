@@ -44,7 +44,7 @@ from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
-from boa_daemon.store.samples import SqlSamples
+from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
 from policies.errors import InfeasibleBudget, PolicyError
@@ -134,6 +134,7 @@ class Daemon:
         """
         planner = Planner(settings)
         if self.books is not None:
+            planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
                 planner.class_for(job.content)
             self.books.store.prices = {
@@ -348,6 +349,7 @@ class Daemon:
         work, figures = planner.work_per_hour, dict(planner.figures)
         if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
             self._lean_less(planner.work_per_hour / work)
+            write_figures(self.books.store.database, planner.kept_figures)
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
             for belief in self.beliefs.known.values():
@@ -355,14 +357,15 @@ class Daemon:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
     def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
-        """Whether the budget pays for what was seen; where it does not, take earlier figures back and say so."""
-        in_use = set() if self.books is None else {j.class_name for j in list(self.books.queue.active.values())}
+        """Whether the budget pays for what was seen; where not, take earlier figures back and say so."""
+        active = [] if self.books is None else list(self.books.queue.active.values())
         try:
-            self.planner.record(in_use).build()
+            self.planner.record({job.class_name for job in active}).build()
         except InfeasibleBudget as error:
             self.planner.take_back(figures)
             day = int(self.world.clock.now() // DAY)
-            self._alert(f"unaffordable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
+            sentence = f"the plan keeps to old rates and sizes. With those seen: {error}"
+            self._alert(f"unaffordable:{day}", sentence)
             return False
         return True
 
@@ -500,7 +503,11 @@ def _samples(database: Database) -> SqlSamples:
     """Return the samples of a database, with what an earlier version kept in a file beside it."""
     samples, path = SqlSamples(database), database.engine.url.database
     if database.engine.dialect.name == "sqlite" and path and path != ":memory:":
-        count = import_speeds(Path(path).with_name("speeds.json"), samples)
+        try:
+            count = import_speeds(Path(path).with_name("speeds.json"), samples)
+        except OSError as error:
+            _LOG.warning("speeds.json was read and cannot be put aside: %s", error)
+            return samples
         if count:
             _LOG.info("%d measured speeds were taken over from speeds.json", count)
     return samples

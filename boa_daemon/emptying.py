@@ -1,10 +1,10 @@
 """Emptying nodes: the jobs of a node move into gaps on others, so that it can be given back.
 
-At most one node per tick and type. Its jobs must be on it alone; each goes, at its planned width, to the fullest
-node that has room for it, once those who were lent GPUs there have let go of them. It is done where what the node
-costs until its last job, or the last of those who take them in, would have ended, is more than twice what all who
-move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs. So a node that is empty
-soon is left alone, and nobody moves back and forth: a move leaves less room for the next.
+At most one node per tick and type. Its jobs must be on it alone; each goes, at its planned width, to the
+fullest node that has room for it, once those who were lent GPUs there have let go of them. It is done where
+what the node costs until its last job, or the last of those who take them in, would have ended, is more than
+twice what all who move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs. So
+a node that is empty soon is left alone, and nobody moves back and forth: each move leaves less room.
 
 Cost: O(nodes + GPUs held) per tick; O(jobs on a node) for each of the few nodes looked at more closely.
 """

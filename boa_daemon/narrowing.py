@@ -1,9 +1,9 @@
 """Less room than planned: at the cap on nodes, widths are cut by what that costs, and nobody is left out.
 
-Where the planned widths of all who are present take more than `max_nodes`, `policies.narrowing` cuts the widths
-whose loss is least first, down to the narrowest. What running jobs hold beyond that is lent: they let go of it when
-somebody waits, not before. Jobs for which there is no room even at the narrowest wait in order of arrival. A job
-grows again where that pays for the restart.
+Where the planned widths of all who are present take more than `max_nodes`, `policies.narrowing` cuts the
+widths whose loss is least first, down to the narrowest. What running jobs hold beyond that is lent: they let
+go of it when somebody waits, not before. Jobs for which there is no room even at the narrowest wait in order
+of arrival. A job grows again where that pays for the restart.
 
 Cost: O(jobs) per tick where there is a cap; O(widths log widths) where it binds.
 """

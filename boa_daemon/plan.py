@@ -6,8 +6,9 @@ and those to come together; where even that has no room, nodes are added until i
 twice, and whatever the placer wants (whole nodes, say) is rented. Nodes that neither placement uses and that
 have been idle for long enough are released.
 
-At the cap on nodes, jobs are admitted in order of arrival and none overtakes: a wide job is served as soon as
-enough GPUs fall free. Cost: O(jobs + nodes), and the placer's on the nodes with room.
+At the cap on nodes, widths are cut where the policy knows what that costs (`boa_daemon.narrowing`); else jobs
+are admitted in order of arrival and none overtakes: a wide job is served as soon as enough GPUs fall free.
+Cost: O(jobs + nodes), and the placer's on the nodes with room.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
+from types import MappingProxyType
 
 from boa_daemon.emptying import emptied
 from boa_daemon.errors import BoaError
@@ -47,13 +49,15 @@ def make_plan(
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
         return with_idle_nodes(state, rules, plan, claimed=set(), follower=allocation.follower)
-    loans = {job: planned for job, planned in loans.items() if job not in changes.wishes}
+    changes = replace(
+        changes, loans={job: planned for job, planned in loans.items() if job not in changes.wishes}
+    )
     stops = frozenset(changes.stops).union(changes.leaving)
-    leaving = changes.wishes.keys() | stops | loans.keys()
+    leaving = changes.wishes.keys() | stops | changes.loans.keys()
     room = Room(state, leaving=leaving, stopped=stops, placer=placer)
     if allocation.nodes is not None:
         return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
-    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules, loans))
+    return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))
 
 
 def _alarmed(state: ClusterState, plan: Plan) -> Plan:
@@ -82,12 +86,14 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
 class _Changes:
     """The widths of jobs that do not hold them, and the jobs that should hold nothing.
 
-    Those of `leaving` must let go now, whether or not there is room for them elsewhere.
+    Those of `leaving` must let go now, whether or not there is room for them elsewhere. `loans` are the
+    planned widths of jobs that hold more, and go back to that when somebody waits.
     """
 
     wishes: dict[JobId, Width]
     stops: tuple[JobId, ...]
     leaving: tuple[JobId, ...] = ()
+    loans: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
 
     def stops_beside(self, slots: Slots) -> tuple[JobId, ...]:
         """Return the jobs that should hold nothing where those of `slots` move."""
@@ -169,15 +175,10 @@ def _fixed_fleet(
 
 
 def _rented_fleet(
-    state: ClusterState,
-    allocation: Allocation,
-    changes: _Changes,
-    room: Room,
-    rules: Rules,
-    loans: Mapping[JobId, Width],
+    state: ClusterState, allocation: Allocation, changes: _Changes, room: Room, rules: Rules
 ) -> Plan:
     """Return the plan for a policy that rents what the widths need."""
-    wishes = changes.wishes
+    wishes, loans = changes.wishes, changes.loans
     slots = room.place(wishes)
     rest = {job: width for job, width in wishes.items() if job not in slots}
     if rest and loans:

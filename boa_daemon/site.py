@@ -202,16 +202,39 @@ class Planner:
         Without `beliefs` rates and sizes stay as they are planned by.
         """
         self.curves = curves
-        learning = self.settings.learning
+        learning, before = self.settings.learning, dict(self.figures)
         for name, belief in (beliefs or {}).items():
             if name in self.stated:
                 known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
                 self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
         found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
         if not any(differ(found[name], known) for name, known in self._variants.items()):
+            # New variants of a class are planned by the figures of the others.
+            self.figures = before
             return False
         self._plan_by(found)
         return True
+
+    @property
+    def kept_figures(self) -> dict[str, tuple[float, float, float, float]]:
+        """What classes are planned by: jobs per hour, factor on the size; and rate and size as stated."""
+        return {
+            name: (one.per_hour, one.size_factor, stated.arrivals_per_hour, stated.size_gpu_hours)
+            for name, one in self.figures.items()
+            if (stated := self.stated.get(name)) is not None
+        }
+
+    def take_up(self, kept: Mapping[str, Sequence[float]]) -> None:
+        """Plan by what an earlier process planned by, where the class file says what it said then."""
+        self.adopt(list(kept))
+        found = {}
+        for name, (per_hour, factor, rate, size) in kept.items():
+            stated = self.stated.get(name)
+            if stated is not None and (stated.arrivals_per_hour, stated.size_gpu_hours) == (rate, size):
+                found[name] = Planned(per_hour=per_hour, size_factor=factor)
+        learning = self.settings.learning
+        if learning.rates and learning.sizes:
+            self.take_back(found)
 
     def take_back(self, figures: Mapping[str, Planned]) -> None:
         """Plan by earlier rates and sizes once more."""

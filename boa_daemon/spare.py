@@ -1,10 +1,10 @@
 """Spare GPUs: what is rented anyway and nobody needs makes jobs wider, until somebody needs it.
 
-A node is rented whole. Free GPUs beside a job that stays cost nothing more, so a job on that node is stretched
-onto them where that saves more than its restarts (`Follower.stretch`). What a job holds beyond its plan is lent:
-a job that waits gets it back before a node is rented for it. Nobody is stretched onto a node that it is not on
-already, and who holds a node with nothing but what was lent lets go of it: no node stays for the sake of a
-stretched job. The planned part of a job's slots stands first.
+A node is rented whole. Free GPUs beside a job that stays cost nothing more, so a job on that node is
+stretched onto them where that saves more than its restarts (`Follower.stretch`). What a job holds beyond its
+plan is lent: a job that waits gets it back before a node is rented for it. Nobody is stretched onto a node
+that it is not on already, and who holds a node with nothing but what was lent lets go of it: no node stays
+for the sake of a stretched job. The planned part of a job's slots stands first.
 
 Cost: O(nodes + jobs) per tick; O(columns) for each job beside spare GPUs.
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from boa_daemon.follow import job_hours_left
 from boa_daemon.state import ClusterState, Plan
-from policies.model import Allocation, Follower, GpuSlot, JobId, NodeId, Stretch, Width
+from policies.model import Allocation, GpuSlot, JobId, NodeId, Stretch, Width
 
 
 def lent(state: ClusterState, allocation: Allocation) -> dict[JobId, Width]:
@@ -85,38 +85,32 @@ def with_spare_gpus(
     state: ClusterState, plan: Plan, allocation: Allocation, *, claimed: AbstractSet[NodeId]
 ) -> Plan:
     """Return the plan with jobs stretched onto free GPUs of the nodes that they are on."""
-    follower = allocation.follower
-    spare = {} if follower is None else _spare(state, plan, claimed)
-    if follower is None or not spare:
+    if allocation.follower is None:
         return plan
-    plan = replace(plan, widths=dict(plan.widths), slots=dict(plan.slots))
-    for node, gpus in spare.items():
-        while gpus:
-            found = _best_on(node, len(gpus), state, plan, allocation, follower)
+    spare = _spare(state, plan, claimed)
+    for node, free in spare.items():
+        left = free
+        while left:
+            found = _best_on(node, len(left), state=state, plan=plan, allocation=allocation)
             if found is None:
                 break
-            plan = _stretched(state, plan, *found, [GpuSlot(node, index) for index in gpus])
-            gpus = gpus[found[1].gpus - found[2] :]
+            job, width = found
+            before = plan.slots.get(job, state.jobs[job].slots)
+            more = width.gpus - len(before)
+            slots = (*before, *(GpuSlot(node, index) for index in left[:more]))
+            plan = replace(plan, widths={**plan.widths, job: width}, slots={**plan.slots, job: slots})
+            left = left[more:]
     return plan
 
 
-def _stretched(
-    state: ClusterState, plan: Plan, job: JobId, width: Width, held: int, free: list[GpuSlot]
-) -> Plan:
-    """Return the plan with one job on more GPUs."""
-    before = plan.slots.get(job, state.jobs[job].slots)
-    return replace(
-        plan,
-        widths={**plan.widths, job: width},
-        slots={**plan.slots, job: (*before, *free[: width.gpus - held])},
-    )
-
-
 def _best_on(
-    node: NodeId, gpus: int, state: ClusterState, plan: Plan, allocation: Allocation, follower: Follower
-) -> tuple[JobId, Width, int] | None:
-    """Return who saves most with more GPUs on a node, its new width, and how many GPUs it has now."""
-    best: tuple[JobId, Stretch, int] | None = None
+    node: NodeId, gpus: int, *, state: ClusterState, plan: Plan, allocation: Allocation
+) -> tuple[JobId, Width] | None:
+    """Return who saves most with so many more GPUs on a node, and its new width."""
+    follower = allocation.follower
+    best: tuple[JobId, Stretch] | None = None
+    if follower is None:
+        return None
     for job_id in _jobs_on(state, plan, node):
         job = state.jobs[job_id]
         now, left = job.job.width, None
@@ -130,8 +124,8 @@ def _best_on(
             continue
         found = follower.stretch(job.job, now, most_gpus=now.gpus + gpus, hours_left=left)
         if found is not None and (best is None or found.saved_hours > best[1].saved_hours):
-            best = (job_id, found, now.gpus)
-    return None if best is None else (best[0], best[1].width, best[2])
+            best = (job_id, found)
+    return None if best is None else (best[0], best[1].width)
 
 
 def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dict[NodeId, list[int]]:

@@ -5,7 +5,7 @@ price of money, mu hours per unit of budget, says what each of these is worth:
 
     patience    b (1 + min(mu P / w, 2))        a job that waits for a node counts on GPUs that fall free so
                                                 soon: a boot saved is worth mu P b, an hour of waiting w
-    idle nodes  n = sqrt(2 b m (w D + mu P N) / (mu P)) - 1, rounded down, each at most b (1 + w / (mu P)) long
+    idle nodes  n = sqrt(2 b m (w D + mu P N) / (mu P)) - 1, rounded down, for b (1 + w / (mu P)) at most
     head start  a job starts on the GPUs that are free if  (wait - d) s(k) / s(K) > r - d
 
     symbol   here               meaning
@@ -245,7 +245,7 @@ class WholeNodes:
         return self.multiplier * self.node_prices[gpu_type]
 
     def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
-        """Return the planned width and narrower ones of its type, each with the weighted hours of the rest."""
+        """Return the planned width and narrower ones, each with the weighted hours of the rest of the job."""
         columns = self.columns[job.class_name]
         part, weight = columns.part_left(job), columns.job_class.weight * job.scale
         hours = part * columns.hours[job.phase] + columns.hours_after[job.phase]

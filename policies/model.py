@@ -328,7 +328,7 @@ class Follower(Protocol):
         ...
 
     def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
-        """Return the planned width and narrower ones of its type, each with the weighted hours of the rest."""
+        """Return the planned width and narrower ones, each with the weighted hours of the rest of the job."""
         ...
 
 

@@ -2,9 +2,9 @@
 
     minimise  sum_j w_j T_j(k_j)    subject to    sum_j k_j <= G,    least_j <= k_j <= planned_j
 
-On the lower convex hull of each job's points (k, w T(k)) the steps downwards lose ever more per GPU, so cutting
-the step that loses least per GPU, over all jobs, again and again, is optimal for every sum that it passes
-through: the Lagrangian of the sum, walked from its planned end. The step with the largest loss comes last.
+On the lower convex hull of each job's points (k, w T(k)) the steps downwards lose ever more per GPU, so
+cutting the step that loses least per GPU, over all jobs, again and again, is optimal for every sum that it
+passes through: the Lagrangian of the sum, walked from its planned end. The largest loss comes last.
 
     symbol   here         meaning
     k        size         what a width takes of the room: GPUs, or parts of a node
@@ -56,7 +56,7 @@ def narrowed(choices: Mapping[JobId, Sequence[Choice]], room: float) -> dict[Job
 
 
 def _hull(choices: Sequence[Choice]) -> list[Choice]:
-    """Return the lower convex hull, the narrowest first; a width that is no faster than a narrower one is out."""
+    """Return the lower convex hull, the narrowest first; a width no faster than a narrower one is out."""
     hull: list[Choice] = []
     for choice in sorted(choices, key=lambda one: (one.size, one.hours)):
         if hull and choice.hours >= hull[-1].hours:

@@ -1,7 +1,7 @@
 """GPUs that are rented anyway: when a job had better grow onto them, and when a node is worth emptying.
 
-A node is rented whole, so a GPU beside a job that stays costs nothing. In hours of waiting, by the plan's price
-of money mu:
+A node is rented whole, so a GPU beside a job that stays costs nothing. In hours of waiting, by the plan's
+price of money mu:
 
     stretch     min(h, H) (1 - s(k) / s(K)) > 2 r     a running job of k grows to K and, one day, back again
     a change    w h (s(k) / s(K) - 1) + r (w + mu c K)    what a job loses that goes on at K GPUs
@@ -13,7 +13,7 @@ of money mu:
     s, r     hours, rescale   speed in the job's phase; the hours that a restart takes
     w, P, c  weight, node price, rate   as in `policies.following`
 
-A job that starts anyway takes spare GPUs at once: only the way back costs a restart. Cost: O(columns) per job.
+A job that starts anyway takes spare GPUs at once: only the way back costs a restart. Cost: O(columns).
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ class Known:
         return [(Width("gpu", n), weight / n**0.5) for n in range(1, planned.gpus + 1)]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths told."""
-        return Allocation(widths={job.id: Width("gpu", self.widths[job.id]) for job in jobs}, follower=self)
+        """Return the widths told; a job of which nothing was told is to have none."""
+        widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
+        return Allocation(widths=widths, follower=self)
 
 
 def plan_of(state: ClusterState, known: Known, site: Rules | None = None) -> Plan:

@@ -50,7 +50,8 @@ class Taught:
         seed: int = 0,
     ) -> None:
         self.stated = {c.name: c for c in site.problem.classes}
-        self.learner, self.beliefs = Learner(), Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
+        self.learner = Learner()
+        self.beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
         self.figures = {c.name: Planned(per_hour=c.arrivals_per_hour) for c in site.problem.classes}
         self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
         self.plans = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from sqlalchemy import delete, select
@@ -13,7 +13,7 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import META, SAMPLES
 
-ARRIVED = "arrivals_sampled_through"
+ARRIVED, FIGURES = "arrivals_sampled_through", "planned_figures"
 _NAMES = tuple(field.name for field in fields(Sample))
 
 
@@ -80,6 +80,19 @@ class SqlSamples:
             for row in rows:
                 if row.key not in known:
                     put(connection, SAMPLES, **_values(row))
+
+
+def read_figures(database: Database) -> dict[str, list[float]]:
+    """Return what was planned by last, by class: whatever figures `write_figures` was given."""
+    with database.read() as connection:
+        known = connection.scalar(select(META.c.value).where(META.c.key == FIGURES))
+    return {} if known is None else dict(json.loads(known))
+
+
+def write_figures(database: Database, figures: Mapping[str, Sequence[float]]) -> None:
+    """Write down what is planned by, so that a restart changes no plan."""
+    with database.write() as connection:
+        put(connection, META, key=FIGURES, value=json.dumps({k: list(v) for k, v in figures.items()}))
 
 
 def _values(row: Sample) -> dict[str, object]:

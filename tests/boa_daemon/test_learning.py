@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.beliefs import ClassBelief, Weights, estimate_class
+from boa_daemon.beliefs import Beliefs, ClassBelief, Weights, estimate_class
 from boa_daemon.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.estimate import SpeedSample
@@ -288,7 +288,7 @@ def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
 
 
 def test_figures_that_the_budget_cannot_pay_for_are_said_and_not_followed(tmp_path: Path) -> None:
-    """Under the fixed plan a load of twice the budget has no plan: ticks go on by the old one, with an alert."""
+    """Under the fixed plan a load above the budget has no plan: ticks go on by the old one, with an alert."""
     learning = {"workload": {"policy": "boa"}, "budget": {"usd_per_hour": 4.0}}
     site = Site(tmp_path, work=2.0, **learning)
     try:
@@ -318,6 +318,21 @@ def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
     assert {c.name for c in planner.record(["new"]).site.problem.classes} == {"default", "new"}
     with pytest.raises(InputError, match="prior_class"):
         Planner(Settings.model_validate({"learning": {"prior_class": "defualt"}}))
+
+
+def test_a_few_classes_are_estimated_at_a_time_the_longest_waiting_first() -> None:
+    """Of forty classes sixteen, then sixteen others; one that was just looked at rests."""
+    beliefs, names = Beliefs(), [f"c{number:02d}" for number in range(40)]
+    phase = a_phase()
+    looked_at: list[str] = []
+    for tick in range(3):
+        due = beliefs.due(names, names, now=30.0 * tick)
+        for name in due:
+            beliefs.refresh(JobClass(name=name, phases=(phase,)), [], [], now=30.0 * tick)
+        looked_at += due
+    assert sorted(looked_at) == names
+    assert beliefs.due(names, names, now=100.0) == []
+    assert len(beliefs.due(names, names, now=150.0)) == 16
 
 
 class Site:
@@ -374,6 +389,11 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
     assert planned.size_gpu_hours == pytest.approx(2.0, rel=0.3)
 
     site.restart()
+    after = site.play.daemon.planner.classes["default"]
+    assert (after.arrivals_per_hour, after.size_gpu_hours) == (
+        planned.arrivals_per_hour,
+        planned.size_gpu_hours,
+    ), "a restart changes no plan"
     site.play.daemon.tick()
     again = site.play.daemon.beliefs.known["default"]
     assert again.arrivals == belief.arrivals == 48

@@ -15,7 +15,7 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from policies.first_fit import FirstFit
 from policies.lwf import LeastWorkloadFirst
 
-ZONES = (Offer(instance_type="gpu-x4", zone="a"), Offer(instance_type="gpu-x4", zone="b"))
+ZONES = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in "ab")
 
 
 def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:

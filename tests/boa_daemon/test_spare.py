@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 from followers import Known, plan_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
 from boa_daemon.limits import Act, Steady
 from boa_daemon.state import ClusterState
-from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
+from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick import decide
 from policies.first_fit import FirstFit
 from policies.model import Width
@@ -254,3 +256,35 @@ def test_beyond_one_gpu_for_everybody_jobs_wait_in_order_of_arrival() -> None:
 
     assert list(plan.slots) == ["a", "b", "c", "d"]
     assert plan.waiting == {"e": "node-limit", "f": "node-limit"}
+
+
+@given(
+    case=states(),
+    max_nodes=st.sampled_from((None, 2, 4)),
+    worth=st.sampled_from((0.0, 1.0)),
+    loses=st.sampled_from((0.0, 0.2)),
+)
+def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
+    case: tuple[ClusterState, Wishes], max_nodes: int | None, worth: float, loses: float
+) -> None:
+    """A few looks after another nothing moves. Everybody runs, unless there are more jobs than GPUs."""
+    state, wishes = case
+    known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses)
+    world, decision = Ideal(state), None
+    world.ready_all()
+    for look in range(10):
+        seen = replace(state, tick=look, nodes=world.nodes_by_id, jobs=world.jobs_by_id)
+        decision = decide(seen, allocator=known, placer=FirstFit(), rules=rules(max_nodes=max_nodes))
+        world.do(decision.actions)
+        world.ready_all()
+        if not decision.actions:
+            break
+    assert decision is not None
+    assert decision.actions == ()
+    running = {name for name, job in world.jobs_by_id.items() if job.slots}
+    if max_nodes is None:
+        assert running == wishes.widths.keys()
+    else:
+        room = 4 * max(max_nodes, len(state.nodes))
+        assert len(running) >= min(len(wishes.widths), 4 * max_nodes)
+        assert sum(len(job.slots) for job in world.jobs_by_id.values()) <= room

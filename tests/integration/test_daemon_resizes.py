@@ -112,9 +112,16 @@ class Resizes(Site):
         wait_for(lambda: int(str(self.row.get("generation", 0))) > after, self)
         self.gets_on(width)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
+        return self.row.get("status") in ("finished", "failed")
+
     def finish(self) -> float:
-        """Wait for the end, on one worker, and return the last loss that was printed."""
-        wait_for(lambda: self.row.get("status") in ("finished", "failed"), self)
+        """Wait for the end, on one worker, for as long as there are steps; return the last loss printed."""
+        while not self.is_over:
+            row = self.row
+            wait_for(lambda before=row: self.row.get("step") != before.get("step") or self.is_over, self)
         assert self.row["status"] == "finished", self.row
         return float(self.printed(1)[-1].rpartition(" ")[2])
 

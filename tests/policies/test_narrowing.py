@@ -30,7 +30,7 @@ def test_with_room_for_all_nobody_is_cut() -> None:
 
 
 def test_two_classes_share_as_the_closed_form_says() -> None:
-    """Hours w / k: the least sum has k in proportion to the square root of w. 1 and 9 share 24 as 6 and 18."""
+    """Hours w / k: the least sum has k as the square root of w. Weights 1 and 9 share 24 as 6 and 18."""
     found = narrowed({"a": choices(1.0, 20), "b": choices(9.0, 20)}, 24.0)
 
     assert gpus_of(found) == {"a": 6, "b": 18}
@@ -65,7 +65,7 @@ def jobs(draw: st.DrawFn) -> dict[JobId, list[Choice]]:
 def test_it_fits_nobody_starves_and_the_largest_loss_per_gpu_is_cut_last(
     jobs: dict[JobId, list[Choice]], room: int
 ) -> None:
-    """Every job keeps at least its narrowest width; no step that was cut lost more per GPU than one that stays."""
+    """Every job keeps at least its narrowest width; no step that was cut lost more than one that stays."""
     found = narrowed(jobs, float(room))
     least = sum(min(one.size for one in options) for options in jobs.values())
     assert found.keys() == jobs.keys()

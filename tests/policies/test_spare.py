@@ -44,7 +44,8 @@ def test_a_running_job_grows_to_the_fastest_width_that_there_is_room_for() -> No
     assert found is not None
     assert (found.width, found.saved_hours) == (Width("gpu", 4), pytest.approx(2.0 - 0.2))
     narrow = stretched(most_gpus=3, hours_left=3.0)
-    assert narrow is not None and narrow.width == Width("gpu", 2)
+    assert narrow is not None
+    assert narrow.width == Width("gpu", 2)
     assert stretched(most_gpus=1, hours_left=3.0) is None
 
 
