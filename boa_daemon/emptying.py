@@ -101,12 +101,18 @@ def _shared_nodes(
         )
         planned = lent_widths.get(job_id) if may_move else None
         own = len(job.slots) if planned is None else planned.gpus
-        is_fixed = not may_move or len({slot.node for slot in job.slots}) > 1
+        names = {slot.node for slot in job.slots}
+        if len(names) == 1:
+            alone = found.get(job.slots[0].node)
+            if alone is not None:
+                alone.planned[job_id] = min(own, len(job.slots))
+                alone.is_fixed |= not may_move
+            continue
         for number, slot in enumerate(job.slots):
             if slot.node in found:
                 node = found[slot.node]
                 node.planned[job_id] = node.planned.get(job_id, 0) + (number < own)
-                node.is_fixed |= is_fixed
+                node.is_fixed = True
     by_type: dict[str, list[_Shared]] = {}
     for node in found.values():
         by_type.setdefault(node.node.instance_type.gpu_type, []).append(node)

@@ -7,7 +7,8 @@ twice, and whatever the placer wants (whole nodes, say) is rented. Nodes that ne
 have been idle for long enough are released.
 
 At the cap on nodes, widths are cut where the policy knows what that costs (`boa_daemon.narrowing`); else jobs
-are admitted in order of arrival and none overtakes: a wide job is served as soon as enough GPUs fall free. Cost: O(jobs + nodes), and the placer's on the nodes with room.
+are admitted in order of arrival and none overtakes: a wide job is served as soon as enough GPUs fall free.
+Cost: O(jobs + nodes), and the placer's on the nodes with room.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ spent of it has to pay for the jobs that are present and for those that arrive m
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
     z          lean                  what the integral of the credit says about the beliefs
     H          horizon_hours         the response time, or longer where the credit is large
-    -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how much single jobs move an hour's spend
+    -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how single jobs spread an hour's spend
 
 Why it converges: with q = 0 the law spends B + E/H per hour by belief, a (B + E/H) in truth when a times the
 believed work arrives. What a job will cost counts from the moment it arrives, so nothing lags, and

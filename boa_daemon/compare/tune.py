@@ -29,7 +29,7 @@ TOLERANCE = 0.01
 """Spends that differ by less than this share are equal."""
 PLANNING_RUNS = 10
 UTILITY_RUNS = 9
-SHARE_RUNS = 5
+SHARE_RUNS = 10
 DEEPEST_DISCOUNT = 0.25
 """Spot nodes are tried down to this share of the price on demand."""
 WIDEST_FLEET_LIMIT = 64

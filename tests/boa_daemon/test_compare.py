@@ -316,11 +316,10 @@ def test_a_knob_becomes_settings() -> None:
 def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
     all_rows: tuple[Comparison, list[Row]],
 ) -> None:
-    """Steps are coarse, but a share of the jobs can go one step further: within 2 %, one job of these few."""
+    """Steps are coarse, but a share of the jobs can go one step further: as near as so few jobs allow."""
     for row in all_rows[1]:
         if row.policy in {"equal-width", "efficiency"}:
-            assert row.target_usd_per_hour is not None
-            assert abs(row.mean_usd_per_hour / row.target_usd_per_hour - 1.0) < 0.02
+            assert abs(row.mean_usd_per_hour / row.target_usd_per_hour - 1.0) <= 0.015
             assert "share" in row.knob
 
 
