@@ -48,7 +48,7 @@ class Books:
         self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
         self._until = dict.fromkeys(self._rates, state.now)
         self._staying = set(self._rates)
-        self._usd_per_hour = sum(self._prices.values())
+        self._usd_per_hour = self._present_usd_per_hour = sum(self._prices.values())
         self._purses = list(self._open(state, nodes))
         for node in nodes:
             seen_at = state.now if node.is_listed else max(state.now, node.launched_at + caps.unseen_seconds)
@@ -106,13 +106,17 @@ class Books:
             self._go_on(name, max(self._now + self._caps.launch_seconds, self._until[name]))
 
     def room_for(self, usd_per_hour: float) -> tuple[float, CapCode]:
-        """Return how many more nodes at a price every cap has room for, and the cap that says so."""
+        """Return how many more nodes at a price every cap has room for, and the cap that says so.
+
+        Nodes that end take up room until they are gone.
+        """
         caps, rate = self._caps, usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
         rooms: list[tuple[float, CapCode]] = [(inf, "cap-instances")]
         if caps.instances is not None:
             rooms.append((float(max(caps.instances - self._present, 0)), "cap-instances"))
         if caps.usd_per_hour is not None:
-            rooms.append((max(caps.usd_per_hour - self._usd_per_hour, 0.0) / usd_per_hour, "cap-hour"))
+            left = max(caps.usd_per_hour - self._present_usd_per_hour, 0.0)
+            rooms.append((left / usd_per_hour, "cap-hour"))
         for purse in self._purses:
             cost = rate * self._ahead(purse.window) + _ROUNDING
             rooms.append((max(purse.left, 0.0) / cost, purse.code))
@@ -123,6 +127,7 @@ class Books:
         rate = usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
         self._present += count
         self._usd_per_hour += count * usd_per_hour
+        self._present_usd_per_hour += count * usd_per_hour
         for purse in self._purses:
             purse.left -= count * (rate * self._ahead(purse.window) + _ROUNDING)
 
@@ -140,7 +145,10 @@ class Books:
         if code == "cap-instances":
             return {"cap_nodes": float(caps.instances or 0), "present_nodes": float(self._present)}
         if code == "cap-hour":
-            return {"cap_usd_per_hour": caps.usd_per_hour or 0.0, "usd_per_hour": self._usd_per_hour}
+            return {
+                "cap_usd_per_hour": caps.usd_per_hour or 0.0,
+                "usd_per_hour": self._present_usd_per_hour,
+            }
         purse = min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
         return {"cap_usd": dollars(purse.cap), "left_usd": dollars(round(purse.left))}
 

@@ -194,6 +194,12 @@ def _rented_fleet(
     reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
     allowed = _within_cap(state, demand.launches, rules)
     if allowed != demand.launches:
+        kept = {job: planned for job, planned in loans.items() if job not in wishes}
+        if kept:
+            # Before anybody is turned down at the cap, whoever was lent GPUs goes back to the plan.
+            widths = {**allocation.widths, **kept}
+            changes = replace(changes, wishes=kept | wishes, loans={})
+            return _rented_fleet(state, replace(allocation, widths=widths), changes, room, rules)
         reason = "node-limit"
         admitted, demand = _at_the_cap(state, wishes, allowed, room, rules)
         slots = room.place(admitted)

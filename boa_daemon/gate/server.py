@@ -81,13 +81,18 @@ class GateServer:
         for timer in (self._wake, self._beat, self._judge):
             if timer is not None:
                 timer.cancel()
+        # No new lines from here on, and time for those just accepted: asyncio leaves a line open
+        # whose server is closed before the line has its transport.
+        loop = asyncio.get_running_loop()
         for server in self._servers:
-            server.close()
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
         for _ in range(CLOSING_TURNS):
             for connection in list(self._connections):
                 connection.hang_up()
             await asyncio.sleep(0)
         for server in self._servers:
+            server.close()
             await server.wait_closed()
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):

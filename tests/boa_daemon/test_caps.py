@@ -98,6 +98,16 @@ def test_instances_and_rate_are_capped_with_nodes_that_are_ending() -> None:
     assert (rate.plan.launches, set(rate.plan.waiting.values())) == ({"gpu-x4": 1}, {"cap-hour"})
 
 
+def test_a_node_that_ends_costs_per_hour_until_it_is_gone() -> None:
+    """One node runs, one ends, 12 USD per hour are allowed at 4 a node: one may be rented, not two."""
+    nodes = [a_node("n1"), a_node("n2", phase="terminating")]
+    held = {"old": some_slots("n1", 0, 1, 2, 3)}
+    state = a_state(a_job("old"), a_job("a"), a_job("b"), nodes=nodes, held=held, now=NOON)
+
+    assert decided(state, Caps(usd_per_hour=12.0), old=4, a=4, b=4).plan.launches == {"gpu-x4": 1}
+    assert decided(state, Caps(usd_per_hour=8.0), old=4, a=4, b=4).plan.launches == {}
+
+
 def test_a_ceiling_that_was_lowered_gives_nodes_back() -> None:
     """Idle nodes first, then booting ones, then the job with the most work left per weight."""
     jobs = [a_job("long", remaining_gpu_hours=50.0), a_job("short", remaining_gpu_hours=1.0)]

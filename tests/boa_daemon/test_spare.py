@@ -258,6 +258,18 @@ def test_beyond_one_gpu_for_everybody_jobs_wait_in_order_of_arrival() -> None:
     assert plan.waiting == {"e": "node-limit", "f": "node-limit"}
 
 
+def test_at_the_cap_what_was_lent_comes_back_also_for_a_job_that_needs_one_more_node() -> None:
+    """Two GPUs lent to a job planned for one, one node more allowed: seven GPUs are to be had after that."""
+    state = a_state(
+        a_job("lent"), a_job("wide"), nodes=[a_node("n1")], held={"lent": some_slots("n1", 2, 3)}, now=NOW
+    )
+    known = Known(widths={"lent": 1, "wide": 7}, stretches=True)
+    plan = plan_of(state, known, rules(max_nodes=2))
+
+    assert (len(plan.slots["lent"]), plan.launches) == (1, {"gpu-x4": 1})
+    assert plan.waiting == {"wide": "nodes-to-come"}
+
+
 @given(
     case=states(),
     max_nodes=st.sampled_from((None, 2, 4)),
