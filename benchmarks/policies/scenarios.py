@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from boa_daemon.traces.sources import SourceName
 from boa_daemon.traces.workload import Options
 
+SIMPLE_RULES = ("efficiency", "equal-width")
 RIVALS = ("efficiency", "equal-width", "pollux-autoscale", "pollux")
 MORE_RIVALS = (*RIVALS, "boa-authors", "greedy-marginal", "asked")
 ALL_RIVALS = (*MORE_RIVALS, "asked-hold", "tiresias", "static-srsf", "static-equal", "static-fifo")
 SMALL_APPS = ("cifar10", "deepspeech2", "bert")
 WORKLOADS = (1, 2, 3, 6)
 BOOTS = (0.0, 180.0)
+ORDERS = 5
+"""Of one workload's jobs, where what is asked is whether a rule loses on that very workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,13 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
         )
     for load in ("-0.5", "-1.5", "-2.0"):
         yield from _loads(load, quick=False)
+    for number in WORKLOADS:
+        yield Scenario(
+            name=f"Pollux workload-{number} in {ORDERS} orders, 1.5 x load, boot 180 s",
+            sources=(pollux("", number),),
+            rivals=SIMPLE_RULES,
+            seeds=ORDERS,
+        )
 
 
 def _loads(load: str, *, quick: bool) -> Iterator[Scenario]:
