@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 from engine_bench import DDP, NUMPY, Bench  # noqa: E402  what the tests use to start, stop and wait
-from engine_worlds import ENGINES, World, ray_world  # noqa: E402
+from engine_worlds import ENGINES, World, ray_world  # noqa: E402  after its folder is on the path
 
 from boa_daemon.job.run import Run  # noqa: E402
 from boa_daemon.ports import Accepted  # noqa: E402

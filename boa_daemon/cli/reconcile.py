@@ -10,8 +10,11 @@ from typing import Any
 
 import typer
 
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_costs import check_known, compared, explorer_days
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
+from boa_daemon.config import aws_settings, load_settings
 from boa_daemon.errors import DRIFT_FOUND, InputError
 
 DEFAULT_DAYS = 14
@@ -25,10 +28,6 @@ def reconcile(
     Raises:
         InputError: when what the daemon rents is not on AWS.
     """
-    from boa_daemon.backends.aws_calls import AwsCalls  # noqa: PLC0415 - slow to import
-    from boa_daemon.backends.aws_costs import check_known, compared, explorer_days  # noqa: PLC0415
-    from boa_daemon.config import aws_settings, load_settings  # noqa: PLC0415
-
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
     if settings.cloud.provider != "aws":
         raise InputError(

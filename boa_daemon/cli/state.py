@@ -177,7 +177,7 @@ def cost(
 ) -> None:
     """Say who spent what, and where the month will end."""
     if reconcile:
-        from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - only this needs AWS
+        from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - AWS is slow to import
 
         form = chosen_format(output, as_json)
         compare(days=days, fraction=tolerance, config=config, socket=socket, form=form)
