@@ -17,14 +17,20 @@ from boa_daemon.job import torch_gate
 from boa_daemon.job.torch_gate import GatedModel
 
 
+_kept: list[DistributedDataParallel] = []
+"""Models of tests that are over. PyTorch ends a group's threads with the interpreter's lock in hand, and one that
+still has a tensor to let go waits for that lock: for ever, without a word (pytorch/pytorch issue 56297)."""
+
+
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
-    """A model on a group of one rank."""
+    """A model on a group of one rank; the group outlives the test, as it outlives training in a job."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     torch.manual_seed(3)
     layers = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(3)))
-    yield DistributedDataParallel(layers, bucket_cap_mb=0.005)
+    _kept.append(DistributedDataParallel(layers, bucket_cap_mb=0.005))
+    yield _kept[-1]
     dist.destroy_process_group()
 
 

@@ -52,7 +52,7 @@ def test_without_a_gate_a_job_sends_at_once(tmp_path: Path) -> None:
     answers = {client.ask(1e3, 1e3).why for _ in range(1000)}
 
     assert answers == {"no gate"}
-    assert time.perf_counter() - began < 0.5
+    assert time.perf_counter() - began < 5.0, "waiting even a little for each would take a minute"
     assert client.lost_seconds == 0.0
     client.close()
 
@@ -192,14 +192,14 @@ def test_a_late_grant_is_not_taken_for_the_next_one(start: Start) -> None:
 
 def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connecting happens in the background; meanwhile the job sends."""
-    monkeypatch.setattr(client_module, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "CONNECT_SECONDS", 3.0)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
         client = GateClient(GateAddress(path=str(tmp_path / "s")), job="a", nics=["A", "B"], token="t")
         began = time.perf_counter()
         assert client.ask(1e3, 1e3).why == "no gate"
-        assert time.perf_counter() - began < 0.1
+        assert time.perf_counter() - began < 1.5
         client.close()
 
 
