@@ -117,14 +117,14 @@ def test_training_through_the_gates_life_and_death(place: tuple[str, Path], rank
     """Alive, mute, killed, restarted: gradients as ungated, and all ranks send the same pieces."""
     address = GateAddress(path=str(place[1]))
     with GateThread(SETTINGS, "s", address) as gate:
-        alive = until_granted(ranks, more_than=0)
+        alive = until_counted(ranks, "granted")
         mute_from(gate)
-        mute = ranks.train(6)
-        assert mute[0]["counts"].get("no answer", 0) + mute[0]["counts"].get("silence", 0) >= 1
+        # On a busy machine the job may have to earn back what earlier answers cost before it asks.
+        mute = until_counted(ranks, "no answer", "silence")
     dead = ranks.train(30)
     with GateThread(SETTINGS, "s", address):
         # What the mute gate cost has to be earned back before the next question.
-        back = until_granted(ranks, more_than=dead[0]["counts"]["granted"])
+        back = until_counted(ranks, "granted", more_than=dead[0]["counts"]["granted"])
 
     assert dead[0]["questions"] - mute[0]["questions"] < 30, "a dead gate is not asked at every iteration"
     for answers in (alive, mute, dead, back):
@@ -134,14 +134,14 @@ def test_training_through_the_gates_life_and_death(place: tuple[str, Path], rank
     assert ranks.end() == [0] * RANKS
 
 
-def until_granted(ranks: Ranks, *, more_than: int) -> list[dict[str, Any]]:
-    """Train until the gate has granted more buckets than that."""
+def until_counted(ranks: Ranks, *answers: str, more_than: int = 0) -> list[dict[str, Any]]:
+    """Train until more questions than that have had one of these answers."""
     deadline = time.monotonic() + 120.0
     while True:
-        answers = ranks.train(5)
-        if answers[0]["counts"].get("granted", 0) > more_than:
-            return answers
-        assert time.monotonic() < deadline, answers[0]
+        said = ranks.train(5)
+        if sum(said[0]["counts"].get(answer, 0) for answer in answers) > more_than:
+            return said
+        assert time.monotonic() < deadline, said[0]
 
 
 def mute_from(gate: GateThread) -> None:
