@@ -31,6 +31,7 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
+from boa_daemon.journal import Journal
 from boa_daemon.known_jobs import KnownJobs
 from boa_daemon.learning import Learner, import_speeds
 from boa_daemon.liveness import Liveness
@@ -309,6 +310,7 @@ class Daemon:
                     ),
                     engine=self.work,
                     store=self.books.store,
+                    telemetry=Journal(),
                 ),
             )
             self._controllers = {record.hash: found}

@@ -30,6 +30,9 @@ from boa_daemon.yaml_file import Document
 from policies.model import JobId
 
 MOST_JOBS_AT_ONCE = 10_000
+RECENT_JOBS = 200
+"""Who mistypes the id of a job means one of the newest, be it over or not."""
+_TAKEN = "has been taken and no tick has looked at it yet"
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
@@ -155,7 +158,8 @@ class Service:
         queue = self._books().queue
         found = queue.job(name)
         if found is None:
-            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, queue.active))
+            recent = [job.id for job in queue.jobs(limit=RECENT_JOBS)]
+            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, recent) or "See `boa jobs --all`")
         return found
 
     def _job(self, job: JobRecord) -> dict[str, Any]:
@@ -251,7 +255,8 @@ class Service:
             )
             return self._said(name, text, "user-day-cap")
         if decision is None or name not in decision.state.jobs:
-            return self._said(name, f"Job {name} has been taken and no tick has looked at it yet.", "new")
+            seen = "waits again and no tick has looked at it since" if record.generation else _TAKEN
+            return self._said(name, " ".join([f"Job {name} {seen}.", *_failures(record)]), "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
@@ -261,6 +266,9 @@ class Service:
         reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        if record.is_cancelled:
+            weighed.append("It is cancelled, and may write its checkpoint before it ends.")
+        weighed += _failures(record)
         belief = self.daemon.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))
@@ -436,6 +444,14 @@ class Service:
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
+
+
+def _failures(job: JobRecord) -> list[str]:
+    """Return how often a job failed and how it ended last, where it did."""
+    if not job.failures:
+        return []
+    times = "once" if job.failures == 1 else f"{job.failures} times"
+    return [f"It failed {times} so far; how it ended last: {job.cause}."]
 
 
 def _check_text(contents: Sequence[Any]) -> None:

@@ -136,7 +136,8 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
 
 def _print_end(row: Mapping[str, Any]) -> None:
     """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
-    code = "" if row["exit_code"] is None else f" (exit code {row['exit_code']})"
+    code = "" if row["exit_code"] is None else f"exit code {row['exit_code']}"
+    code = "" if not code or code in str(row["cause"]) else f" ({code})"
     stdout_console().print(f"{row['id']}: {row['cause']}{code}", markup=False, highlight=False)
     for line in row["last_lines"][-3:]:
         stdout_console().print(f"    {line}", markup=False, highlight=False)

@@ -103,5 +103,7 @@ def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
         pad_edge=False,
     )
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+        # What is too long goes on in the next line: half an id is nobody's id.
+        is_number = column in right
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     return table

@@ -255,6 +255,32 @@ def test_a_job_that_fails_is_tried_again_as_often_as_its_file_says(stage: Stage)
     assert stage.play.runner.started == [(job, 1), (job, 2)]
 
 
+def test_a_job_that_is_tried_again_is_explained_with_its_failures(stage: Stage) -> None:
+    """Once its rest is over too, while it waits or runs anew: how often it failed, and how."""
+    content = job_content(hours=0.01, retries=5)
+    content["environment"]["FAILS"] = "1"
+    (job,) = stage.submit(content)
+    said = ""
+    for _ in range(20):
+        stage.run(30.0)
+        said = stage.play.service.explain(job)["text"]
+        if stage.play.service.job(job)["failures"] == 1 and "rests" not in said:
+            break
+    assert "It failed once so far; how it ended last: " in said
+
+
+def test_a_mistyped_job_is_likened_to_those_that_are_over_too(stage: Stage) -> None:
+    """The job that just ended is the one that is asked for most."""
+    (job,) = stage.submit(job_content("train", hours=0.01))
+    stage.run(600.0)
+    assert stage.statuses() == {job: "finished"}
+    with pytest.raises(InputError, match=f"Did you mean '{job}'"):
+        stage.play.service.explain("trian-1")
+    stage.submit(*(job_content(f"other{number}") for number in range(30)))
+    with pytest.raises(InputError, match="boa jobs --all"):
+        stage.play.service.explain("zzzzzz")
+
+
 def test_down_lets_everything_go_and_resume_takes_it_up(stage: Stage) -> None:
     """Jobs checkpoint, wait, and finish later; it outlives a restart."""
     (job,) = stage.submit(job_content(hours=0.5))

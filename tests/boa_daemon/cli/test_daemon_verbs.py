@@ -129,6 +129,16 @@ def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
     assert everything.index("gone-3") < everything.index("long-2") < everything.index("short-1")
 
 
+def test_an_id_is_never_cut(boa: Boa, play: tuple[Rehearsal, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 60 columns too all of an id is there: it goes on in the next line."""
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "resnet-pretrain-imagenet-21k-batch-4096"
+    (job,) = play[0].service.submit([job_content(name)], user="ann")["jobs"]
+    said = boa("jobs")[1]
+    assert "…" not in said
+    assert "".join(cells(f"{line} ")[0] for line in said.split("long-2")[0].splitlines()[2:]) == job
+
+
 def test_instances_are_listed_with_their_jobs_and_prices(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
     """One row per node: what it costs an hour and so far."""
     said = boa("instances")[1]
