@@ -65,8 +65,9 @@ class RestartBreaker:
             if failure.at > last.at - self.window_seconds and failure.step >= last.step
         ]
         if len(streak) >= self.most_failures:
+            window = format_hours(self.window_seconds / SECONDS_PER_HOUR)
             return GiveUp(
-                reason=f"{len(streak)} failures within {format_hours(self.window_seconds / SECONDS_PER_HOUR)} at step {last.step}, "
+                reason=f"{len(streak)} failures within {window} at step {last.step}, "
                 f"the last one: {report.evidence}"
             )
         wait = self.first_wait_seconds * 2.0 ** (len(streak) - 1)
