@@ -53,6 +53,7 @@ class JobQueue:
         self._waiting: list[Ticket] = []
         self._door = threading.Lock()
         self.reload()
+        database.when_lost = self.reload
 
     def reload(self) -> None:
         """Read what is active back from disk."""

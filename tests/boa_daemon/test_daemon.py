@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,55 @@ def test_a_disk_that_cannot_be_written_starts_nothing(
     event.remove(engine, "before_cursor_execute", full)
     stage.run(3600.0)
     assert stage.statuses() == {job: "finished"}
+
+
+@contextmanager
+def no_room_at_the_commit(stage: Stage) -> Iterator[None]:
+    """Let statements pass and their commit fail, as SQLite does on a full disk."""
+
+    def full(_connection: Any) -> None:
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
+
+    engine = stage.play.books.store.database.engine
+    event.listen(engine, "commit", full)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", full)
+
+
+def test_a_cancel_that_was_refused_stops_nothing(stage: Stage) -> None:
+    """Nothing was stored, so nothing happens: neither the job that runs nor the one that waits is gone."""
+    jobs = stage.submit(job_content(hours=0.5), job_content("later", hours=0.5))
+    stage.run(300.0)
+    stage.submit(job_content("waits", hours=0.5))
+    active = set(stage.play.books.queue.active)
+    with no_room_at_the_commit(stage):
+        for job in active:
+            with pytest.raises(OperationalError):
+                stage.play.service.cancel(job, user="ann", is_admin=False)
+        for _ in range(5):
+            stage.play.daemon.watch()
+        assert set(stage.play.books.queue.active) == active
+        assert not stage.play.daemon.work._stopping
+    stage.run(9000.0)
+    assert set(stage.statuses().values()) == {"finished"}
+    assert [name for name, generation in stage.play.runner.started if generation == 1][:2] == jobs
+    assert max(generation for _, generation in stage.play.runner.started) == 1
+
+
+def test_a_job_that_ends_while_nothing_can_be_written_is_not_started_again(stage: Stage) -> None:
+    """The engine keeps how it ended until that is on disk, however often it is looked at meanwhile."""
+    (job,) = stage.submit(job_content(hours=0.1))
+    stage.run(90.0)
+    assert stage.statuses() == {job: "running"}
+    with no_room_at_the_commit(stage):
+        stage.clock.instant += 1200.0
+        for _ in range(5):
+            stage.play.daemon.watch()
+    stage.run(600.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.runner.started == [(job, 1)]
 
 
 def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
