@@ -78,6 +78,24 @@ def places(settings: Settings, environment: Mapping[str, str] | None = None) -> 
     return Places(state=state, socket=socket.absolute())
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of the state where it is not there, for its owner alone.
+
+    Raises:
+        InputError: when it cannot be, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write there"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise InputError(
+            f"the state folder {folder} cannot be used: {why}",
+            hint="Set [daemon] state_dir or --state-dir to a folder that you can write to",
+        )
+
+
 def gate_addresses(settings: Settings) -> tuple[GateAddress, ...]:
     """Return where the daemon's gate listens, the furthest reaching last; nothing where there is none.
 
@@ -230,7 +248,7 @@ def _is_new(url: str) -> bool:
 def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     """Return the daemon of the settings; one that only observes where the database cannot be read."""
     there = places(settings)
-    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(there.state)
     clock = clock or ForwardClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.assembly import Places, open_books, open_world, places
+from boa_daemon.assembly import Places, make_folder, open_books, open_world, places
 from boa_daemon.clock import SystemClock
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon
@@ -26,7 +26,7 @@ def recover(settings: Settings) -> dict[str, Any]:
     if settings.daemon.database is not None:
         raise InputError("recover makes SQLite files; restore a PostgreSQL database with its own tools")
     there = places(settings)
-    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(there.state)
     lock = Lock(there.state)
     lock.take()
     try:

@@ -19,7 +19,7 @@ from boa_daemon import systemd
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.assembly import Places, open_daemon, places
+from boa_daemon.assembly import Places, make_folder, open_daemon, places
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon
 from boa_daemon.errors import BoaError
@@ -203,7 +203,7 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
     settings = load()
     systemd.check_tick(settings.daemon.tick_seconds)
     there = places(settings)
-    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(there.state)
     lock = Lock(there.state)
     lock.take()
     keep_answering()

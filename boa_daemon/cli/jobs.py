@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from boa_daemon.cli.output import (
     a_table,
     chosen_format,
     print_json,
+    print_text,
     show,
     stdout_console,
 )
@@ -181,8 +181,7 @@ def logs(
             if is_json:
                 texts.append(chunk["text"])
             else:
-                sys.stdout.write(chunk["text"])
-                sys.stdout.flush()
+                print_text(chunk["text"])
             is_new = chunk["next_offset"] > offset
             offset = chunk["next_offset"]
             if is_new:
