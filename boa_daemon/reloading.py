@@ -14,7 +14,7 @@ _AT_START = {
     "engine": None,
     "api": None,
     "gate": None,
-    "daemon": ("state_dir", "socket", "database", "backup_seconds"),
+    "daemon": ("state_dir", "socket", "database", "backup_seconds", "observe"),
 }
 """Sections, or keys of them, that are read when the daemon starts."""
 _PLANNED = ("instance_types", "boot_seconds")
@@ -44,6 +44,16 @@ class SettingsReader:
             )
         self._files = loaded.files
         return loaded.settings
+
+
+def kept_to(before: Settings, after: Settings) -> Settings:
+    """Return new settings with what a running daemon must not change: whether it only observes.
+
+    The cloud was opened for the one or the other: leases that nobody renews would end the nodes of a daemon
+    that begins to act, and one that begins to observe would still end leaks.
+    """
+    daemon = after.daemon.model_copy(update={"observe": before.daemon.observe})
+    return after.model_copy(update={"daemon": daemon})
 
 
 def waiting_for_a_start(before: Settings, after: Settings) -> list[str]:

@@ -23,7 +23,7 @@ from boa_daemon.assembly import Places, make_folder, open_daemon, places
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon
 from boa_daemon.errors import BoaError
-from boa_daemon.reloading import waiting_for_a_start
+from boa_daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.service import Service
 from boa_daemon.solo import Lock
 from boa_daemon.store.engine import backup
@@ -262,7 +262,7 @@ def _until_stopped(
                 settings = load()
                 systemd.check_tick(settings.daemon.tick_seconds)
                 later = waiting_for_a_start(daemon.settings, settings)
-                daemon.use(settings)
+                daemon.use(kept_to(daemon.settings, settings))
                 clockwork.reschedule()
                 _LOG.info("settings read again")
                 if later:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -134,6 +135,11 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
     say_next(f"boa explain {rows[0]['id']}", "boa status")
 
 
+def _quoted(name: str) -> str:
+    """Return an id as part of a path; what is none is for the daemon to refuse."""
+    return quote(name or " ", safe="").replace("%2F", "%252F")
+
+
 def _print_end(row: Mapping[str, Any]) -> None:
     """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
     code = "" if row["exit_code"] is None else f"exit code {row['exit_code']}"
@@ -153,7 +159,7 @@ def explain(
 ) -> None:
     """Say why a job has its width and its nodes, or why it waits."""
     with a_client(config, socket) as client:
-        document = client.get(f"/jobs/{job}/explain")
+        document = client.get(f"/jobs/{_quoted(job)}/explain")
     if chosen_format(output, as_json) is OutputFormat.json:
         print_json(document)
         return
@@ -177,7 +183,7 @@ def logs(
     is_json = chosen_format(output, as_json) is OutputFormat.json
     with a_client(config, socket) as client:
         while True:
-            chunk = client.get(f"/jobs/{job}/logs", since=offset, generation=generation)
+            chunk = client.get(f"/jobs/{_quoted(job)}/logs", since=offset, generation=generation)
             if is_json:
                 texts.append(chunk["text"])
             else:
@@ -207,7 +213,7 @@ def cancel(
     with a_client(config, socket) as client:
         for name in names:
             try:
-                answers.append(client.post(f"/jobs/{name}/cancel"))
+                answers.append(client.post(f"/jobs/{_quoted(name)}/cancel"))
             except BoaError as error:
                 if len(names) == 1:
                     raise

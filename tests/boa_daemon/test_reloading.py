@@ -8,7 +8,7 @@ import pytest
 
 from boa_daemon.config import Settings
 from boa_daemon.errors import InputError
-from boa_daemon.reloading import SettingsReader, waiting_for_a_start
+from boa_daemon.reloading import SettingsReader, kept_to, waiting_for_a_start
 
 
 def test_a_file_that_is_gone_is_not_taken_for_the_defaults(
@@ -40,3 +40,12 @@ def test_what_counts_from_the_next_start_is_named() -> None:
     assert waiting_for_a_start(old, new) == ["cloud.provider", "daemon.state_dir"]
     assert "cloud.instance_types" in waiting_for_a_start(new, old)
     assert waiting_for_a_start(old, old) == []
+
+
+def test_a_daemon_that_only_looks_goes_on_looking() -> None:
+    """Its cloud renews no leases: to act needs a new start, and is named with what waits for one."""
+    old = Settings.model_validate({"daemon": {"observe": True}})
+    new = Settings.model_validate({"daemon": {"tick_seconds": 5.0}})
+    assert waiting_for_a_start(old, new) == ["daemon.observe"]
+    assert kept_to(old, new).daemon.observe
+    assert kept_to(old, new).daemon.tick_seconds == 5.0

@@ -74,7 +74,8 @@ def boa(
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        return code, capsys.readouterr().out
+        printed = capsys.readouterr()
+        return code, printed.out or printed.err
 
     return run
 
@@ -127,6 +128,15 @@ def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
     assert next_commands(said) == ["boa explain long-2", "boa status"]
     everything = boa("jobs", "--all")[1]
     assert everything.index("gone-3") < everything.index("long-2") < everything.index("short-1")
+
+
+@pytest.mark.parametrize("name", ["my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"])
+@pytest.mark.parametrize("verb", ["explain", "logs", "cancel"])
+def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str, name: str) -> None:
+    """Exit code 2 and a sentence, whatever is typed."""
+    code, said = boa(verb, name)
+    assert code == 2
+    assert "boa jobs --all" in said
 
 
 def test_an_id_is_never_cut(boa: Boa, play: tuple[Rehearsal, Path], monkeypatch: pytest.MonkeyPatch) -> None:
