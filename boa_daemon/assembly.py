@@ -57,6 +57,11 @@ class Places:
         """The folder of the hourly copies."""
         return self.state / "backups"
 
+    @property
+    def next_job(self) -> Path:
+        """The file of the number of the next job, which outlives a lost database."""
+        return self.state / "next_job"
+
 
 def places(settings: Settings, environment: Mapping[str, str] | None = None) -> Places:
     """Return where things are: as set, else where systemd says, else in the user's state folder.
@@ -252,7 +257,9 @@ def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     clock = clock or ForwardClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:
-        books: Books | None = open_books(url)
+        opened = open_books(url)
+        opened.queue.mark_in(there.next_job)
+        books: Books | None = opened
         fault = ""
     except StoreUnusable as error:
         books = None

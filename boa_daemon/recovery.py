@@ -50,7 +50,9 @@ def _recover(settings: Settings, there: Places) -> dict[str, Any]:
     if found is not None:
         shutil.copyfile(found, there.database)
     world = open_world(settings, there.state, SystemClock())
-    daemon = Daemon(settings, world, open_books(sqlite_url(there.database)))
+    books = open_books(sqlite_url(there.database))
+    books.queue.mark_in(there.next_job)
+    daemon = Daemon(settings, world, books)
     try:
         daemon.start()
         nodes = daemon.fleet.nodes()
