@@ -169,6 +169,8 @@ class Service:
         if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
             waits = "user-day-cap"
         now = self.daemon.world.clock.now()
+        if job.is_active and not job.slots and job.not_before > now:
+            waits = "resting"
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
             "id": job.id,

@@ -83,7 +83,8 @@ def _refused(_request: Request, error: Exception) -> JSONResponse:
 def _unwritable(_request: Request, error: Exception) -> JSONResponse:
     """Return the refusal of what the database could not do: a full disk, a read-only one."""
     said = str(getattr(error, "orig", None) or type(error).__name__)
-    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}", 1)
+    hint = ". Free some space on its disk" if "full" in said else ""
+    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}{hint}", 1)
 
 
 def _malformed(_request: Request, error: Exception) -> JSONResponse:

@@ -261,6 +261,12 @@ def test_a_job_that_is_tried_again_is_explained_with_its_failures(stage: Stage) 
     content = job_content(hours=0.01, retries=5)
     content["environment"]["FAILS"] = "1"
     (job,) = stage.submit(content)
+    while not stage.play.service.job(job)["failures"]:
+        stage.play.daemon.tick()
+        stage.clock.instant += 30.0
+    stage.clock.instant -= 30.0
+    assert stage.play.service.job(job)["waits_for"] == "resting"
+    assert "rests for" in stage.play.service.explain(job)["text"]
     said = ""
     for _ in range(20):
         stage.run(30.0)
@@ -358,6 +364,7 @@ def test_a_disk_that_cannot_be_written_starts_nothing(
     event.listen(engine, "before_cursor_execute", full)
     assert stage.play.daemon.tick() is None
     assert words in stage.play.daemon.standing.fault
+    assert "Nothing is started meanwhile" in stage.play.daemon.standing.fault
     assert stage.play.cloud.nodes() == []
     event.remove(engine, "before_cursor_execute", full)
     stage.run(3600.0)
