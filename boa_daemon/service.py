@@ -25,11 +25,13 @@ from boa_daemon.state import WaitReason
 from boa_daemon.store.queue import Content, Ticket
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick import decide
-from boa_daemon.units import dollars
+from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from boa_daemon.yaml_file import Document
 from policies.model import JobId
 
 MOST_JOBS_AT_ONCE = 10_000
+LATE_TICKS, LATE_SECONDS = 3, 60.0
+"""After so many ticks and so long without one the status says so: who reads it must not trust old figures."""
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
 _TAKEN = "has been taken and no tick has looked at it yet"
@@ -207,7 +209,7 @@ class Service:
             "fault": standing.fault,
             "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
             "is_down": standing.is_down,
-            "notes": list(standing.notes),
+            "notes": [*standing.notes, *self._late()],
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
@@ -232,6 +234,15 @@ class Service:
                 0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
+
+    def _late(self) -> list[str]:
+        """Return that no tick has come to its end for long, where that is so."""
+        every = self.daemon.settings.daemon.tick_seconds
+        silent = self.daemon.world.clock.now() - self._as_of()
+        if self.daemon.books is None or silent < LATE_TICKS * every + LATE_SECONDS:
+            return []
+        since = format_hours(silent / SECONDS_PER_HOUR)
+        return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
 
     def explain(self, name: JobId) -> dict[str, Any]:
         """Return why a job has its width and its nodes, or why it waits."""
@@ -304,6 +315,11 @@ class Service:
     def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
         """Return what a job printed from a byte on."""
         record = self._find(name)
+        if generation is not None and generation > record.generation:
+            had = (
+                f"it was started {record.generation} times" if record.generation else "it was not started yet"
+            )
+            raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
         chunk = self.daemon.world.runner.logs(name, since=since, generation=generation)
         return {
             "job": name,

@@ -443,6 +443,22 @@ def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
         stage.play.close()
 
 
+def test_a_daemon_whose_ticks_stay_away_says_so(stage: Stage) -> None:
+    """A cloud that never answers keeps a tick for ever: the status does not call old figures well."""
+    stage.run(60.0)
+    assert stage.play.service.status()["notes"] == []
+    stage.clock.instant += 3600.0
+    (note,) = stage.play.service.status()["notes"]
+    assert "no tick was done for 1.01 h, and one is due every 30 s" in note
+
+
+def test_a_generation_that_never_was_has_no_log(stage: Stage) -> None:
+    """Nothing printed and never started are two things."""
+    (job,) = stage.submit(job_content(hours=0.1))
+    with pytest.raises(InputError, match=r"has no generation 1\. So far it was not started yet"):
+        stage.play.service.logs(job, generation=1)
+
+
 @pytest.mark.parametrize("jump", [600.0, -600.0])
 def test_a_clock_that_jumps(stage: Stage, jump: float) -> None:
     """Ten minutes either way in the middle of a job: it finishes, once, and its node is given back."""
