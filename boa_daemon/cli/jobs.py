@@ -100,11 +100,11 @@ def jobs(
             {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
             for row in document["jobs"]
         ],
-        table=lambda: _print_jobs(document),
+        table=lambda: _print_jobs(document, limit=limit),
     )
 
 
-def _print_jobs(document: Mapping[str, Any]) -> None:
+def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
     """Print jobs for people."""
     rows = document["jobs"]
     if not rows:
@@ -131,6 +131,8 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
     for row in rows:
         if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
             _print_end(row)
+    if len(rows) == limit:
+        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
     say_as_of(dict(document))
     say_next(f"boa explain {rows[0]['id']}", "boa status")
 

@@ -130,6 +130,12 @@ def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
     assert everything.index("gone-3") < everything.index("long-2") < everything.index("short-1")
 
 
+def test_a_list_that_was_cut_says_so(boa: Boa) -> None:
+    """Three jobs there were: two of them are not all, and three may be."""
+    assert "newest 2; there may be more: --limit" in boa("jobs", "--all", "--limit", "2")[1]
+    assert "there may be more" not in boa("jobs", "--all", "--limit", "4")[1]
+
+
 @pytest.mark.parametrize("name", ["my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"])
 @pytest.mark.parametrize("verb", ["explain", "logs", "cancel"])
 def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str, name: str) -> None:
