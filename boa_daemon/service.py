@@ -282,6 +282,8 @@ class Service:
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _failures(record)
+        if self.daemon.settings.daemon.observe:
+            weighed.append("The daemon only observes: nothing of this is done.")
         belief = self.daemon.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))

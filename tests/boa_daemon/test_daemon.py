@@ -522,6 +522,7 @@ def test_observing_touches_nothing(tmp_path: Path) -> None:
         stage.run(120.0)
         assert stage.play.cloud.nodes() == []
         assert stage.play.service.decisions()["decisions"][0]["actions"][0]["kind"] == "launch"
+        assert "only observes: nothing of this is done" in stage.play.service.explain("job-1")["text"]
     finally:
         stage.play.close()
 
