@@ -3,7 +3,8 @@
 At most one node per tick and type. Its jobs must be on it alone; each goes, at its planned width, to the
 fullest node that has room for it, once those who were lent GPUs there have let go of them. It is done where
 what the node costs until its last job, or the last of those who take them in, would have ended, is more than
-twice what all who move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs. So
+twice what all who move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs
+until the others have ended: a job of a week makes room for those of an hour, and then has the node again. So
 a node that is empty soon is left alone, and nobody moves back and forth: each move leaves less room.
 
 Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few looked at more closely.
@@ -173,8 +174,14 @@ def _pays(state: ClusterState, giver: _Shared, moved: _Moved, follower: Follower
     stays = min(max(left(job) for job in taker.planned) for taker in moved.takers)
     gain = worth * min(stays, max(left(job) for job in giver.planned))
     kind = giver.node.instance_type.gpu_type
+    together = {*giver.planned}.union(*(taker.planned for taker in moved.takers))
     cost = sum(
-        follower.hours_lost(_job(state, job), Width(kind, len(slots)), hours_left=left(job))
+        follower.hours_lost(
+            _job(state, job),
+            Width(kind, len(slots)),
+            hours_left=left(job),
+            back_in_hours=max((left(other) for other in together if other != job), default=0.0),
+        )
         for job, slots in moved.slots.items()
     )
     return gain > LEAST_RETURN * cost

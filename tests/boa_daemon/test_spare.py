@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
+from boa_daemon.follow import SOON_SECONDS
 from boa_daemon.limits import Act, Steady
 from boa_daemon.state import ClusterState
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick import decide
 from policies.first_fit import FirstFit
-from policies.model import Width
+from policies.model import Job, Width
 
 NOW = 1000.0
 
@@ -198,6 +199,38 @@ def test_who_was_lent_gpus_makes_room_for_a_move() -> None:
     plan = plan_of(state, two_halves(stretches=True))
 
     assert plan.slots == {"a": some_slots("n2", 2, 3), "b": some_slots("n2", 0, 1)}
+
+
+class ForAWhile(Known):
+    """A follower that knows for how long a job is narrower, of which it loses a half."""
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
+        """Return half of that."""
+        return 0.5 * min(hours_left, back_in_hours)
+
+
+@pytest.mark.parametrize(("worth", "makes_room"), [(1.1, True), (0.9, False)])
+def test_a_long_job_makes_room_for_a_short_one_until_that_has_ended(worth: float, makes_room: bool) -> None:
+    """Of the hour of "short", "long" loses half, and not half of its own thousand: that is weighed, twice."""
+    state = a_state(
+        a_job("long"),
+        a_job("short"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"long": some_slots("n1", 0, 1, 2, 3), "short": some_slots("n2", 0, 1)},
+        now=NOW,
+    )
+    left = {"long": 1000.0, "short": 1.0}
+    plan = plan_of(state, ForAWhile(widths={"long": 2, "short": 2}, left_hours=left, worth=worth))
+
+    assert plan.slots == ({"long": some_slots("n2", 2, 3)} if makes_room else {})
+
+
+def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
+    """The next job may come or end in hours; the node is to be given back, or its hold to begin, before."""
+    plan = plan_of(halves(), two_halves())
+
+    assert plan.wake_at == NOW + SOON_SECONDS
+    assert plan_of(halves(), two_halves(worth=0.0)).wake_at is None
 
 
 def test_a_job_on_two_nodes_and_one_that_must_stay_keep_their_nodes() -> None:
