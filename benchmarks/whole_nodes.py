@@ -2,8 +2,8 @@
 
     python benchmarks/whole_nodes.py DIR [MULTIPLE ...]
 
-DIR holds `classes.yaml` and `trace.csv`, as `boa trace import` writes them: one GPU type, one phase per class.
-Start-ups, restarts and boots are left out of the bound for whole nodes.
+DIR holds `classes.yaml` and `trace.csv`, as `boa trace import` writes them: one GPU type, one phase per
+class. Start-ups, restarts and boots are left out of the bound for whole nodes.
 
 While the largest job runs, its node of P GPUs is rented at the least, whether others are on it or not. So at
 each instant, for any price q up to the price of money mu,
@@ -108,10 +108,12 @@ def main() -> None:
     for multiple in arguments.multiples:
         money = multiple * load * settings.trace.window_hours
         one_by_one = lower_bound_hours(settings.trace, settings.problem, money)
-        whole, mine = bound_hours(jobs, machine.gpus, money), hours_at(runs, multiple * load)
+        whole = max(one_by_one, bound_hours(jobs, machine.gpus, money))
+        mine = hours_at(runs, multiple * load)
         print(
-            f"{multiple:.2f} x load: GPUs one by one {60.0 * one_by_one:.0f} min, whole nodes {60.0 * whole:.0f} "
-            f"({whole / one_by_one:.2f}), BOA {60.0 * mine:.0f} ({mine / one_by_one:.2f}, {mine / whole:.2f})",
+            f"{multiple:.2f} x load: GPUs one by one {60.0 * one_by_one:.0f} min, whole nodes "
+            f"{60.0 * whole:.0f} ({whole / one_by_one:.2f}), BOA {60.0 * mine:.0f} "
+            f"({mine / one_by_one:.2f}, {mine / whole:.2f})",
             flush=True,
         )
 

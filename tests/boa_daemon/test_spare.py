@@ -233,16 +233,49 @@ def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
     assert plan_of(halves(), two_halves(worth=0.0)).wake_at is None
 
 
-def test_a_job_on_two_nodes_and_one_that_must_stay_keep_their_nodes() -> None:
-    """Neither node can be emptied: "a" is on both. Nor where the rules against flapping hold both jobs."""
+@pytest.mark.parametrize(("zone", "moves"), [("z1", True), ("z2", False)])
+def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zone(
+    zone: str, moves: bool
+) -> None:
+    """Four GPUs are a node of its own, the fifth keeps another; two are free beside "b". No other zone will do."""
+    zones = {"n1": "z1", "n2": "z1", "n3": zone}
     state = a_state(
         a_job("a"),
         a_job("b"),
-        nodes=[a_node("n1"), a_node("n2")],
-        held={"a": (*some_slots("n1", 0), *some_slots("n2", 0)), "b": some_slots("n2", 2, 3)},
+        nodes=[replace(a_node(name), zone=where) for name, where in zones.items()],
+        held={"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0)), "b": some_slots("n3", 0, 1)},
         now=NOW,
     )
-    assert "a" not in plan_of(state, two_halves()).slots
+    plan = plan_of(state, two_halves(widths={"a": 5, "b": 2}))
+
+    if moves:
+        assert plan.slots == {"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n3", 2))}
+    else:
+        assert plan.slots == {"b": some_slots("n2", 1, 2)}
+
+
+def test_what_was_lent_on_a_node_is_given_up_with_it() -> None:
+    """The plan of "a" is on another node, and one GPU beside "b" was lent: it lets go of that, and "b" moves."""
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        a_job("c"),
+        nodes=[a_node("n1"), a_node("n2"), a_node("n3")],
+        held={
+            "a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0)),
+            "b": some_slots("n2", 2),
+            "c": some_slots("n3", 0, 1, 2),
+        },
+        now=NOW,
+    )
+    left = {"a": 10.0, "b": 10.0, "c": 10.0}
+    plan = plan_of(state, two_halves(widths={"a": 4, "b": 1, "c": 3}, left_hours=left))
+
+    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n3", 3)}
+
+
+def test_jobs_that_must_stay_keep_their_nodes() -> None:
+    """Neither node can be emptied where the rules against flapping hold both jobs."""
     started = tuple(Act(kind="start", target=name, at=NOW - 10.0) for name in "ab")
     decision = decide(
         replace(halves(), acts=started),
