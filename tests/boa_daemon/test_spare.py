@@ -237,7 +237,7 @@ def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
 def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zone(
     zone: str, moves: bool
 ) -> None:
-    """Four GPUs are a node of its own, the fifth keeps another; two are free beside "b". No other zone will do."""
+    """The fifth GPU of "a" keeps a node, and two are free beside "b". No other zone will do."""
     zones = {"n1": "z1", "n2": "z1", "n3": zone}
     state = a_state(
         a_job("a"),
@@ -255,7 +255,7 @@ def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zon
 
 
 def test_what_was_lent_on_a_node_is_given_up_with_it() -> None:
-    """The plan of "a" is on another node, and one GPU beside "b" was lent: it lets go of that, and "b" moves."""
+    """The plan of "a" is on another node; the GPU that it was lent beside "b" goes, and "b" moves."""
     state = a_state(
         a_job("a"),
         a_job("b"),
