@@ -22,7 +22,9 @@ from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.problem_file import load_problem
 from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.settings import Beliefs
 from boa_daemon.traces.reader import read_trace
+from boa_daemon.units import SECONDS_PER_HOUR
 from boa_daemon.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
 from policies.boa import BudgetOptimal, solve
 from policies.errors import InfeasibleBudget
@@ -107,6 +109,17 @@ def shares(run: Simulation) -> str:
     return ", ".join(f"{name} {hours / rented:.0%}" for name, hours in parts.items())
 
 
+def at_once(settings: SimulationSettings) -> Simulation:
+    """Return the run if nodes came the moment they are wanted, and their boots were paid all the same."""
+    believed = Beliefs(boot_seconds=settings.boot_seconds)
+    world = replace(settings.world, beliefs=believed)
+    run = simulate(replace(settings, boot_seconds=0.0, world=world))
+    (kind,) = settings.instance_types.values()
+    boots = run.nodes_launched * kind.usd_per_hour * settings.boot_seconds / SECONDS_PER_HOUR
+    spent = run.spent_usd + boots
+    return replace(run, spent_usd=spent, mean_usd_per_hour=spent / run.arrival_window_hours)
+
+
 def distance(run: Simulation, settings: SimulationSettings) -> str:
     """Return the bounds for all of the money and for what works or starts up, and what was waited."""
     money, rented = run.mean_usd_per_hour * run.arrival_window_hours, run.gpu_hours_rented
@@ -151,6 +164,20 @@ def main() -> None:
         nearest = min(now, key=lambda run: abs(run.mean_usd_per_hour - 1.5 * load))
         print(f"  near 1.5 x load: {shares(nearest)}; {distance(nearest, settings)}")
         print(f"  at 1.5 x load, least waiting over the bound: {lost(settings, 1.5 * load)}")
+        paid = runs_of(plans(settings), at_once)
+        waits = {multiple: hours_at(paid, multiple * load) for multiple in MULTIPLES}
+        bounds = {
+            multiple: lower_bound_hours(
+                settings.trace, settings.problem, multiple * load * settings.trace.window_hours
+            )
+            for multiple in MULTIPLES
+        }
+        print(
+            "  over the bound: "
+            + ", ".join(f"{at:.1f} x {hours_at(now, at * load) / bounds[at]:.2f}" for at in MULTIPLES)
+            + "; nodes at once, boots paid: "
+            + ", ".join(f"{at:.1f} x {waits[at] / bounds[at]:.2f}" for at in MULTIPLES)
+        )
         for label, runs in (("following", now), ("not following", before)):
             nearest = min(runs, key=lambda run: abs(run.mean_usd_per_hour - 2.0 * load))
             print(f"  near 2 x load, {label}: {shares(nearest)}", flush=True)

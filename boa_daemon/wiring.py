@@ -80,7 +80,9 @@ class SimulationSettings:
 
     @property
     def planned_boot_seconds(self) -> float:
-        """The mean boot, over the types that may be rented."""
+        """What the policy takes a boot for: the mean over the types that may be rented, unless it is told."""
+        if self.world.beliefs.boot_seconds is not None:
+            return self.world.beliefs.boot_seconds
         kinds = self.instance_types.values()
         means = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
         return fmean(self.boot_seconds if boot is None else boot.mean_seconds for boot in means)

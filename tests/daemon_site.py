@@ -24,7 +24,7 @@ state_dir = "state"
 tick_seconds = 1
 idle_hold_seconds = 1
 """
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 class Site:

@@ -16,7 +16,7 @@ from policies.model import GpuSlot, Width
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NUMPY = f"{sys.executable} {EXAMPLES / 'train_numpy.py'}"
 DDP = f"{sys.executable} -m torch.distributed.run {EXAMPLES / 'train_ddp.py'}"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 def script(text: str) -> str:

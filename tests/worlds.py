@@ -78,6 +78,7 @@ BELIEFS = st.builds(
     sizes=st.sampled_from(({}, {"": 0.5}, {"x": 2.0})),
     speedup_exponents=st.sampled_from(({}, {"": 1.3}, {"": 0.7})),
     size_spread=_or_off(0.0, 0.5),
+    boot_seconds=st.sampled_from((None, 0.0, 600.0)),
 )
 WORLDS = st.builds(
     WorldSettings,

@@ -136,6 +136,7 @@ def _print_table(result: Simulation) -> None:
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
         ("spent", f"{result.spent_usd:,.2f} {unit}"),
         ("  per hour of arrivals", f"{result.mean_usd_per_hour:,.2f} {per_hour}"),
+        ("  until the last job left", f"{result.spent_usd / result.simulated_hours:,.2f} {per_hour}"),
         ("  budget", f"{result.budget_usd_per_hour:,.2f} {per_hour}"),
         ("GPU-hours rented", f"{result.gpu_hours_rented:,.1f}"),
         ("  used", _share(result.gpu_hours_used, result)),

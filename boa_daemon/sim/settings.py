@@ -146,12 +146,18 @@ class Beliefs:
 
     A speed-up s is believed to be s(least) (s / s(least)) ** exponent: above 1 too good, below 1 too bad.
     `size_spread` is the standard deviation of the logarithm of an error that each job has for itself.
+    `boot_seconds` is what every boot is believed to take, where that is not the truth.
     """
 
     rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     sizes: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     speedup_exponents: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     size_spread: float = 0.0
+    boot_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.boot_seconds is not None and not 0.0 <= self.boot_seconds < math.inf:
+            raise InputError("a boot is believed to take zero seconds or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,7 @@ class _Beliefs(Strict):
     sizes: object = Field(default=None, description="believed sizes over true ones, or by class")
     speedup_exponents: object = Field(default=None, description="above 1: too good; or by class")
     size_spread: NotNegative = Field(default=0.0, description="error of each job's size, of its logarithm")
+    boot_seconds: NotNegative | None = Field(default=None, description="seconds; the truth if left out")
 
 
 class _Factors(Strict):
@@ -251,7 +252,7 @@ def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) ->
         found = checked(_Factors, {"factors": by_class}, document=document).factors
         _check_names(document, at, {DEFAULT, *class_names}, "class")
         factors[key] = {_key(name): factor for name, factor in found.items()}
-    return Beliefs(**factors, size_spread=row.size_spread)
+    return Beliefs(**factors, size_spread=row.size_spread, boot_seconds=row.boot_seconds)
 
 
 def _key(name: str) -> str:

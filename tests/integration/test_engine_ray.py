@@ -18,7 +18,7 @@ from boa_daemon.engines.ray import RayEngine, join_command
 from boa_daemon.ports import Accepted, Refused, Unknown
 from boa_daemon.testing import a_node
 
-SLOW_SECONDS = 200.0
+SLOW_SECONDS = 500.0
 """Ray Train starts a controller and workers, each of which imports PyTorch."""
 
 

@@ -16,10 +16,9 @@ from boa_daemon.gate.client import Go
 from boa_daemon.job import torch_gate
 from boa_daemon.job.torch_gate import GatedModel
 
-
 _kept: list[DistributedDataParallel] = []
-"""Models of tests that are over. PyTorch ends a group's threads with the interpreter's lock in hand, and one that
-still has a tensor to let go waits for that lock: for ever, without a word (pytorch/pytorch issue 56297)."""
+"""Models of tests that are over. PyTorch ends a group's threads with the interpreter's lock in hand, and one
+that still has a tensor to let go waits for that lock: for ever (pytorch/pytorch issue 56297)."""
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ class Ranks:
         """End all ranks, and return their exit codes."""
         codes = []
         for process in self.processes:
-            process.communicate(timeout=30.0)
+            process.communicate(timeout=180.0)
             codes.append(process.returncode)
         return codes
 

@@ -30,7 +30,7 @@ SETTINGS = {
     "cloud": {"boot_seconds": 0.0, "instance_types": ["g4dn.12xlarge"]},
     "budget": {"usd_per_hour": 10.0, "usd_per_day_cap": 500.0, "max_instances": 7},
 }
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 @pytest.fixture

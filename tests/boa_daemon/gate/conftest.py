@@ -101,7 +101,7 @@ class RawLine:
         return reason
 
 
-def until(is_so: Callable[[], bool], *, seconds: float = 10.0) -> None:
+def until(is_so: Callable[[], bool], *, seconds: float = 120.0) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not is_so():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from boa_daemon.errors import InputError
 from boa_daemon.sim.beliefs import believed, told
 from boa_daemon.sim.settings import Beliefs, WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
@@ -65,3 +66,28 @@ def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
     truth, run = prepare(settings).finish(), prepare(replace(settings, world=wrong)).finish()
 
     assert (run.mean_jct_hours, run.spent_usd) == (truth.mean_jct_hours, truth.spent_usd)
+
+
+def test_a_boot_that_is_believed_long_is_planned_with_though_nodes_come_at_once() -> None:
+    """The plan is that of a world with such boots; the world's nodes are there all the same."""
+    settings = SimulationSettings(
+        trace=a_trace(0.0, 600.0, 1200.0, class_names=["x", "y", "x"]),
+        problem=PROBLEM,
+        instance_types={"gpu": an_instance_type()},
+        budget=Budget(amount=60.0),
+        boot_seconds=0.0,
+    )
+    slow = prepare(replace(settings, boot_seconds=600.0)).policy
+    told_so = prepare(replace(settings, world=WorldSettings(beliefs=Beliefs(boot_seconds=600.0))))
+    run = told_so.finish()
+
+    assert told_so.policy.planned_mean_jct_hours == slow.planned_mean_jct_hours
+    assert told_so.policy.planned_mean_jct_hours != prepare(settings).policy.planned_mean_jct_hours
+    assert run.gpu_hours_booting == 0.0
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_a_boot_cannot_be_believed_to_take_less_than_nothing(seconds: float) -> None:
+    """Nor for ever."""
+    with pytest.raises(InputError, match="zero seconds or more"):
+        Beliefs(boot_seconds=seconds)
