@@ -55,7 +55,7 @@ def plans(settings: SimulationSettings) -> list[SimulationSettings]:
     """Return the settings with budgets from the load to three times that."""
     load = load_of(settings)
     amounts = (load * np.geomspace(1.05, 3.2, PLANS)).tolist()
-    return [replace(settings, budget=Budget(amount=amount)) for amount in amounts]
+    return [replace(settings, budget=replace(settings.budget, amount=amount)) for amount in amounts]
 
 
 def runs_of(

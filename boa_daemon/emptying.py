@@ -1,10 +1,12 @@
 """Emptying nodes: the jobs of a node move into gaps on others, so that it can be given back.
 
-At most one node per tick and type. Its jobs must be on it alone; each goes, at its planned width, to the
-fullest node that has room for it, once those who were lent GPUs there have let go of them. It is done where
-what the node costs until its last job, or the last of those who take them in, would have ended, is more than
-twice what all who move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs. So
-a node that is empty soon is left alone, and nobody moves back and forth: each move leaves less room.
+At most one node per tick and type. Each of its jobs goes, at its planned width, to the fullest node that has
+room for the part that is on this one, once those who were lent GPUs there have let go of them: a job on
+several nodes stays in its zone, and is on no more of them afterwards. It is done where what the node costs
+until its last job, or the last of those who take them in, would have ended, is more than twice what all who
+move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs until the others have
+ended. A job of a week makes room for those of an hour, and then has the node again. A node that is empty soon
+is left alone, and nobody moves back and forth: each move leaves less room.
 
 Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few looked at more closely.
 """
@@ -101,18 +103,11 @@ def _shared_nodes(
         )
         planned = lent_widths.get(job_id) if may_move else None
         own = len(job.slots) if planned is None else planned.gpus
-        names = {slot.node for slot in job.slots}
-        if len(names) == 1:
-            alone = found.get(job.slots[0].node)
-            if alone is not None:
-                alone.planned[job_id] = min(own, len(job.slots))
-                alone.is_fixed |= not may_move
-            continue
         for number, slot in enumerate(job.slots):
-            if slot.node in found:
-                node = found[slot.node]
+            node = found.get(slot.node)
+            if node is not None:
                 node.planned[job_id] = node.planned.get(job_id, 0) + (number < own)
-                node.is_fixed = True
+                node.is_fixed |= not may_move
     by_type: dict[str, list[_Shared]] = {}
     for node in found.values():
         by_type.setdefault(node.node.instance_type.gpu_type, []).append(node)
@@ -136,7 +131,15 @@ def _moved(
     free: dict[NodeId, list[int]] = {}
     slots: dict[JobId, tuple[GpuSlot, ...]] = {}
     for job, gpus in sorted(giver.planned.items(), key=lambda item: -item[1]):
-        fitting = [name for name, gap in gaps.items() if gap >= gpus]
+        elsewhere = _elsewhere(state, job, giver, lent_widths)
+        if gpus == 0:
+            slots[job] = elsewhere
+            continue
+        fitting = [
+            name
+            for name, gap in gaps.items()
+            if gap >= gpus and (not elsewhere or by_name[name].node.zone == giver.node.zone)
+        ]
         if not fitting:
             return None
         name = min(fitting, key=lambda name: gaps[name])
@@ -147,10 +150,19 @@ def _moved(
                 here += [slot.index for slot in state.jobs[lender].slots[len(kept) :] if slot.node == name]
         if len(here) < gpus:
             return None
-        slots[job] = tuple(GpuSlot(name, index) for index in here[:gpus])
+        slots[job] = (*elsewhere, *(GpuSlot(name, index) for index in here[:gpus]))
         del here[:gpus]
         gaps[name] -= gpus
-    return _Moved(slots=slots, takers=[by_name[name] for name in free])
+    return _Moved(slots=slots, takers=[by_name[name] for name in free]) if free else None
+
+
+def _elsewhere(
+    state: ClusterState, job: JobId, giver: _Shared, lent_widths: Mapping[JobId, Width]
+) -> tuple[GpuSlot, ...]:
+    """Return the slots that a job has on other nodes by plan."""
+    held, planned = state.jobs[job].slots, lent_widths.get(job)
+    kept = held if planned is None else held[: planned.gpus]
+    return tuple(slot for slot in kept if slot.node != giver.node.id)
 
 
 def _lenders(
@@ -173,8 +185,14 @@ def _pays(state: ClusterState, giver: _Shared, moved: _Moved, follower: Follower
     stays = min(max(left(job) for job in taker.planned) for taker in moved.takers)
     gain = worth * min(stays, max(left(job) for job in giver.planned))
     kind = giver.node.instance_type.gpu_type
+    together = {*giver.planned}.union(*(taker.planned for taker in moved.takers))
     cost = sum(
-        follower.hours_lost(_job(state, job), Width(kind, len(slots)), hours_left=left(job))
+        follower.hours_lost(
+            _job(state, job),
+            Width(kind, len(slots)),
+            hours_left=left(job),
+            back_in_hours=max((left(other) for other in together if other != job), default=0.0),
+        )
         for job, slots in moved.slots.items()
     )
     return gain > LEAST_RETURN * cost

@@ -17,6 +17,8 @@ from policies.model import Follower, Job, JobId, NodeId, Width
 
 OVERDUE = 2.0
 """A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""
+SOON_SECONDS = 1.0
+"""Where this decision makes the next one necessary, that follows so soon."""
 
 
 def about_to_end(
@@ -119,12 +121,29 @@ def with_idle_nodes(
             releases.append(node.id)
         elif wake_at is None or release_at < wake_at:
             wake_at = release_at
+    if _empties_a_node(state, plan):
+        # It is to be given back, and the next job may come or end in hours only.
+        soon = state.now + SOON_SECONDS
+        wake_at = soon if wake_at is None else min(wake_at, soon)
     if not releases and wake_at == plan.wake_at:
         return plan
     if releases and not hold:
         # The cap had no room for a node; now it has.
-        wake_at = state.now + 1.0
+        wake_at = state.now + SOON_SECONDS
     return replace(plan, releases=tuple(releases), wake_at=wake_at)
+
+
+def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
+    """Return whether jobs that move or stop by the plan leave a node on which nobody is then."""
+    moving = {*plan.slots, *plan.stops}
+    left = {slot.node for job in moving for slot in state.jobs[job].slots}
+    if not left:
+        return False
+    left -= {slot.node for slots in plan.slots.values() for slot in slots}
+    return any(
+        name in state.nodes and all(job is None or job in moving for job in state.nodes[name].gpus)
+        for name in left
+    )
 
 
 def _held_idle(

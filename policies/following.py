@@ -229,7 +229,7 @@ class WholeNodes:
             rescale_hours=self.overheads[job.class_name][1],
         )
 
-    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
         """Return the weighted hours that a running job loses if it is started again at another width."""
         return hours_lost(
             self.columns[job.class_name],
@@ -238,6 +238,7 @@ class WholeNodes:
             hours_left=hours_left,
             rescale_hours=self.overheads[job.class_name][1],
             multiplier=self.multiplier,
+            back_in_hours=back_in_hours,
         )
 
     def node_worth(self, gpu_type: str) -> float:

@@ -319,8 +319,11 @@ class Follower(Protocol):
         """
         ...
 
-    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
-        """Return the weighted hours that a running job loses if it is started again at another width."""
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
+        """Return the weighted hours that a running job loses if it is started again at another width.
+
+        Where that is narrower, it gets back what it lets go of in `back_in_hours`, if it is still there then.
+        """
         ...
 
     def node_worth(self, gpu_type: str) -> float:

@@ -5,6 +5,7 @@ price of money mu:
 
     stretch     min(h, H) (1 - s(k) / s(K)) > 2 r     a running job of k grows to K and, one day, back again
     a change    w h (s(k) / s(K) - 1) + r (w + mu c K)    what a job loses that goes on at K GPUs
+    for a time  w d (1 - s(K) / s(k)) + 2 r (w + mu c K)  the same, where it grows back after d hours
     emptying    mu P h > 2 x the sum of those changes     the node that falls empty is given back
 
     symbol   here          meaning
@@ -64,16 +65,20 @@ def hours_lost(
     hours_left: float,
     rescale_hours: float,
     multiplier: float,
+    back_in_hours: float = math.inf,
 ) -> float:
     """Return the weighted hours that a running job loses, its restart included, if it goes on at a width.
 
-    Infinite where it cannot. The sum that `policies.following` weighs against what a node costs.
+    Where what it lets go of is free again before its end, in `back_in_hours`, it is narrower until then only.
+    Infinite where it cannot go on at that width. The sum that is weighed against what a node costs.
     """
     there = columns.index.get(then)
     if job.width is None or there is None:
         return math.inf
     ratio = float(columns.hours[job.phase, there]) / float(columns.hours[job.phase, columns.index[job.width]])
     weight = columns.job_class.weight
-    return weight * hours_left * (ratio - 1.0) + rescale_hours * (
-        weight + multiplier * float(columns.rate[there])
-    )
+    restart = rescale_hours * (weight + multiplier * float(columns.rate[there]))
+    for_good = weight * hours_left * (ratio - 1.0) + restart
+    if ratio <= 1.0:
+        return for_good
+    return min(for_good, weight * back_in_hours * (1.0 - 1.0 / ratio) + RESTARTS_OF_A_STRETCH * restart)

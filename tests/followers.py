@@ -50,7 +50,7 @@ class Known:
             return None
         return Stretch(width=Width("gpu", most_gpus), saved_hours=1.0 / now.gpus)
 
-    def hours_lost(self, job: Job, then: Width, *, hours_left: float) -> float:
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
         """Return what was told for any move."""
         return self.loses
 

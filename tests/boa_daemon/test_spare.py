@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
+from boa_daemon.follow import SOON_SECONDS
 from boa_daemon.limits import Act, Steady
 from boa_daemon.state import ClusterState
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick import decide
 from policies.first_fit import FirstFit
-from policies.model import Width
+from policies.model import Job, Width
 
 NOW = 1000.0
 
@@ -200,16 +201,81 @@ def test_who_was_lent_gpus_makes_room_for_a_move() -> None:
     assert plan.slots == {"a": some_slots("n2", 2, 3), "b": some_slots("n2", 0, 1)}
 
 
-def test_a_job_on_two_nodes_and_one_that_must_stay_keep_their_nodes() -> None:
-    """Neither node can be emptied: "a" is on both. Nor where the rules against flapping hold both jobs."""
+class ForAWhile(Known):
+    """A follower that knows for how long a job is narrower, of which it loses a half."""
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
+        """Return half of that."""
+        return 0.5 * min(hours_left, back_in_hours)
+
+
+@pytest.mark.parametrize(("worth", "makes_room"), [(1.1, True), (0.9, False)])
+def test_a_long_job_makes_room_for_a_short_one_until_that_has_ended(worth: float, makes_room: bool) -> None:
+    """Of the hour of "short", "long" loses half, and not half of its own thousand: that is weighed, twice."""
+    state = a_state(
+        a_job("long"),
+        a_job("short"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"long": some_slots("n1", 0, 1, 2, 3), "short": some_slots("n2", 0, 1)},
+        now=NOW,
+    )
+    left = {"long": 1000.0, "short": 1.0}
+    plan = plan_of(state, ForAWhile(widths={"long": 2, "short": 2}, left_hours=left, worth=worth))
+
+    assert plan.slots == ({"long": some_slots("n2", 2, 3)} if makes_room else {})
+
+
+def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
+    """The next job may come or end in hours; the node is to be given back, or its hold to begin, before."""
+    plan = plan_of(halves(), two_halves())
+
+    assert plan.wake_at == NOW + SOON_SECONDS
+    assert plan_of(halves(), two_halves(worth=0.0)).wake_at is None
+
+
+@pytest.mark.parametrize(("zone", "moves"), [("z1", True), ("z2", False)])
+def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zone(
+    zone: str, moves: bool
+) -> None:
+    """The fifth GPU of "a" keeps a node, and two are free beside "b". No other zone will do."""
+    zones = {"n1": "z1", "n2": "z1", "n3": zone}
     state = a_state(
         a_job("a"),
         a_job("b"),
-        nodes=[a_node("n1"), a_node("n2")],
-        held={"a": (*some_slots("n1", 0), *some_slots("n2", 0)), "b": some_slots("n2", 2, 3)},
+        nodes=[replace(a_node(name), zone=where) for name, where in zones.items()],
+        held={"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0)), "b": some_slots("n3", 0, 1)},
         now=NOW,
     )
-    assert "a" not in plan_of(state, two_halves()).slots
+    plan = plan_of(state, two_halves(widths={"a": 5, "b": 2}))
+
+    if moves:
+        assert plan.slots == {"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n3", 2))}
+    else:
+        assert plan.slots == {"b": some_slots("n2", 1, 2)}
+
+
+def test_what_was_lent_on_a_node_is_given_up_with_it() -> None:
+    """The plan of "a" is on another node; the GPU that it was lent beside "b" goes, and "b" moves."""
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        a_job("c"),
+        nodes=[a_node("n1"), a_node("n2"), a_node("n3")],
+        held={
+            "a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0)),
+            "b": some_slots("n2", 2),
+            "c": some_slots("n3", 0, 1, 2),
+        },
+        now=NOW,
+    )
+    left = {"a": 10.0, "b": 10.0, "c": 10.0}
+    plan = plan_of(state, two_halves(widths={"a": 4, "b": 1, "c": 3}, left_hours=left))
+
+    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n3", 3)}
+
+
+def test_jobs_that_must_stay_keep_their_nodes() -> None:
+    """Neither node can be emptied where the rules against flapping hold both jobs."""
     started = tuple(Act(kind="start", target=name, at=NOW - 10.0) for name in "ab")
     decision = decide(
         replace(halves(), acts=started),

@@ -82,6 +82,27 @@ def test_a_move_costs_its_restart_and_the_narrower_width() -> None:
     )
 
 
+def test_a_job_that_gets_its_gpus_back_is_narrower_until_then_only() -> None:
+    """From four to two for an hour of ten: 1 - 1.8 / 3 hours and two restarts. Nothing is lost by growing."""
+    job = replace(RUNNING, width=Width("gpu", 4))
+    restart = 0.1 * (1.0 + 0.5 * float(COLUMNS.rate[COLUMNS.index[Width("gpu", 2)]]))
+
+    def lost(back_in_hours: float, then: int = 2) -> float:
+        return hours_lost(
+            COLUMNS,
+            job,
+            Width("gpu", then),
+            hours_left=10.0,
+            rescale_hours=0.1,
+            multiplier=0.5,
+            back_in_hours=back_in_hours,
+        )
+
+    assert lost(1.0) == pytest.approx(1.0 - 1.8 / 3.0 + 2.0 * restart)
+    assert lost(100.0) == lost(math.inf) == pytest.approx(10.0 * (3.0 / 1.8 - 1.0) + restart)
+    assert lost(1.0, then=4) == lost(math.inf, then=4)
+
+
 @given(
     left=st.floats(min_value=0.0, max_value=10.0),
     most=st.integers(min_value=1, max_value=12),
