@@ -130,7 +130,7 @@ def with_idle_nodes(
 
 
 def looked_at_soon(state: ClusterState, plan: Plan) -> Plan:
-    """Return the plan with a wake-up at once where it leaves a node empty.
+    """Return the plan with a wake-up at once where its moves leave a node empty.
 
     The node is to be given back, or its hold to begin; the next job may come or end in hours only.
     """
@@ -141,8 +141,8 @@ def looked_at_soon(state: ClusterState, plan: Plan) -> Plan:
 
 
 def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
-    """Return whether jobs that move or stop by the plan leave a node on which nobody is then."""
-    moving = {job for job in (*plan.slots, *plan.stops) if not state.jobs[job].is_stopping}
+    """Return whether jobs that move by the plan leave a node on which nobody is then."""
+    moving = {job for job in plan.slots if not state.jobs[job].is_stopping}
     left = {slot.node for job in moving for slot in state.jobs[job].slots}
     if not left:
         return False
