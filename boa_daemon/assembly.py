@@ -57,6 +57,11 @@ class Places:
         """The folder of the hourly copies."""
         return self.state / "backups"
 
+    @property
+    def next_job(self) -> Path:
+        """The file of the number of the next job, which outlives a lost database."""
+        return self.state / "next_job"
+
 
 def places(settings: Settings, environment: Mapping[str, str] | None = None) -> Places:
     """Return where things are: as set, else where systemd says, else in the user's state folder.
@@ -76,6 +81,24 @@ def places(settings: Settings, environment: Mapping[str, str] | None = None) -> 
             hint="Set [daemon] socket to a shorter one",
         )
     return Places(state=state, socket=socket.absolute())
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of the state where it is not there, for its owner alone.
+
+    Raises:
+        InputError: when it cannot be, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write there"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise InputError(
+            f"the state folder {folder} cannot be used: {why}",
+            hint="Set [daemon] state_dir or --state-dir to a folder that you can write to",
+        )
 
 
 def gate_addresses(settings: Settings) -> tuple[GateAddress, ...]:
@@ -230,11 +253,13 @@ def _is_new(url: str) -> bool:
 def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     """Return the daemon of the settings; one that only observes where the database cannot be read."""
     there = places(settings)
-    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(there.state)
     clock = clock or ForwardClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:
-        books: Books | None = open_books(url)
+        opened = open_books(url)
+        opened.queue.mark_in(there.next_job)
+        books: Books | None = opened
         fault = ""
     except StoreUnusable as error:
         books = None

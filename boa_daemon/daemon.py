@@ -31,6 +31,7 @@ from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
+from boa_daemon.journal import Journal
 from boa_daemon.known_jobs import KnownJobs
 from boa_daemon.learning import Learner, import_speeds
 from boa_daemon.liveness import Liveness
@@ -238,7 +239,7 @@ class Daemon:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
         self.metrics.failed()
         first = not self.standing.fault
-        self.standing.fault = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        self.standing.fault = _fault(error)
         (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
         try:
             if self.books is not None:
@@ -309,6 +310,7 @@ class Daemon:
                     ),
                     engine=self.work,
                     store=self.books.store,
+                    telemetry=Journal(),
                 ),
             )
             self._controllers = {record.hash: found}
@@ -511,6 +513,15 @@ def _samples(database: Database) -> SqlSamples:
         if count:
             _LOG.info("%d measured speeds were taken over from speeds.json", count)
     return samples
+
+
+def _fault(error: Exception) -> str:
+    """Return what keeps a tick from being done, and what that means."""
+    if isinstance(error, SQLAlchemyError):
+        said = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
+        what = "Free some space on its disk" if "full" in said else "See to its disk or its server"
+        return f"the database cannot be used: {said}. Nothing is started meanwhile. {what}"
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
 def _all_down(record: PolicyRecord) -> PolicyRecord:

@@ -89,9 +89,8 @@ def _links(state: ClusterState, plan: Plan, job_id: JobId) -> list[str]:
 def _presence(state: ClusterState, job: JobState) -> str:
     """Return who the job is, what it holds and where."""
     since = format_hours((state.now - job.job.arrived_at) / 3600.0)
-    who = (
-        f"Job {job.job.id} of class {job.job.class_name} arrived {since} ago and is in phase {job.job.phase}"
-    )
+    phase = job.job.phase + 1
+    who = f"Job {job.job.id} of class {job.job.class_name} arrived {since} ago and is in phase {phase}"
     if not job.slots:
         return f"{who}; it holds no GPUs."
     return f"{who}; it holds {job.job.width} on {_nodes(slot.node for slot in job.slots)}."

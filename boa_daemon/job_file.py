@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from boa_daemon.schema import Gpus, Name, NotNegative, Positive, Strict, checked
+from boa_daemon.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.yaml_file import Document
 
 MAX_TEXT = 65_536
@@ -16,9 +16,7 @@ MAX_TEXT = 65_536
 class _JobFile(Strict):
     """What a job file may hold, but for `class`, which Python does not allow as a name."""
 
-    name: str = Field(
-        min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="text"
-    )
+    name: str = Field(min_length=1, max_length=100, pattern=NAME_FORM, description="text")
     run: str = Field(
         min_length=1, max_length=MAX_TEXT, description="shell command, started once on every node of the job"
     )

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.assembly import Places, open_books, open_world, places
+from boa_daemon.assembly import Places, make_folder, open_books, open_world, places
 from boa_daemon.clock import SystemClock
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon
@@ -26,7 +26,7 @@ def recover(settings: Settings) -> dict[str, Any]:
     if settings.daemon.database is not None:
         raise InputError("recover makes SQLite files; restore a PostgreSQL database with its own tools")
     there = places(settings)
-    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(there.state)
     lock = Lock(there.state)
     lock.take()
     try:
@@ -50,7 +50,9 @@ def _recover(settings: Settings, there: Places) -> dict[str, Any]:
     if found is not None:
         shutil.copyfile(found, there.database)
     world = open_world(settings, there.state, SystemClock())
-    daemon = Daemon(settings, world, open_books(sqlite_url(there.database)))
+    books = open_books(sqlite_url(there.database))
+    books.queue.mark_in(there.next_job)
+    daemon = Daemon(settings, world, books)
     try:
         daemon.start()
         nodes = daemon.fleet.nodes()

@@ -122,6 +122,10 @@ def _sentence(fault: ErrorDetails, document: Document, at: At) -> InputError:
     return document.error(f"{where} must be {_wanted(kind, value, context)}; got {a_kind(value)}", at=path)
 
 
+NAME_FORM = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_FORMS = {NAME_FORM: "letters, digits, dots, underscores and hyphens, a letter or a digit first"}
+
+
 def _wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
     """Return what a value should have been, from the kind of fault."""
     if kind == "greater_than_equal":
@@ -135,7 +139,11 @@ def _wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
         "finite_number": "a finite number",
         "int_type": "a whole number",
         "string_type": "text",
-        "string_too_short": "a name of at least one character",
+        "string_too_short": "text of at least one character",
+        "string_too_long": f"text of at most {context.get('max_length')} characters",
+        "string_pattern_mismatch": _FORMS.get(
+            str(context.get("pattern")), f"of the form {context.get('pattern')}"
+        ),
         "too_short": "a list of at least one item",
         "list_type": "a list",
         "dict_type": "a mapping",

@@ -19,10 +19,11 @@ from boa_daemon import systemd
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.assembly import Places, open_daemon, places
+from boa_daemon.assembly import Places, make_folder, open_daemon, places
 from boa_daemon.config import Settings
 from boa_daemon.daemon import Daemon
 from boa_daemon.errors import BoaError
+from boa_daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.service import Service
 from boa_daemon.solo import Lock
 from boa_daemon.store.engine import backup
@@ -203,7 +204,7 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
     settings = load()
     systemd.check_tick(settings.daemon.tick_seconds)
     there = places(settings)
-    there.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(there.state)
     lock = Lock(there.state)
     lock.take()
     keep_answering()
@@ -260,9 +261,12 @@ def _until_stopped(
             try:
                 settings = load()
                 systemd.check_tick(settings.daemon.tick_seconds)
-                daemon.use(settings)
+                later = waiting_for_a_start(daemon.settings, settings)
+                daemon.use(kept_to(daemon.settings, settings))
                 clockwork.reschedule()
                 _LOG.info("settings read again")
+                if later:
+                    _LOG.warning("these count from the next start of the daemon only: %s", ", ".join(later))
             except (BoaError, ValueError) as error:
                 _LOG.error("the settings stay as they were: %s", error)
             systemd.ready(daemon.status_line)

@@ -25,11 +25,16 @@ from boa_daemon.state import WaitReason
 from boa_daemon.store.queue import Content, Ticket
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick import decide
-from boa_daemon.units import dollars
+from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from boa_daemon.yaml_file import Document
 from policies.model import JobId
 
 MOST_JOBS_AT_ONCE = 10_000
+LATE_TICKS, LATE_SECONDS = 3, 60.0
+"""After so many ticks and so long without one the status says so: who reads it must not trust old figures."""
+RECENT_JOBS = 200
+"""Who mistypes the id of a job means one of the newest, be it over or not."""
+_TAKEN = "has been taken and no tick has looked at it yet"
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
@@ -155,7 +160,8 @@ class Service:
         queue = self._books().queue
         found = queue.job(name)
         if found is None:
-            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, queue.active))
+            recent = [job.id for job in queue.jobs(limit=RECENT_JOBS)]
+            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, recent) or "See `boa jobs --all`")
         return found
 
     def _job(self, job: JobRecord) -> dict[str, Any]:
@@ -165,6 +171,8 @@ class Service:
         if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
             waits = "user-day-cap"
         now = self.daemon.world.clock.now()
+        if job.is_active and not job.slots and job.not_before > now:
+            waits = "resting"
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
             "id": job.id,
@@ -201,7 +209,7 @@ class Service:
             "fault": standing.fault,
             "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
             "is_down": standing.is_down,
-            "notes": list(standing.notes),
+            "notes": [*standing.notes, *self._late()],
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
@@ -227,6 +235,15 @@ class Service:
             )
         return document
 
+    def _late(self) -> list[str]:
+        """Return that no tick has come to its end for long, where that is so."""
+        every = self.daemon.settings.daemon.tick_seconds
+        silent = self.daemon.world.clock.now() - self._as_of()
+        if self.daemon.books is None or silent < LATE_TICKS * every + LATE_SECONDS:
+            return []
+        since = format_hours(silent / SECONDS_PER_HOUR)
+        return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
+
     def explain(self, name: JobId) -> dict[str, Any]:
         """Return why a job has its width and its nodes, or why it waits."""
         record = self._find(name)
@@ -251,7 +268,8 @@ class Service:
             )
             return self._said(name, text, "user-day-cap")
         if decision is None or name not in decision.state.jobs:
-            return self._said(name, f"Job {name} has been taken and no tick has looked at it yet.", "new")
+            seen = "waits again and no tick has looked at it since" if record.generation else _TAKEN
+            return self._said(name, " ".join([f"Job {name} {seen}.", *_failures(record)]), "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
@@ -261,6 +279,9 @@ class Service:
         reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        if record.is_cancelled:
+            weighed.append("It is cancelled, and may write its checkpoint before it ends.")
+        weighed += _failures(record)
         belief = self.daemon.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))
@@ -294,6 +315,11 @@ class Service:
     def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
         """Return what a job printed from a byte on."""
         record = self._find(name)
+        if generation is not None and generation > record.generation:
+            had = (
+                f"it was started {record.generation} times" if record.generation else "it was not started yet"
+            )
+            raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
         chunk = self.daemon.world.runner.logs(name, since=since, generation=generation)
         return {
             "job": name,
@@ -436,6 +462,14 @@ class Service:
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
+
+
+def _failures(job: JobRecord) -> list[str]:
+    """Return how often a job failed and how it ended last, where it did."""
+    if not job.failures:
+        return []
+    times = "once" if job.failures == 1 else f"{job.failures} times"
+    return [f"It failed {times} so far; how it ended last: {job.cause}."]
 
 
 def _check_text(contents: Sequence[Any]) -> None:

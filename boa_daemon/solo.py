@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -37,10 +38,10 @@ class Lock:
             raise AlreadyRunning(
                 f"another daemon (process {holder}) has {self._path.parent}. Stop it first, or set state_dir"
             ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
+        # On a full disk the lock holds all the same; only who has it is not written there.
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         self._file = file
 
     def give_back(self) -> None:

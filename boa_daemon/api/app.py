@@ -25,6 +25,7 @@ from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from policies.errors import PolicyError
 
+_IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 MOST = 2**53
 
@@ -82,7 +83,8 @@ def _refused(_request: Request, error: Exception) -> JSONResponse:
 def _unwritable(_request: Request, error: Exception) -> JSONResponse:
     """Return the refusal of what the database could not do: a full disk, a read-only one."""
     said = str(getattr(error, "orig", None) or type(error).__name__)
-    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}", 1)
+    hint = ". Free some space on its disk" if "full" in said else ""
+    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}{hint}", 1)
 
 
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
@@ -90,6 +92,9 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
     faults = error.errors() if isinstance(error, RequestValidationError) else []
     first = faults[0] if faults else {"loc": (), "msg": "malformed"}
     where = ".".join(str(part) for part in first["loc"])
+    if where == "path.name":
+        text = str(first.get("input"))
+        return _refusal(422, "MalformedRequest", f"no job can have the id {text!r}. {_IDS}", 2)
     said = f"{where}: {first['msg']}".encode("utf-8", "replace").decode()
     return _refusal(422, "MalformedRequest", said, 2)
 

@@ -65,7 +65,10 @@ def check_listens(path: Path) -> None:
             channel.connect(str(path))
         except OSError as error:
             why = error.strerror or error
-            raise DaemonUnreachable(f"the daemon at {path} does not answer: {why}") from None
+            raise DaemonUnreachable(
+                f"the daemon at {path} does not answer: {why}. If it was killed, start it again with "
+                "`boa daemon`: it takes up jobs and instances as they are"
+            ) from None
 
 
 class Client:

@@ -117,7 +117,9 @@ def meaning_of(code: str, http_status: int) -> Meaning:
 
 
 def _fix_of(code: str) -> str:
-    """Return what to try after a bad request."""
+    """Return what to try after a code that says where to look."""
+    if code == "ConnectionLost":
+        return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
     if code.startswith("InvalidAMIID"):
         return "Name an image of this region under [cloud] image or images"
     if code.startswith("InvalidSubnetID"):

@@ -46,23 +46,20 @@ def classes(
 
 
 def _print(document: dict[str, Any], *, with_widths: bool) -> None:
-    """Print a line per class, and the widths of the first where they are asked for."""
+    """Print three lines per class, and the widths of the first where they are asked for."""
     rows = document["classes"]
-    titles = ("jobs/h", "stated", "GPU-h a job", "stated", "widest speed-up", "stated", "from")
-    table = a_table("What is believed of the classes", "class", *titles, right=titles[:6])
+    titles = ("class", "figure", "estimate", "stated", "from")
+    table = a_table("What is believed of the classes", *titles, right=("stated",))
     for row in rows:
-        rate, size = row["arrivals_per_hour"], row["size_gpu_hours"]
         widest = row["speedups"][-1]
-        table.add_row(
-            cell(row["name"]),
-            _with_interval(rate),
-            "-" if rate["stated"] is None else f"{rate['stated']:.3g}",
-            _with_interval(size),
-            f"{size['stated']:.3g}",
-            f"{widest['gpus']} GPUs: {_with_interval(widest)}",
-            f"{widest['stated']:.3g}",
-            _behind(row),
+        figures = (
+            ("jobs/h", row["arrivals_per_hour"]),
+            ("GPU-hours a job", row["size_gpu_hours"]),
+            (f"speed-up at {widest['gpus']} GPUs", widest),
         )
+        for line, ((name, figure), behind) in enumerate(zip(figures, _behind(row), strict=True)):
+            stated = "-" if figure["stated"] is None else f"{figure['stated']:.3g}"
+            table.add_row(cell("" if line else row["name"]), name, _with_interval(figure), stated, behind)
     stdout_console().print(table)
     if with_widths:
         _print_widths(rows[0])
@@ -77,14 +74,16 @@ def _with_interval(figure: dict[str, Any]) -> str:
     return f"{figure['estimate']:.3g} [dim]({figure['low']:.2g} to {figure['high']:.2g})[/]"
 
 
-def _behind(row: dict[str, Any]) -> str:
-    """Return what stands behind the estimates of a class."""
-    rate, size = row["arrivals_per_hour"], row["size_gpu_hours"]
-    if not rate["jobs"]:
-        return "[dim]no jobs yet[/]"
-    measured = sum(width["measured_seconds"] for width in row["speedups"]) / 3600.0
-    said = f"{rate['jobs']} came, {size['ended']} ended, {measured:.1f} h measured"
-    return f"{said}, {age(0.0, row['age_seconds'])} ago"
+def _behind(row: dict[str, Any]) -> tuple[str, str, str]:
+    """Return what stands behind the estimates of a class: of its rate, its size, its speed-ups."""
+    jobs, ended = row["arrivals_per_hour"]["jobs"], row["size_gpu_hours"]["ended"]
+    seconds = sum(width["measured_seconds"] for width in row["speedups"])
+    came = f"{jobs} came" if jobs else "[dim]no jobs yet[/]"
+    return (
+        f"{came}, {age(0.0, row['age_seconds'])} ago" if jobs else came,
+        f"{ended} ended" if ended else "[dim]none ended yet[/]",
+        f"{seconds / 3600.0:.1f} h measured" if seconds else "[dim]not measured yet[/]",
+    )
 
 
 def _print_widths(row: dict[str, Any]) -> None:

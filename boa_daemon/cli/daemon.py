@@ -29,7 +29,7 @@ def daemon(
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
-    from boa_daemon.config import Settings, load_settings  # noqa: PLC0415
+    from boa_daemon.reloading import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
 
     flags = {
@@ -39,14 +39,11 @@ def daemon(
         "daemon.tick_seconds": tick_seconds,
     }
 
-    def load() -> Settings:
-        return load_settings(config, flags=flags).settings
-
     def announce(path: str) -> None:
         if sys.stderr.isatty():
             stderr_console().print(f"listening at {path}; [dim]boa status, boa submit FILE[/]")
 
-    serve(load, announce=announce)
+    serve(SettingsReader(config, flags), announce=announce)
 
 
 class What(StrEnum):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -17,6 +17,7 @@ from boa_daemon.cli.output import (
     a_table,
     chosen_format,
     print_json,
+    print_text,
     show,
     stdout_console,
 )
@@ -99,11 +100,11 @@ def jobs(
             {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
             for row in document["jobs"]
         ],
-        table=lambda: _print_jobs(document),
+        table=lambda: _print_jobs(document, limit=limit),
     )
 
 
-def _print_jobs(document: Mapping[str, Any]) -> None:
+def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
     """Print jobs for people."""
     rows = document["jobs"]
     if not rows:
@@ -130,13 +131,21 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
     for row in rows:
         if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
             _print_end(row)
+    if len(rows) == limit:
+        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
     say_as_of(dict(document))
     say_next(f"boa explain {rows[0]['id']}", "boa status")
 
 
+def _quoted(name: str) -> str:
+    """Return an id as part of a path; what is none is for the daemon to refuse."""
+    return quote(name or " ", safe="").replace("%2F", "%252F")
+
+
 def _print_end(row: Mapping[str, Any]) -> None:
     """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
-    code = "" if row["exit_code"] is None else f" (exit code {row['exit_code']})"
+    code = "" if row["exit_code"] is None else f"exit code {row['exit_code']}"
+    code = "" if not code or code in str(row["cause"]) else f" ({code})"
     stdout_console().print(f"{row['id']}: {row['cause']}{code}", markup=False, highlight=False)
     for line in row["last_lines"][-3:]:
         stdout_console().print(f"    {line}", markup=False, highlight=False)
@@ -152,7 +161,7 @@ def explain(
 ) -> None:
     """Say why a job has its width and its nodes, or why it waits."""
     with a_client(config, socket) as client:
-        document = client.get(f"/jobs/{job}/explain")
+        document = client.get(f"/jobs/{_quoted(job)}/explain")
     if chosen_format(output, as_json) is OutputFormat.json:
         print_json(document)
         return
@@ -176,12 +185,11 @@ def logs(
     is_json = chosen_format(output, as_json) is OutputFormat.json
     with a_client(config, socket) as client:
         while True:
-            chunk = client.get(f"/jobs/{job}/logs", since=offset, generation=generation)
+            chunk = client.get(f"/jobs/{_quoted(job)}/logs", since=offset, generation=generation)
             if is_json:
                 texts.append(chunk["text"])
             else:
-                sys.stdout.write(chunk["text"])
-                sys.stdout.flush()
+                print_text(chunk["text"])
             is_new = chunk["next_offset"] > offset
             offset = chunk["next_offset"]
             if is_new:
@@ -207,7 +215,7 @@ def cancel(
     with a_client(config, socket) as client:
         for name in names:
             try:
-                answers.append(client.post(f"/jobs/{name}/cancel"))
+                answers.append(client.post(f"/jobs/{_quoted(name)}/cancel"))
             except BoaError as error:
                 if len(names) == 1:
                     raise

@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from rich.console import Console
@@ -54,9 +55,33 @@ def show(
         table()
 
 
+class _Patient(Console):
+    """A console whose reader may go away: `boa ... | head` has done what it was asked."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave with 0."""
+        self.quiet = True
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """End with 0; what is still in the buffer goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
+
+
+def print_text(text: str) -> None:
+    """Write text to standard output at once; a reader that has gone has had enough."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave()
+
+
 def stdout_console() -> Console:
     """Return a console on standard output, without colour when that is not a terminal."""
-    return Console(soft_wrap=False, highlight=False)
+    return _Patient(soft_wrap=False, highlight=False)
 
 
 def stderr_console() -> Console:
@@ -66,8 +91,7 @@ def stderr_console() -> Console:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on one line; a float that JSON cannot say becomes null."""
-    json.dump(_plain(document), sys.stdout, allow_nan=False)
-    sys.stdout.write("\n")
+    print_text(json.dumps(_plain(document), allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:
@@ -89,7 +113,7 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    sys.stdout.write(buffer.getvalue())
+    print_text(buffer.getvalue())
 
 
 def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
@@ -103,5 +127,7 @@ def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
         pad_edge=False,
     )
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+        # What is too long goes on in the next line: half an id is nobody's id.
+        is_number = column in right
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     return table

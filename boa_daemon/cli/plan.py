@@ -130,6 +130,11 @@ def _read(
                 "nothing to plan", hint="Give --classes FILE, or --trace FILE with classes.yaml beside it"
             )
         classes = trace.with_name("classes.yaml")
+        if not classes.is_file():
+            raise InputError(
+                f"there is no {classes} that says how large the jobs of {trace.name} are and how they scale",
+                hint="Give --classes FILE, or have `boa trace import` write both",
+            )
     if trace is None:
         return read_problem(classes, prices, require_rates=jobs is None)
     file = read_problem(classes, prices, require_rates=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,15 @@ from boa_daemon.errors import PARTLY_DONE
 from boa_daemon.units import format_hours
 
 WATCH_SECONDS = 2.0
+
+
+class By(StrEnum):
+    """By what costs are added up."""
+
+    job = "job"
+    class_ = "class"
+    user = "user"
+    day = "day"
 
 
 def status(
@@ -162,7 +172,7 @@ def _print_instances(document: dict[str, Any]) -> None:
 
 def cost(
     *,
-    by: Annotated[str, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = "job",
+    by: Annotated[By, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = By.job,
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
@@ -184,12 +194,12 @@ def cost(
         return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
-        document = client.get("/cost", by=by, since=since)
+        document = client.get("/cost", by=by.value, since=since)
     show(
         chosen_format(output, as_json),
         document,
         rows=lambda: document["rows"],
-        table=lambda: _print_cost(by, document),
+        table=lambda: _print_cost(by.value, document),
     )
 
 
@@ -281,7 +291,8 @@ def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) 
         console.print(f"held back: {sentence}", markup=False)
     if not document["actions"]:
         console.print("Nothing would change.")
-    console.print(f"Nothing was started. {len(document['waiting'])} jobs would wait.")
+    waiting = len(document["waiting"])
+    console.print(f"Nothing was started. {waiting} job{'s' if waiting != 1 else ''} would wait.")
     say_as_of(document)
 
 

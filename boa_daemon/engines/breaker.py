@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from boa_daemon.ports import RunReport
+from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 from policies.model import check_positive
 
 
@@ -64,8 +65,9 @@ class RestartBreaker:
             if failure.at > last.at - self.window_seconds and failure.step >= last.step
         ]
         if len(streak) >= self.most_failures:
+            window = format_hours(self.window_seconds / SECONDS_PER_HOUR)
             return GiveUp(
-                reason=f"{len(streak)} failures within {self.window_seconds:.0f} s at step {last.step}, "
+                reason=f"{len(streak)} failures within {window} at step {last.step}, "
                 f"the last one: {report.evidence}"
             )
         wait = self.first_wait_seconds * 2.0 ** (len(streak) - 1)

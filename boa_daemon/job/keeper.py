@@ -32,7 +32,7 @@ from typing import Any
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.logs import LogWriter
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
-from boa_daemon.job.unit import Unit, lost_end, status_of, write_json
+from boa_daemon.job.unit import Unit, keep_room, lost_end, status_of, write_in_room, write_json
 
 LEAVE_SECONDS = 0.5
 """Helpers of the command may take so long to notice its end."""
@@ -65,6 +65,10 @@ class Keeper:
         write_json(
             self.unit.folder / "keeper.json", {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
         )
+        # A job that fills the disk, or one beside it, must not take with it how it ended: it would run again.
+        keep_room(self.unit.folder / "exit.json")
+        if self.unit.after:
+            keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
         self._do_errand(self.unit.before, wait=True)
         with suppress(OSError):
@@ -213,9 +217,9 @@ class Keeper:
             "ended_at": time.time(),
         }
         if unit.after:
-            write_json(unit.folder / "ending.json", facts)
+            write_in_room(unit.folder / "ending.json", facts)
             self._do_errand(unit.after, wait=True)
-        write_json(unit.folder / "exit.json", facts)
+        write_in_room(unit.folder / "exit.json", facts)
 
 
 def settle(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,44 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
         OSError: when it cannot be written.
     """
     aside = file.with_name(f".{file.name}.{os.getpid()}")
-    aside.write_text(json.dumps(document))
-    aside.replace(file)
+    try:
+        aside.write_text(json.dumps(document))
+        aside.replace(file)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+
+
+ROOM_BYTES = 4096
+"""More than any document needs that must be written though the disk is full by then."""
+
+
+def keep_room(file: Path) -> None:
+    """Have room set aside for a document that is written later, where the disk still has any."""
+    with suppress(OSError), _room(file).open("wb") as room:
+        os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
+
+
+def write_in_room(file: Path, document: Mapping[str, Any]) -> None:
+    """Write a document whole or not at all, into the room that was kept for it.
+
+    Raises:
+        OSError: when it cannot be written, there or elsewhere.
+    """
+    text = json.dumps(document).encode()
+    try:
+        with _room(file).open("r+b") as room:
+            room.write(text)
+            room.truncate()
+        _room(file).replace(file)
+    except OSError:
+        write_json(file, document)
+
+
+def _room(file: Path) -> Path:
+    """Return where the room for a document is."""
+    return file.with_name(f".{file.name}.room")
 
 
 def read_json(file: str | Path) -> dict[str, Any] | None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 
 class Database:
-    """An engine of which this process is the only writer."""
+    """An engine of which this process is the only writer.
+
+    `when_lost` is called where a transaction could not be done: what memory took for written is not on disk.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.when_lost: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._open: Connection | None = None
 
@@ -24,12 +29,18 @@ class Database:
             if self._open is not None:
                 yield self._open
                 return
-            with self.engine.begin() as connection:
-                self._open = connection
-                try:
-                    yield connection
-                finally:
-                    self._open = None
+            try:
+                with self.engine.begin() as connection:
+                    self._open = connection
+                    try:
+                        yield connection
+                    finally:
+                        self._open = None
+            except (SQLAlchemyError, OSError):
+                # A full disk says so at the commit, when memory has gone ahead already.
+                with suppress(SQLAlchemyError, OSError):
+                    self.when_lost()
+                raise
 
     @contextmanager
     def alone(self) -> Iterator[None]:

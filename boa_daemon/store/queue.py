@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -50,9 +52,11 @@ class JobQueue:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._mark: Path | None = None
         self._waiting: list[Ticket] = []
         self._door = threading.Lock()
         self.reload()
+        database.when_lost = self.reload
 
     def reload(self) -> None:
         """Read what is active back from disk."""
@@ -69,9 +73,34 @@ class JobQueue:
                 job.id: replace(job, slots=tuple(held.get(job.id, ())), width=widths.get(job.id))
                 for job in active
             }
-            self._next = int(json.loads(_meta(connection, "next_job") or "1"))
+            self._next = max(int(json.loads(_meta(connection, "next_job") or "1")), self._marked())
             nodes = connection.execute(select(INSTANCES).where(INSTANCES.c.ended_at.is_(None)))
             self.instances: dict[NodeId, InstanceRecord] = {row.id: _instance_of(row) for row in nodes}
+
+    def mark_in(self, file: Path) -> None:
+        """Keep the next number beside the database as well, and go on from the higher of the two.
+
+        Engines keep jobs by their ids. A database that was made anew, or copied back from yesterday, would
+        give ids a second time, and the new job would be taken for the old one, which is over.
+        """
+        self._mark = file
+        self._next = max(self._next, self._marked())
+        self._put_mark(self._next)
+
+    def _marked(self) -> int:
+        """Return the number beside the database; 0 where there is none."""
+        try:
+            return 0 if self._mark is None else int(self._mark.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _put_mark(self, number: int) -> None:
+        """Write the next number beside the database; a disk that is full keeps the one before."""
+        if self._mark is not None:
+            with suppress(OSError):
+                aside = self._mark.with_suffix(".new")
+                aside.write_text(str(number))
+                aside.replace(self._mark)
 
     def _widths(self, connection: Connection, held: Iterable[JobId]) -> dict[JobId, Width]:
         """Return the width of each job that holds GPUs."""
@@ -125,6 +154,7 @@ class JobQueue:
                 found.append(_records(ticket, following))
                 following += len(ticket.contents)
             rows = [_row_of(job) for jobs in found for job in jobs]
+            self._put_mark(following)
             with self.database.write() as connection:
                 if rows:
                     connection.execute(insert(JOBS), rows)

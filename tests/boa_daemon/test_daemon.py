@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,38 @@ def test_a_job_that_fails_is_tried_again_as_often_as_its_file_says(stage: Stage)
     assert stage.play.runner.started == [(job, 1), (job, 2)]
 
 
+def test_a_job_that_is_tried_again_is_explained_with_its_failures(stage: Stage) -> None:
+    """Once its rest is over too, while it waits or runs anew: how often it failed, and how."""
+    content = job_content(hours=0.01, retries=5)
+    content["environment"]["FAILS"] = "1"
+    (job,) = stage.submit(content)
+    while not stage.play.service.job(job)["failures"]:
+        stage.play.daemon.tick()
+        stage.clock.instant += 30.0
+    stage.clock.instant -= 30.0
+    assert stage.play.service.job(job)["waits_for"] == "resting"
+    assert "rests for" in stage.play.service.explain(job)["text"]
+    said = ""
+    for _ in range(20):
+        stage.run(30.0)
+        said = stage.play.service.explain(job)["text"]
+        if stage.play.service.job(job)["failures"] == 1 and "rests" not in said:
+            break
+    assert "It failed once so far; how it ended last: " in said
+
+
+def test_a_mistyped_job_is_likened_to_those_that_are_over_too(stage: Stage) -> None:
+    """The job that just ended is the one that is asked for most."""
+    (job,) = stage.submit(job_content("train", hours=0.01))
+    stage.run(600.0)
+    assert stage.statuses() == {job: "finished"}
+    with pytest.raises(InputError, match=f"Did you mean '{job}'"):
+        stage.play.service.explain("trian-1")
+    stage.submit(*(job_content(f"other{number}") for number in range(30)))
+    with pytest.raises(InputError, match="boa jobs --all"):
+        stage.play.service.explain("zzzzzz")
+
+
 def test_down_lets_everything_go_and_resume_takes_it_up(stage: Stage) -> None:
     """Jobs checkpoint, wait, and finish later; it outlives a restart."""
     (job,) = stage.submit(job_content(hours=0.5))
@@ -331,10 +364,60 @@ def test_a_disk_that_cannot_be_written_starts_nothing(
     event.listen(engine, "before_cursor_execute", full)
     assert stage.play.daemon.tick() is None
     assert words in stage.play.daemon.standing.fault
+    assert "Nothing is started meanwhile" in stage.play.daemon.standing.fault
     assert stage.play.cloud.nodes() == []
     event.remove(engine, "before_cursor_execute", full)
     stage.run(3600.0)
     assert stage.statuses() == {job: "finished"}
+
+
+@contextmanager
+def no_room_at_the_commit(stage: Stage) -> Iterator[None]:
+    """Let statements pass and their commit fail, as SQLite does on a full disk."""
+
+    def full(_connection: Any) -> None:
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
+
+    engine = stage.play.books.store.database.engine
+    event.listen(engine, "commit", full)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", full)
+
+
+def test_a_cancel_that_was_refused_stops_nothing(stage: Stage) -> None:
+    """Nothing was stored, so nothing happens: neither the job that runs nor the one that waits is gone."""
+    jobs = stage.submit(job_content(hours=0.5), job_content("later", hours=0.5))
+    stage.run(300.0)
+    stage.submit(job_content("waits", hours=0.5))
+    active = set(stage.play.books.queue.active)
+    with no_room_at_the_commit(stage):
+        for job in active:
+            with pytest.raises(OperationalError):
+                stage.play.service.cancel(job, user="ann", is_admin=False)
+        for _ in range(5):
+            stage.play.daemon.watch()
+        assert set(stage.play.books.queue.active) == active
+        assert not stage.play.daemon.work._stopping
+    stage.run(9000.0)
+    assert set(stage.statuses().values()) == {"finished"}
+    assert [name for name, generation in stage.play.runner.started if generation == 1][:2] == jobs
+    assert max(generation for _, generation in stage.play.runner.started) == 1
+
+
+def test_a_job_that_ends_while_nothing_can_be_written_is_not_started_again(stage: Stage) -> None:
+    """The engine keeps how it ended until that is on disk, however often it is looked at meanwhile."""
+    (job,) = stage.submit(job_content(hours=0.1))
+    stage.run(90.0)
+    assert stage.statuses() == {job: "running"}
+    with no_room_at_the_commit(stage):
+        stage.clock.instant += 1200.0
+        for _ in range(5):
+            stage.play.daemon.watch()
+    stage.run(600.0)
+    assert stage.statuses() == {job: "finished"}
+    assert stage.play.runner.started == [(job, 1)]
 
 
 def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
@@ -358,6 +441,22 @@ def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
         assert 0.5e6 < stage.play.cloud.bill_micro_dollars() <= 1.0e6
     finally:
         stage.play.close()
+
+
+def test_a_daemon_whose_ticks_stay_away_says_so(stage: Stage) -> None:
+    """A cloud that never answers keeps a tick for ever: the status does not call old figures well."""
+    stage.run(60.0)
+    assert stage.play.service.status()["notes"] == []
+    stage.clock.instant += 3600.0
+    (note,) = stage.play.service.status()["notes"]
+    assert "no tick was done for 1.01 h, and one is due every 30 s" in note
+
+
+def test_a_generation_that_never_was_has_no_log(stage: Stage) -> None:
+    """Nothing printed and never started are two things."""
+    (job,) = stage.submit(job_content(hours=0.1))
+    with pytest.raises(InputError, match=r"has no generation 1\. So far it was not started yet"):
+        stage.play.service.logs(job, generation=1)
 
 
 @pytest.mark.parametrize("jump", [600.0, -600.0])

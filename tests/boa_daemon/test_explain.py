@@ -25,7 +25,7 @@ def test_a_running_job_says_what_it_holds_and_why() -> None:
     """Class, age, phase, width and nodes with the GPUs used on each."""
     state = a_state(a_job("a", phase=3), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=1800.0)
     assert explained(state, Wishes(widths={"a": 2})) == (
-        "Job a of class c arrived 30.0 min ago and is in phase 3; it holds 2 x gpu on n1 (2 GPUs). "
+        "Job a of class c arrived 30.0 min ago and is in phase 4; it holds 2 x gpu on n1 (2 GPUs). "
         "Planned are 2 x gpu: the policy's width for its class and phase."
     )
 

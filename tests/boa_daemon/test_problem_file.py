@@ -221,7 +221,7 @@ def test_a_half_written_file_names_its_last_line() -> None:
         ("{table: {1: 1.0, 2: 1.72}}", "{tabel: {1: 1.0}}", 14, "unknown form 'tabel' in classes['vision']"),
         # Names.
         ("name: speech", "name: vision", 16, "class 'vision' is defined twice"),
-        ("name: speech", "name: ''", 16, "must be a name of at least one character"),
+        ("name: speech", "name: ''", 16, "must be text of at least one character"),
         ("name: speech", "name: 7", 16, "classes[1].name must be text; got 7"),
         (
             "a100: {usd_per_gpu_hour: 2.74}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,11 +92,13 @@ def test_the_document_sets_estimates_beside_what_was_stated(play: Rehearsal) -> 
 def test_the_verb_prints_a_table_or_one_document(
     asked: Rehearsal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line per class, the widths of one on request; JSON and CSV and nothing else on standard output."""
-    monkeypatch.setenv("COLUMNS", "140")
+    """Three lines per class, on 80 columns too, the widths of one on request; JSON and CSV alone."""
+    monkeypatch.setenv("COLUMNS", "80")
     table = said(["classes"], capsys, monkeypatch)
-    assert "20 came" in table
-    assert "default" in table
+    (rate,) = [line for line in table.splitlines() if "20 came" in line]
+    assert rate.startswith("default  jobs/h ")
+    assert re.search(r"^ +GPU-hours a job +[\d.]+ \([\d.]+ to [\d.]+\) +1  \d+ ended *$", table, re.M)
+    assert re.search(r"^ +speed-up at \d+ GPUs +[\d.]+ \(.*\) +[\d.]+  0\.3 h measured *$", table, re.M)
     assert "4 x a10g" in said(["classes", "default"], capsys, monkeypatch)
     document = json.loads(said(["classes", "-o", "json"], capsys, monkeypatch))
     assert document["classes"] == asked.service.classes()["classes"]

@@ -74,7 +74,8 @@ def boa(
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        return code, capsys.readouterr().out
+        printed = capsys.readouterr()
+        return code, printed.out or printed.err
 
     return run
 
@@ -127,6 +128,31 @@ def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
     assert next_commands(said) == ["boa explain long-2", "boa status"]
     everything = boa("jobs", "--all")[1]
     assert everything.index("gone-3") < everything.index("long-2") < everything.index("short-1")
+
+
+def test_a_list_that_was_cut_says_so(boa: Boa) -> None:
+    """Three jobs there were: two of them are not all, and three may be."""
+    assert "newest 2; there may be more: --limit" in boa("jobs", "--all", "--limit", "2")[1]
+    assert "there may be more" not in boa("jobs", "--all", "--limit", "4")[1]
+
+
+@pytest.mark.parametrize("name", ["my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"])
+@pytest.mark.parametrize("verb", ["explain", "logs", "cancel"])
+def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str, name: str) -> None:
+    """Exit code 2 and a sentence, whatever is typed."""
+    code, said = boa(verb, name)
+    assert code == 2
+    assert "boa jobs --all" in said
+
+
+def test_an_id_is_never_cut(boa: Boa, play: tuple[Rehearsal, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 60 columns too all of an id is there: it goes on in the next line."""
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "resnet-pretrain-imagenet-21k-batch-4096"
+    (job,) = play[0].service.submit([job_content(name)], user="ann")["jobs"]
+    said = boa("jobs")[1]
+    assert "…" not in said
+    assert "".join(cells(f"{line} ")[0] for line in said.split("long-2")[0].splitlines()[2:]) == job
 
 
 def test_instances_are_listed_with_their_jobs_and_prices(boa: Boa, play: tuple[Rehearsal, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,6 +104,24 @@ def test_the_version_is_printed(run: Run) -> None:
     code, out, err = run()
     assert code in (0, 2)
     assert "frontier" in out + err
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_that_has_seen_enough_is_no_failure(problem: Path, form: list[str]) -> None:
+    """`boa ... | head -1`: exit code 0 and not a word, as tables and as JSON."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "boa_daemon", "solve", str(problem), "--budget", "4", *form],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_python_dash_m_is_boa(problem: Path) -> None:

@@ -16,6 +16,7 @@ from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.job.unit import Unit
 from boa_daemon.ports import Accepted, Refused
 
 CONTROLLER = """
@@ -214,6 +215,49 @@ def test_a_keeper_that_never_came_is_noticed(bench: Bench) -> None:
     end = bench.report()
 
     assert (end.phase, end.cause) == ("failed", "agent-lost")
+
+
+FULL_DISK = """
+import errno, os, sys
+from pathlib import Path
+from boa_daemon.job import keeper
+write = Path.write_text
+def full(path, text, *rest, **more):
+    if Path(sys.argv[2]).exists():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return write(path, text, *rest, **more)
+Path.write_text = full
+sys.exit(keeper.main(["--foreground", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("after", ["", "true"])
+def test_how_a_job_ended_is_kept_when_the_disk_is_full_by_then(tmp_path: Path, after: str) -> None:
+    """Room for it was set aside at the start: a finished job is not taken for a lost one and run again."""
+    full, folder = tmp_path / "full", tmp_path / "unit"
+    Unit(
+        name="u",
+        job="a",
+        generation=1,
+        rank=0,
+        run=f"touch {full}; exit 0",
+        folder=folder,
+        workdir=str(tmp_path),
+        progress_file=str(tmp_path / "progress"),
+        checkpoint_dir=str(tmp_path),
+        after=after,
+    ).write()
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(folder), str(full)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((folder / "exit.json").read_text())["code"] == 0
+    assert not list(folder.glob(".*"))
 
 
 def test_a_unit_that_cannot_be_read_is_unknown_and_ends_nothing(bench: Bench) -> None:

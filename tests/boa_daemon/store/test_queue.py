@@ -73,3 +73,19 @@ def test_a_full_disk_refuses_all_that_waited_and_stores_nothing(queue: JobQueue)
     event.remove(queue.database.engine, "before_cursor_execute", full)
     assert queue.active == {}
     assert [job.seq for job in queue.submit(rows("c", 2), at=0.0)] == [1, 2]
+
+
+def test_an_id_is_never_given_twice_though_the_database_is_lost(tmp_path: Path) -> None:
+    """An engine that knows the old job would take the new one for it, and for over: it would never run."""
+    numbers = []
+    for name in ("first", "anew"):
+        engine = open_engine(sqlite_url(tmp_path / f"{name}.sqlite"))
+        migrate(engine)
+        database = Database(engine)
+        queue = JobQueue(database)
+        queue.mark_in(tmp_path / "next_job")
+        numbers += [job.seq for job in queue.submit(rows("a", 3), at=0.0)]
+        queue.reload()
+        numbers += [job.seq for job in queue.submit(rows("a"), at=0.0)]
+        database.close()
+    assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
