@@ -121,10 +121,6 @@ def with_idle_nodes(
             releases.append(node.id)
         elif wake_at is None or release_at < wake_at:
             wake_at = release_at
-    if _empties_a_node(state, plan):
-        # It is to be given back, and the next job may come or end in hours only.
-        soon = state.now + SOON_SECONDS
-        wake_at = soon if wake_at is None else min(wake_at, soon)
     if not releases and wake_at == plan.wake_at:
         return plan
     if releases and not hold:
@@ -133,9 +129,20 @@ def with_idle_nodes(
     return replace(plan, releases=tuple(releases), wake_at=wake_at)
 
 
+def looked_at_soon(state: ClusterState, plan: Plan) -> Plan:
+    """Return the plan with a wake-up at once where its moves leave a node empty.
+
+    The node is to be given back, or its hold to begin; the next job may come or end in hours only.
+    """
+    soon = state.now + SOON_SECONDS
+    if (plan.wake_at is not None and plan.wake_at <= soon) or not _empties_a_node(state, plan):
+        return plan
+    return replace(plan, wake_at=soon)
+
+
 def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
-    """Return whether jobs that move or stop by the plan leave a node on which nobody is then."""
-    moving = {*plan.slots, *plan.stops}
+    """Return whether jobs that move by the plan leave a node on which nobody is then."""
+    moving = {job for job in plan.slots if not state.jobs[job].is_stopping}
     left = {slot.node for job in moving for slot in state.jobs[job].slots}
     if not left:
         return False

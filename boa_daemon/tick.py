@@ -13,6 +13,7 @@ from boa_daemon.actions import Action
 from boa_daemon.caps import within_caps, within_instances
 from boa_daemon.diff import diff
 from boa_daemon.explain import explain_job
+from boa_daemon.follow import looked_at_soon
 from boa_daemon.ledger import money_of
 from boa_daemon.links import link_order
 from boa_daemon.plan import make_plan
@@ -51,6 +52,8 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
     if steady is not None:
         plan = without_loops(state, plan, steady)
     plan = within_caps(state, plan, rules)
+    if rules.round_seconds is None:  # else the next round is soon enough
+        plan = looked_at_soon(state, plan)
     if rules.orders_links:
         plan = replace(plan, link_order=link_order(state, plan.slots))
     if rules.round_seconds is not None and state.jobs:

@@ -227,10 +227,12 @@ def test_a_long_job_makes_room_for_a_short_one_until_that_has_ended(worth: float
 
 def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
     """The next job may come or end in hours; the node is to be given back, or its hold to begin, before."""
-    plan = plan_of(halves(), two_halves())
 
-    assert plan.wake_at == NOW + SOON_SECONDS
-    assert plan_of(halves(), two_halves(worth=0.0)).wake_at is None
+    def wake_at(known: Known) -> float | None:
+        return decide(halves(), allocator=known, placer=FirstFit(), rules=rules()).wake_at
+
+    assert wake_at(two_halves()) == NOW + SOON_SECONDS
+    assert wake_at(two_halves(worth=0.0)) is None
 
 
 @pytest.mark.parametrize(("zone", "moves"), [("z1", True), ("z2", False)])
