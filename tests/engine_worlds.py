@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -52,6 +53,8 @@ def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
             heartbeat_seconds=1.0,
             silent_seconds=20.0,
             probe_seconds=1.0,
+            # Worlds side by side are one machine's loopback: jobs of one name must not meet in one place.
+            rendezvous_port=10_000 + os.getpid() * 37 % 15_000,
         )
 
         def make() -> SsmEngine:

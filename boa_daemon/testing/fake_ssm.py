@@ -107,7 +107,8 @@ class FakeSsm:
         from boa_daemon.job.processes import kill_all_carrying  # noqa: PLC0415
 
         self.gone.add(node)
-        kill_all_carrying(f"BOA_FAKE_NODE={node}")
+        # By the folder, not the name: another world on this machine may have a node of that name.
+        kill_all_carrying(f"BOA_FAKE_UNITS={self._folder / node / 'units'}")
 
     def close(self) -> None:
         """End everything and wait for it."""
