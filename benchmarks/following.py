@@ -139,6 +139,14 @@ def lost(settings: SimulationSettings, spend: float) -> str:
     return ", ".join(f"{part:.0%} lost {bound / least:.2f}" for part, bound in bounds.items())
 
 
+def over_bound(settings: SimulationSettings, runs: Sequence[Simulation]) -> str:
+    """Return what runs wait over the bound, at each multiple of the load."""
+    spends = {multiple: multiple * load_of(settings) for multiple in MULTIPLES}
+    hours = settings.trace.window_hours
+    bounds = {at: lower_bound_hours(settings.trace, settings.problem, spends[at] * hours) for at in MULTIPLES}
+    return ", ".join(f"{at:.1f} x {hours_at(runs, spends[at]) / bounds[at]:.2f}" for at in MULTIPLES)
+
+
 def main() -> None:
     """Print the table of each workload."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -165,18 +173,9 @@ def main() -> None:
         print(f"  near 1.5 x load: {shares(nearest)}; {distance(nearest, settings)}")
         print(f"  at 1.5 x load, least waiting over the bound: {lost(settings, 1.5 * load)}")
         paid = runs_of(plans(settings), at_once)
-        waits = {multiple: hours_at(paid, multiple * load) for multiple in MULTIPLES}
-        bounds = {
-            multiple: lower_bound_hours(
-                settings.trace, settings.problem, multiple * load * settings.trace.window_hours
-            )
-            for multiple in MULTIPLES
-        }
         print(
-            "  over the bound: "
-            + ", ".join(f"{at:.1f} x {hours_at(now, at * load) / bounds[at]:.2f}" for at in MULTIPLES)
-            + "; nodes at once, boots paid: "
-            + ", ".join(f"{at:.1f} x {waits[at] / bounds[at]:.2f}" for at in MULTIPLES)
+            f"  over the bound: {over_bound(settings, now)}; "
+            f"nodes at once, boots paid: {over_bound(settings, paid)}"
         )
         for label, runs in (("following", now), ("not following", before)):
             nearest = min(runs, key=lambda run: abs(run.mean_usd_per_hour - 2.0 * load))

@@ -16,6 +16,12 @@ from policies.model import Budget
 from policies.registry import PolicyOptions
 
 PROBLEM = a_problem(a_class("x", arrivals_per_hour=6.0), a_class("y", arrivals_per_hour=2.0))
+SETTINGS = SimulationSettings(
+    trace=a_trace(0.0, 600.0, 1200.0, class_names=["x", "y", "x"]),
+    problem=PROBLEM,
+    instance_types={"gpu": an_instance_type()},
+    budget=Budget(amount=60.0),
+)
 
 
 def test_true_beliefs_change_nothing() -> None:
@@ -54,14 +60,7 @@ def test_each_job_has_an_error_of_its_own_which_stays() -> None:
 
 def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
     """At one GPU for all, wrong beliefs change neither times nor money."""
-    settings = SimulationSettings(
-        trace=a_trace(0.0, 600.0, 1200.0, class_names=["x", "y", "x"]),
-        problem=PROBLEM,
-        instance_types={"gpu": an_instance_type()},
-        budget=Budget(amount=60.0),
-        policy="equal-width",
-        options=PolicyOptions(gpus_per_job=1),
-    )
+    settings = replace(SETTINGS, policy="equal-width", options=PolicyOptions(gpus_per_job=1))
     wrong = WorldSettings(beliefs=Beliefs(rates={"": 2.0}, sizes={"": 0.5}, size_spread=0.5))
     truth, run = prepare(settings).finish(), prepare(replace(settings, world=wrong)).finish()
 
@@ -70,13 +69,7 @@ def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
 
 def test_a_boot_that_is_believed_long_is_planned_with_though_nodes_come_at_once() -> None:
     """The plan is that of a world with such boots; the world's nodes are there all the same."""
-    settings = SimulationSettings(
-        trace=a_trace(0.0, 600.0, 1200.0, class_names=["x", "y", "x"]),
-        problem=PROBLEM,
-        instance_types={"gpu": an_instance_type()},
-        budget=Budget(amount=60.0),
-        boot_seconds=0.0,
-    )
+    settings = replace(SETTINGS, boot_seconds=0.0)
     slow = prepare(replace(settings, boot_seconds=600.0)).policy
     told_so = prepare(replace(settings, world=WorldSettings(beliefs=Beliefs(boot_seconds=600.0))))
     run = told_so.finish()
