@@ -33,8 +33,8 @@ from boa_daemon.network.compiled import compiled_run
 from boa_daemon.network.model import Experiment, Outcome, PlacerName
 from boa_daemon.network.simulate import simulate
 from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
-from policies.ada_srsf import LinkPolicy, default_bucket_bytes, link_policy
-from policies.contention import Link
+from policies.links.ada_srsf import LinkPolicy, default_bucket_bytes, link_policy
+from policies.links.contention import Link
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "explanation" / "data" / "ada-srsf.json"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from boa_daemon.network import kernel, messages
 from boa_daemon.network.state import SENDING, TOUCHED, WAITING, Rules, State, schedule
-from policies.contention import pace
+from policies.links.contention import pace
 
 
 @contextmanager

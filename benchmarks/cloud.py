@@ -18,18 +18,18 @@ import time
 from dataclasses import replace
 from math import ceil
 
-from boa_daemon.actions import LaunchNodes
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
-from boa_daemon.controller import Controller, Ports
-from boa_daemon.state import JobState, Rules
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, Wishes, a_job
 from boa_daemon.testing.fake_cloud import FakeCloud, Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, mocked
-from policies.first_fit import FirstFit
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.state import JobState, Rules
+from policies.placement.first_fit import FirstFit
 
 TYPE, TICK_SECONDS = "g5.xlarge", 30.0
 CATALOG = Catalog.load()

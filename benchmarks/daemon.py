@@ -26,16 +26,16 @@ import httpx
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.assembly import open_books
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import ForwardClock
-from boa_daemon.config import Settings
-from boa_daemon.daemon import Daemon, World
-from boa_daemon.rehearsal import job_content
+from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.service import Service
 from boa_daemon.serve import keep_answering
-from boa_daemon.service import Service
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
+from boa_daemon.testing.daemon_in_a_folder import job_content
 
 SETTINGS: dict[str, Any] = {
     "budget": {

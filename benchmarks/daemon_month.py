@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from boa_daemon.rehearsing import rehearse
+from boa_daemon.testing.chaos import rehearse
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ from engine_bench import DDP, NUMPY, Bench  # noqa: E402  what the tests use to 
 from engine_worlds import ENGINES, World, ray_world  # noqa: E402  after its folder is on the path
 
 from boa_daemon.job.run import Run  # noqa: E402
-from boa_daemon.ports import Accepted  # noqa: E402
 from boa_daemon.testing import a_node  # noqa: E402
+from boa_daemon.tick.ports import Accepted  # noqa: E402
 
 WIDTHS = (1, 2)
 STEPS = "--steps 1000000"

@@ -19,12 +19,12 @@ from statistics import fmean
 
 import numpy as np
 
-from boa_daemon.scenarios import PROBLEM, SCENARIOS, settings_of
+from boa_daemon.sim.learning_policy import Taught
 from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
 from boa_daemon.sim.settings import Beliefs, WorldSettings
-from boa_daemon.sim.taught import Taught
-from boa_daemon.tick import Decision
-from boa_daemon.wiring import SimulationSettings, prepare, site_of
+from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
+from boa_daemon.tick.decision import Decision
 from policies.errors import InfeasibleBudget
 
 SPREAD = 0.4

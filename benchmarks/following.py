@@ -19,16 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from boa_daemon.cli.demo import shipped_settings
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.settings import Beliefs
+from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
-from boa_daemon.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
-from policies.boa import BudgetOptimal, solve
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
+from policies.optimum.boa import BudgetOptimal, solve
 from policies.registry import PolicyOptions, menu_of
 
 MULTIPLES = (1.5, 2.0, 2.5, 3.0)

@@ -38,8 +38,8 @@ from benchmarks.gate_shift import measure_shift
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
 from boa_daemon.network.workload import MODELS
-from policies.ada_srsf import LEAST_BUCKET_BYTES, LinkPolicy, link_policy
-from policies.contention import ETHERNET_10G, Link, LinkFit, Sample, fit_link
+from policies.links.ada_srsf import LEAST_BUCKET_BYTES, LinkPolicy, link_policy
+from policies.links.contention import ETHERNET_10G, Link, LinkFit, Sample, fit_link
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "explanation" / "data" / "gate.json"

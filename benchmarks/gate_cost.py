@@ -19,12 +19,12 @@ from scipy import stats
 
 from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
 from benchmarks.gate_runs import SECRET
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token
-from policies.contention import Link
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import GateClient
+from boa_daemon.job.gate.token import issue_token
+from policies.links.contention import Link
 
 LINK = Link.of_gigabits(10.0)
 CROWDS = (4, 16, 64, 256)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token
-from policies.contention import Link
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.token import issue_token
+from policies.links.contention import Link
 
 SECRET = "benchmark"
 ANSWER_MS = 20

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
 from benchmarks.gate_runs import NO_GATE, a_gate
-from policies.contention import Link
+from policies.links.contention import Link
 
 POLICIES = (NO_GATE, "shift", "srsf-1")
 LINK = Link(latency_seconds=2e-3, seconds_per_byte=4.14e-8, contention_seconds_per_byte=0.0)

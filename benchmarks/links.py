@@ -20,9 +20,9 @@ from rich.progress import track
 from scipy import stats
 
 from boa_daemon.cli.output import a_table
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.traces.reader import Trace, TraceJob
-from boa_daemon.wiring import SimulationSettings, settings_for, simulate
 from policies.model import Budget
 from policies.registry import PolicyOptions
 

@@ -24,11 +24,11 @@ from boa_daemon.network.compiled import compiled_run
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import Engine, simulate
 from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
-from policies.ada_srsf import link_policy
-from policies.contention import ETHERNET_10G
-from policies.lwf import LeastWorkloadFirst
+from policies.links.ada_srsf import link_policy
+from policies.links.contention import ETHERNET_10G
 from policies.model import InstanceType, Node, Width
-from policies.packing import Packing
+from policies.placement.lwf import LeastWorkloadFirst
+from policies.placement.packing import Packing
 
 
 def timed(title: str, engine: Engine, jobs: tuple[NetworkJob, ...], cluster: Cluster, policy: str) -> float:

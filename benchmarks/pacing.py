@@ -24,8 +24,8 @@ from statistics import median
 import numpy as np
 
 from boa_daemon.cli.demo import shipped_settings
-from boa_daemon.ledger import Ledger
-from boa_daemon.scenarios import (
+from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.scenarios import (
     BUDGET,
     PROBLEM,
     SCENARIOS,
@@ -36,10 +36,10 @@ from boa_daemon.scenarios import (
     paced_run,
     settings_of,
 )
-from boa_daemon.sim.report import Simulation
-from boa_daemon.tick import Decision
+from boa_daemon.sim.wiring import prepare, rehearsed, simulate
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.ledger import Ledger
 from boa_daemon.units import SECONDS_PER_HOUR
-from boa_daemon.wiring import prepare, rehearsed, simulate
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 

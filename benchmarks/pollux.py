@@ -31,10 +31,10 @@ from scipy.interpolate import LinearNDInterpolator
 from boa_daemon.testing import an_instance_type
 from boa_daemon.traces.elastic import read_profile
 from boa_daemon.traces.profiles import POLLUX_FACTS, Facts
-from policies.baselines import WidthMenu
 from policies.model import Job as PolicyJob
 from policies.model import JobClass, Phase, Width
-from policies.pollux import GoodputShares
+from policies.rivals.baselines import WidthMenu
+from policies.rivals.pollux import GoodputShares
 from policies.speedup import Table
 
 GPUS_PER_NODE = 4

@@ -30,12 +30,12 @@ from rich.table import Table as RichTable
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from policies.boa import solve
-from policies.continuous import ContinuousFrontier
-from policies.frontier import MixedFrontier
-from policies.knapsack import solve_pure
 from policies.model import GpuType, JobClass, Phase, Problem
-from policies.options import whole_width_options
+from policies.optimum.boa import solve
+from policies.optimum.continuous import ContinuousFrontier
+from policies.optimum.frontier import MixedFrontier
+from policies.optimum.knapsack import solve_pure
+from policies.optimum.options import whole_width_options
 from policies.speedup import Amdahl, Floats, PowerLaw, SpeedupCurve, Table
 
 GPU = (GpuType(name="gpu", usd_per_gpu_hour=1.0),)

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from boa_daemon.controller import Controller, Ports
-from boa_daemon.limits import Caps, Steady
-from boa_daemon.state import ClusterState, Rules
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, a_class, a_job, a_node, a_problem, a_state, an_instance_type
-from boa_daemon.tick import decide
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.limits import Caps, Steady
+from boa_daemon.tick.state import ClusterState, Rules
 from policies.model import Budget, GpuSlot, JobClass
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy, find_placer

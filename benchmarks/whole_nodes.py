@@ -29,10 +29,10 @@ import numpy as np
 from following import hours_at, load_of, plans, runs_of
 from scipy.optimize import minimize
 
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.bound import lower_bound_hours
+from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.traces.reader import read_trace
-from boa_daemon.wiring import SimulationSettings, settings_for
 from policies.model import Budget
 from policies.speedup import Floats
 

@@ -15,17 +15,17 @@ from typing import Any
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from boa_daemon import systemd
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.assembly import Places, make_folder, open_daemon, places
-from boa_daemon.config import Settings
-from boa_daemon.daemon import Daemon
+from boa_daemon.daemon import systemd
+from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.lock import Lock
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
+from boa_daemon.daemon.service import Service
 from boa_daemon.errors import BoaError
-from boa_daemon.reloading import kept_to, waiting_for_a_start
-from boa_daemon.service import Service
-from boa_daemon.solo import Lock
 from boa_daemon.store.engine import backup
 
 _LOG = logging.getLogger("boa")

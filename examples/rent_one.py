@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import load_aws_settings
-from boa_daemon.catalog import Catalog
 from boa_daemon.clock import SystemClock
-from boa_daemon.ports import Launched
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ports import Launched
 
 
 def main() -> None:

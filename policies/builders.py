@@ -9,8 +9,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from policies.asked import HOLD_SECONDS, AskedWidths, RentAsAsked
-from policies.baselines import (
+from policies.errors import InfeasibleBudget
+from policies.online.node_prices import WholeNodes, with_boots_at_changes
+from policies.online.paced import PacedBudgetOptimal
+from policies.online.pacing import WINDOW_HOURS, Pace
+from policies.optimum.boa import BudgetOptimal, solve
+from policies.optimum.frontier import MixedFrontier
+from policies.rivals.asked import HOLD_SECONDS, AskedWidths, RentAsAsked
+from policies.rivals.baselines import (
     EfficiencyThreshold,
     EqualShare,
     EqualWidth,
@@ -22,18 +28,12 @@ from policies.baselines import (
     equal_width_promise,
     promise_of,
 )
-from policies.boa import BudgetOptimal, solve
-from policies.errors import InfeasibleBudget
-from policies.following import WholeNodes, with_boots_at_changes
-from policies.frontier import MixedFrontier
-from policies.greedy import GreedyMarginal
-from policies.paced import PacedBudgetOptimal
-from policies.pacing import WINDOW_HOURS, Pace
-from policies.pollux import MOST_NODES, GoodputShares
-from policies.rounding import GluedWidths
-from policies.rounds import ROUND_SECONDS
+from policies.rivals.boa_authors import GluedWidths
+from policies.rivals.greedy import GreedyMarginal
+from policies.rivals.pollux import MOST_NODES, GoodputShares
+from policies.rivals.rounds import ROUND_SECONDS
+from policies.rivals.tiresias import Tiresias
 from policies.site import BuiltPolicy, PolicyOptions, Site, fleet_of, menu_of
-from policies.tiresias import Tiresias
 
 _Knob = TypeVar("_Knob", int, float)
 UTILITY = 0.5

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from policies.solution import Solution
+    from policies.optimum.solution import Solution
 
 
 class PolicyError(Exception):

@@ -245,7 +245,7 @@ class Money:
 
     `spent_usd` is final bills, running meters and requested nodes together; GPU-hours where GPUs are counted.
     `is_refused` says that the cloud has no stock of some type now. `lean` is what the last tick learnt about
-    the beliefs, `lean_age_hours` how long ago that was: see `policies.pacing`.
+    the beliefs, `lean_age_hours` how long ago that was: see `policies.online.pacing`.
     """
 
     spent_usd: float

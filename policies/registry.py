@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from policies import builders
 from policies.errors import InvalidProblem, UnknownPolicy
-from policies.first_fit import FirstFit
-from policies.lwf import LeastWorkloadFirst
+from policies.placement.first_fit import FirstFit
+from policies.placement.lwf import LeastWorkloadFirst
 from policies.protocols import Placer
 from policies.site import (
     BuiltPolicy,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
-from policies.baselines import Fleet, WidthMenu
 from policies.errors import InfeasibleBudget, InvalidProblem
 from policies.model import Budget, GpuType, InstanceType, Problem
-from policies.pacing import Pace
+from policies.online.pacing import Pace
 from policies.protocols import Allocator
+from policies.rivals.baselines import Fleet, WidthMenu
 
 PolicyKind: TypeAlias = Literal["optimum", "heuristic", "rule", "autoscaler", "fleet"]
 """Exact; optimises step by step; one rule for all jobs, rented as needed; follows the load; fixed nodes."""

@@ -9,15 +9,15 @@ from typing import Any
 
 import boto3
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
-from boa_daemon.offers import Offer
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud, Terms
 from boa_daemon.testing.fronts import FakeServer, mocked
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.offers import Offer
 
 START = 1_800_000_000.0
 CATALOG = Catalog.load()

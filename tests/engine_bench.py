@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from boa_daemon.actions import StartJob, StopJob
-from boa_daemon.ports import Accepted, JobSpec, Refused, Runner, RunReport
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Runner, RunReport
 from policies.model import GpuSlot, Width
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

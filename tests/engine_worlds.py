@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
-from boa_daemon.ports import Runner
 from boa_daemon.testing.fake_ssm import FakeSsm
+from boa_daemon.tick.ports import Runner
 
 World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[[], Runner]]]
 

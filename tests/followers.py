@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from boa_daemon.plan import make_plan
-from boa_daemon.state import ClusterState, Plan, Rules
 from boa_daemon.testing import rules
-from policies.first_fit import FirstFit
+from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.model import Allocation, Hold, Job, JobId, Money, Stretch, Width
+from policies.placement.first_fit import FirstFit
 
 BOOT_SECONDS = 180.0
 

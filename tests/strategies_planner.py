@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from policies.coupled import CoupledClass
 from policies.model import GpuType, JobClass, Phase, Problem
+from policies.optimum.coupled import CoupledClass
 from policies.speedup import Amdahl, Floats, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.draws import Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
 from boa_daemon.testing import an_instance_type

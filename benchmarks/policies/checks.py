@@ -12,11 +12,11 @@ from work import settings_of, tasks_of
 
 from boa_daemon.compare.cells import Comparison
 from boa_daemon.compare.run import Kept, run_all
+from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, an_instance_type
 from boa_daemon.traces.reader import Trace, TraceJob
-from boa_daemon.wiring import SimulationSettings, simulate
-from policies.boa import solve
 from policies.model import Budget
+from policies.optimum.boa import solve
 from policies.speedup import Amdahl, PowerLaw
 
 PUBLISHED = (

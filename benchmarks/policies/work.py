@@ -10,14 +10,14 @@ from scenarios import Scenario, Source
 
 from boa_daemon.compare.cells import Comparison, Row
 from boa_daemon.compare.run import Kept, run_all
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.writer import write_workload
-from boa_daemon.wiring import SimulationSettings, settings_for
-from policies.frontier import MixedFrontier
 from policies.model import Budget
+from policies.optimum.frontier import MixedFrontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 
 from boa_daemon import __version__
 from boa_daemon.api.who import Caller, Gatekeeper
-from boa_daemon.costs import CostBy
+from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from boa_daemon.errors import BoaError, InputError, exit_code_of
-from boa_daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from policies.errors import PolicyError
 
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"

@@ -17,7 +17,7 @@ from pathlib import Path
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from boa_daemon.config import ApiSettings
+from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
 
 

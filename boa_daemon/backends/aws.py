@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices
@@ -24,11 +23,12 @@ from boa_daemon.backends.aws_release import Releaser
 from boa_daemon.backends.aws_request import CLUSTER_TAG, LEASE_TAG
 from boa_daemon.backends.aws_sweep import Found, Sweeper
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
 from boa_daemon.errors import MissingPrice
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Clock, Launched, Refused, Unknown
-from boa_daemon.state import NodeState
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
+from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
 GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from boa_daemon.actions import LaunchNodes
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws_listing import tags_of_instance
 from boa_daemon.backends.aws_request import CLUSTER_TAG, run_request
-from boa_daemon.catalog import Catalog
 from boa_daemon.errors import BoaError
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Clock
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Clock
 
 Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 ALARM_SKEW_SECONDS = 60.0

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from boa_daemon.actions import LaunchNodes
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_market import AwsMarket
@@ -18,9 +17,10 @@ from boa_daemon.backends.aws_refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS
 from boa_daemon.backends.aws_request import Site, run_request
 from boa_daemon.backends.caches import Cached
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Clock, Launched, Refused, Unknown
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Clock, Launched, Refused, Unknown
 
 MOST_CLOCK_SKEW_SECONDS = 240.0
 """AWS refuses signatures that are some fifteen minutes off; launching stops well before, ending does not."""

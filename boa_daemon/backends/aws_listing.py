@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws_request import INTENT_TAG, LEASE_TAG, MARKET_TAG, PRICE_TAG
-from boa_daemon.offers import Market
-from boa_daemon.state import NodePhase, NodeState
+from boa_daemon.tick.offers import Market
+from boa_daemon.tick.state import NodePhase, NodeState
 from policies.model import InstanceType
 
 _PHASES: Mapping[str, NodePhase] = {

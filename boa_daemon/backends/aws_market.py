@@ -15,9 +15,9 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.caches import Cached
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
-from boa_daemon.offers import Market, Offer
-from boa_daemon.ports import Clock
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.offers import Market, Offer
+from boa_daemon.tick.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 24 * 3600.0
 SPOT_USELESS_SECONDS = 6 * 3600.0

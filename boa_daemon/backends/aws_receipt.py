@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.backends.aws_sweep import Found, Kind, Sweeper
-from boa_daemon.ports import Clock
+from boa_daemon.tick.ports import Clock
 
 KINDS: Sequence[Kind] = ("instance", "volume", "network-interface", "spot-request")
 _LOOK_SECONDS = 5.0

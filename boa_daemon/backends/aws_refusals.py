@@ -12,8 +12,8 @@ from random import Random
 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_market import AwsMarket
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Refused, Unknown
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Refused, Unknown
 
 NOT_OFFERED_SECONDS, QUOTA_SECONDS, BAD_REQUEST_SECONDS = 4 * 3600.0, 3600.0, 600.0
 DENIED_SECONDS, CREDENTIALS_SECONDS, THROTTLED_SECONDS = 300.0, 60.0, 5.0

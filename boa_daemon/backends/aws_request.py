@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from boa_daemon.actions import LaunchNodes
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.user_data import user_data
-from boa_daemon.offers import Offer
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Offer
 
 CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"

@@ -23,7 +23,7 @@ from boa_daemon.backends.aws_listing import ended_at, lease_of, tags_of_instance
 from boa_daemon.backends.aws_release import BATCH
 from boa_daemon.backends.aws_request import CLUSTER_TAG, INTENT_TAG
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.ports import Clock
+from boa_daemon.tick.ports import Clock
 
 AGE_GUARD_SECONDS, LEASE_GRACE_SECONDS = 30.0, 120.0
 

@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.job.unit import read_json, write_json
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Clock, Launched, Refused, Unknown
-from boa_daemon.state import NodeState
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
+from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
 RETRY_SECONDS = 30.0

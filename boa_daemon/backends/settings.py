@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.offers import Market
+from boa_daemon.tick.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
 OPEN_DRIVER = DRIVER_IMAGE.format("base-oss-nvidia-driver-gpu-ubuntu-22.04")

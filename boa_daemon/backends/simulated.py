@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
-from boa_daemon.codec import dumps, loads
-from boa_daemon.ledger import bill
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Clock, Launched, Refused
-from boa_daemon.state import NodePhase, NodeState
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused
+from boa_daemon.tick.state import NodePhase, NodeState
 from policies.model import NodeId
 
 SHOWN_SECONDS = 3600.0

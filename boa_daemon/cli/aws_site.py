@@ -9,9 +9,9 @@ import typer
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
-from boa_daemon.catalog import Catalog
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
 
 ConfigOption: TypeAlias = Annotated[
     Path, typer.Option("--config", metavar="FILE", help="Settings; the [cloud] part is read.")

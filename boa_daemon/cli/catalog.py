@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.catalog import Catalog, CatalogEntry
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -19,6 +18,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog, CatalogEntry
 
 
 def list_types(

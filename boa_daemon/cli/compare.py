@@ -45,8 +45,8 @@ from boa_daemon.compare.page import (
 )
 from boa_daemon.compare.run import Kept, run_all
 from boa_daemon.compare.summary import Floor, Line, decompose, floor_of, lines_of, with_ratios
-from boa_daemon.plots import check_plot_path
-from boa_daemon.state import IDLE_HOLD_SECONDS
+from boa_daemon.planning.plots import check_plot_path
+from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
 from policies.registry import POLICIES, find_policy
 

@@ -18,7 +18,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
-from boa_daemon.job_file import job_schema
+from boa_daemon.inputs.job_file import job_schema
 
 
 def daemon(
@@ -29,7 +29,7 @@ def daemon(
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
-    from boa_daemon.reloading import SettingsReader  # noqa: PLC0415
+    from boa_daemon.daemon.reloading import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
 
     flags = {
@@ -60,7 +60,7 @@ def schema(
     if what is What.job:
         print_json(job_schema())
         return
-    from boa_daemon.config import Settings  # noqa: PLC0415
+    from boa_daemon.daemon.config import Settings  # noqa: PLC0415
 
     print_json(Settings.model_json_schema())
 
@@ -72,8 +72,8 @@ def recover(
     as_json: JsonOption = False,
 ) -> None:
     """Make a database again: from the newest backup that can be read, and from what the cloud lists."""
-    from boa_daemon.config import load_settings  # noqa: PLC0415
-    from boa_daemon.recovery import recover as make_again  # noqa: PLC0415
+    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.recovery import recover as make_again  # noqa: PLC0415
 
     loaded = load_settings(config, flags={"daemon.state_dir": state_dir})
     answer = make_again(loaded.settings)

@@ -8,7 +8,6 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws_doctor import Check, Doctor
-from boa_daemon.catalog import Catalog
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,
     ClusterOption,
@@ -28,6 +27,7 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import FAILED
+from boa_daemon.inputs.catalog import Catalog
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[red]failed[/]", "skipped": "-"}
 

@@ -11,7 +11,6 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from boa_daemon.answers import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -24,14 +23,15 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.planning import PricesOption, a_budget, money, money_up, print_heading, read_problem, said
 from boa_daemon.cli.solve import VersionName, VersionOption
-from boa_daemon.curve import Curve
 from boa_daemon.errors import INFEASIBLE, InputError
-from boa_daemon.plots import CurvePlot, check_plot_path, draw_curve
-from boa_daemon.problem_file import ProblemFile, with_budget
+from boa_daemon.inputs.problem_file import ProblemFile, with_budget
+from boa_daemon.planning.answers import has_weights, infeasible_document, landmarks, solution_document
+from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.plots import CurvePlot, check_plot_path, draw_curve
 from boa_daemon.units import format_hours
 from policies.errors import InfeasibleBudget, ProblemTooLarge
 from policies.model import Budget
-from policies.solution import Solution
+from policies.optimum.solution import Solution
 
 MOST_POINTS = 10_000
 POINTS = 25

@@ -24,13 +24,13 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.errors import BoaError, GateUnreachable, InputError
-from boa_daemon.gate.address import BadAddress, GateAddress
-from boa_daemon.gate.greeting import call_as_planner
-from boa_daemon.gate.nouns import POLICIES, GateSettings
 from boa_daemon.gate.server import GateServer
-from boa_daemon.gate.token import PLANNER, issue_token, read_or_make_secret, read_token, write_token
-from policies.ada_srsf import DEFAULT_LINK_POLICY
-from policies.contention import Link
+from boa_daemon.gate.types import POLICIES, GateSettings
+from boa_daemon.job.gate.address import BadAddress, GateAddress
+from boa_daemon.job.gate.greeting import call_as_planner
+from boa_daemon.job.gate.token import PLANNER, issue_token, read_or_make_secret, read_token, write_token
+from policies.links.ada_srsf import DEFAULT_LINK_POLICY
+from policies.links.contention import Link
 
 app = typer.Typer(name="gate", help="Who sends first on shared network cards.", invoke_without_command=True)
 

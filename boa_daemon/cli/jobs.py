@@ -23,8 +23,8 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError
-from boa_daemon.job_file import check_job
-from boa_daemon.yaml_file import Document, read_document
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.yaml_file import Document, read_document
 
 LOG_SECONDS = 1.0
 

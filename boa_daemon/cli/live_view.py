@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from boa_daemon.cli.output import a_table
-from boa_daemon.ledger import Ledger
-from boa_daemon.state import ClusterState, JobState, NodeState
+from boa_daemon.tick.ledger import Ledger
+from boa_daemon.tick.state import ClusterState, JobState, NodeState
 from policies.model import Budget, JobClass, JobId
 
 COLOURS = (

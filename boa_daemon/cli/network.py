@@ -21,7 +21,7 @@ from boa_daemon.errors import MissingExtra
 from boa_daemon.network.case import read_case
 from boa_daemon.network.fit import fit_file
 from boa_daemon.network.simulate import simulate as run_experiment
-from policies.contention import LinkFit
+from policies.links.contention import LinkFit
 
 app = typer.Typer(name="network", help="Jobs that share network cards.", no_args_is_help=True)
 

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.answers import has_weights, infeasible_document
-from boa_daemon.budget_plan import BudgetPlan, Packing, budget_plan, with_trace
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -37,13 +35,15 @@ from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
-from boa_daemon.jobs_file import read_jobs
-from boa_daemon.problem_file import ProblemFile
+from boa_daemon.inputs.jobs_file import read_jobs
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.answers import has_weights, infeasible_document
+from boa_daemon.planning.budget_plan import BudgetPlan, Packing, budget_plan, with_trace
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
 from policies.errors import InfeasibleBudget, InfeasibleDeadline
-from policies.job_list import JobList, JobPlan, ListSolution
-from policies.solution import Version
+from policies.optimum.job_list import JobList, JobPlan, ListSolution
+from policies.optimum.solution import Version
 
 _ROWS = 60
 """Jobs of a list that the table shows; JSON and CSV show all."""

@@ -13,14 +13,14 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from boa_daemon.catalog import Catalog
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.errors import InputError
-from boa_daemon.problem_file import ProblemFile, load_problem, with_budget
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.units import parse_budget
 from policies.model import Budget
-from policies.options import Step
-from policies.solution import PlanShare
+from policies.optimum.options import Step
+from policies.optimum.solution import PlanShare
 
 PricesOption: TypeAlias = Annotated[
     list[Path] | None,

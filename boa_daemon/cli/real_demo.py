@@ -16,10 +16,7 @@ from rich.text import Text
 
 from boa_daemon.cli.live_view import status_line, view
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
-from boa_daemon.engines.desk import Left
-from boa_daemon.errors import PARTLY_DONE
-from boa_daemon.estimate import explain_curve
-from boa_daemon.real_run import (
+from boa_daemon.daemon.real_run import (
     ARRIVAL_SECONDS,
     KINDS,
     NODE,
@@ -30,7 +27,10 @@ from boa_daemon.real_run import (
     ticks,
     uninterrupted_loss,
 )
-from boa_daemon.tick import Decision
+from boa_daemon.engines.desk import Left
+from boa_daemon.errors import PARTLY_DONE
+from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.tick.decision import Decision
 from policies.model import Budget
 
 DEFAULT_BUDGET = Budget(amount=20.0)

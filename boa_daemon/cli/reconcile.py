@@ -14,7 +14,7 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_costs import check_known, compared, explorer_days
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
-from boa_daemon.config import aws_settings, load_settings
+from boa_daemon.daemon.config import aws_settings, load_settings
 from boa_daemon.errors import DRIFT_FOUND, InputError
 
 DEFAULT_DAYS = 14

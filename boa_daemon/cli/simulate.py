@@ -33,10 +33,10 @@ from boa_daemon.cli.simulating import (
 )
 from boa_daemon.errors import InputError
 from boa_daemon.sim.report import Simulation
-from boa_daemon.state import IDLE_HOLD_SECONDS
-from boa_daemon.tick import Decision
+from boa_daemon.sim.wiring import PreparedRun, prepare, rehearsed
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
-from boa_daemon.wiring import PreparedRun, prepare, rehearsed
 from policies.registry import PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())

@@ -8,11 +8,11 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.sim.world_file import load_world, parse_boot
 from boa_daemon.traces.reader import check_classes, read_trace
-from boa_daemon.wiring import SimulationSettings, settings_for
 from policies.model import Budget
 
 TraceOption: TypeAlias = Annotated[

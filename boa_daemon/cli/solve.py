@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from boa_daemon.answers import has_weights, infeasible_document, solution_document
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -35,11 +34,12 @@ from boa_daemon.cli.planning import (
     width_text,
 )
 from boa_daemon.errors import INFEASIBLE, PARTLY_DONE
+from boa_daemon.planning.answers import has_weights, infeasible_document, solution_document
 from boa_daemon.units import format_hours
-from policies.boa import solve as solve_problem
 from policies.errors import InfeasibleBudget, ProblemTooLarge
 from policies.model import Budget, Problem
-from policies.solution import Solution
+from policies.optimum.boa import solve as solve_problem
+from policies.optimum.solution import Solution
 
 
 class VersionName(StrEnum):

@@ -326,9 +326,9 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Decide from a record once more; the same facts must give the same actions."""
+    from boa_daemon.daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
     from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
-    from boa_daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
-    from boa_daemon.yaml_file import read_text  # noqa: PLC0415
+    from boa_daemon.inputs.yaml_file import read_text  # noqa: PLC0415
 
     try:
         document = json.loads(read_text(record))

@@ -18,8 +18,8 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import say_next
+from boa_daemon.daemon.systemd import UNIT, UNIT_FOLDER, install_unit, unit_text
 from boa_daemon.errors import InputError
-from boa_daemon.systemd import UNIT, UNIT_FOLDER, install_unit, unit_text
 
 
 class What(StrEnum):

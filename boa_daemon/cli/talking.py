@@ -25,8 +25,8 @@ SocketOption: TypeAlias = Annotated[
 def a_client(config: Path | None, socket: str | None) -> Iterator[Any]:
     """Lend a client of the daemon that settings and flags name."""
     from boa_daemon.api.client import Client  # noqa: PLC0415 - slow to import, and most verbs need no daemon
-    from boa_daemon.assembly import socket_of  # noqa: PLC0415
-    from boa_daemon.config import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.assembly import socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
 
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
     with Client(Path(socket) if socket else socket_of(settings)) as client:

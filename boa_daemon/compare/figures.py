@@ -13,7 +13,7 @@ import numpy as np
 from boa_daemon.compare.cells import REFERENCE
 from boa_daemon.compare.summary import Floor, Line
 from boa_daemon.compare.timeline import Timeline
-from boa_daemon.plots import INK, LINE, MARK, SOFT, frame_axes, save
+from boa_daemon.planning.plots import INK, LINE, MARK, SOFT, frame_axes, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

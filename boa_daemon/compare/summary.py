@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.sim.bound import lower_bound_hours
-from policies.frontier import MixedFrontier
+from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyKind, find_policy
 from policies.speedup import Floats
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boa_daemon.actions import LaunchNodes, StartJob, TerminateNode
-from boa_daemon.tick import Decision
+from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.tick.actions import LaunchNodes, StartJob, TerminateNode
+from boa_daemon.tick.decision import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
-from boa_daemon.wiring import SimulationSettings, prepare
 from policies.speedup import Floats
 
 COLUMNS = 240

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 
 from boa_daemon.compare.cells import Cell, Comparison, Knob, Row, turned
 from boa_daemon.sim.report import Simulation
-from boa_daemon.wiring import SimulationSettings, prepare, rehearsed, simulate, site_of
-from policies.baselines import WidthMenu
+from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, simulate, site_of
 from policies.errors import InfeasibleBudget
 from policies.registry import find_policy, menu_of
+from policies.rivals.baselines import WidthMenu
 
 TOLERANCE = 0.01
 """Spends that differ by less than this share are equal."""

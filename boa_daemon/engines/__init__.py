@@ -1,1 +1,1 @@
-"""Engines run jobs on nodes, generation by generation; each implements `boa_daemon.ports.Runner`."""
+"""Engines run jobs on nodes, generation by generation; each implements `boa_daemon.tick.ports.Runner`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from boa_daemon.ports import RunReport
+from boa_daemon.tick.ports import RunReport
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 from policies.model import check_positive
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from boa_daemon.ports import FailureCause
+from boa_daemon.tick.ports import FailureCause
 
 _OUT_OF_MEMORY = re.compile(
     r"MemoryError\b|out of memory|OutOfMemoryError|Cannot allocate memory|std::bad_alloc|oom-kill",

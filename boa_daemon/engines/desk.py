@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from boa_daemon.actions import LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
-from boa_daemon.estimate import SpeedSample
-from boa_daemon.offers import Offer
-from boa_daemon.ports import (
+from boa_daemon.learning.speedups import SpeedSample
+from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import (
     Accepted,
     Clock,
     Cloud,
@@ -26,7 +26,7 @@ from boa_daemon.ports import (
     RunReport,
     Unknown,
 )
-from boa_daemon.state import JobState, NodeState
+from boa_daemon.tick.state import JobState, NodeState
 from policies.errors import InvalidProblem
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
 

@@ -17,7 +17,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import Layout, units_of
 from boa_daemon.job.checkpoint import set_fence
@@ -25,8 +24,9 @@ from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
 from boa_daemon.job.unit import Unit, read_json, status_of, write_json
-from boa_daemon.ports import Accepted, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
-from boa_daemon.state import NodeState
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
 KEEPER_SECONDS = 30.0

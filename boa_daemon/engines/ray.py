@@ -25,8 +25,8 @@ from boa_daemon.engines.reading import Status
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, lost_end, read_json, write_json
-from boa_daemon.ports import Accepted, JobGate, Refused, Unknown
-from boa_daemon.state import NodeState
+from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
+from boa_daemon.tick.state import NodeState
 from policies.model import NodeId
 
 ANSWER_SECONDS = 10.0

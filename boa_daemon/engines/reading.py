@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from boa_daemon.engines.causes import cause_of
-from boa_daemon.ports import FailureCause, Manifest, RunPhase, RunReport
+from boa_daemon.tick.ports import FailureCause, Manifest, RunPhase, RunReport
 from policies.model import JobId
 
 Status: TypeAlias = Mapping[str, Any]

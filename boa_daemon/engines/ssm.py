@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, read_s3_log
@@ -32,8 +31,9 @@ from boa_daemon.engines.ssm_scripts import (
     stop_script,
 )
 from boa_daemon.engines.units import Layout, readable, units_of
-from boa_daemon.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
-from boa_daemon.state import NodeState
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
 MOST_PROBES = 3

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from boa_daemon.engines.ssm_scripts import READY, prepare_script
-from boa_daemon.ports import Accepted, Refused, Unknown
+from boa_daemon.tick.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from boa_daemon.engines.reading import Generation
 from boa_daemon.job.unit import lost_end, read_json, write_json
-from boa_daemon.ports import JobSpec
+from boa_daemon.tick.ports import JobSpec
 from policies.model import JobId, NodeId
 
 

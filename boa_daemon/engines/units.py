@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from boa_daemon.actions import StartJob
 from boa_daemon.job.unit import Unit
-from boa_daemon.ports import JobSpec
+from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.ports import JobSpec
 from policies.model import JobId, NodeId
 
 

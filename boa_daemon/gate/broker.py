@@ -1,8 +1,8 @@
 """The gate's heart: questions in, grants out. No clock, no sockets; `now` is an argument.
 
 Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock.
-Who goes first is `policies.ada_srsf`'s decision, the same code that the simulator runs. A grant is a lease:
-when its deadline passes, the holder counts as stalled and the cards are free again; what it says later
+Who goes first is `policies.links.ada_srsf`'s decision, the same code that the simulator runs. A grant is a
+lease: when its deadline passes, the holder counts as stalled and the cards are free again; what it says later
 under the old fence is ignored. Cost of a question: O(m log m) for m messages that wait.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from boa_daemon.gate.job_state import Lease, Seat
 from boa_daemon.gate.nics import Nic, judge, overhead_fraction
-from boa_daemon.gate.nouns import SHIFT, Ask, GateSettings, Grant
-from boa_daemon.gate.seat import Lease, Seat
 from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
-from policies.ada_srsf import LinkPolicy, link_policy
+from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
+from policies.links.ada_srsf import LinkPolicy, link_policy
 from policies.model import JobId
 
 MOST_FREE_ITERATIONS = 1000

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.inject import hooked
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token, read_or_make_secret, write_token
-from boa_daemon.state import ClusterState
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.token import issue_token, read_or_make_secret, write_token
+from boa_daemon.tick.state import ClusterState
 from policies.model import JobId
 
 

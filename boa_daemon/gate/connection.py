@@ -11,10 +11,10 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from boa_daemon.gate import wire
 from boa_daemon.gate.guard import Rate
-from boa_daemon.gate.nouns import Ask
-from boa_daemon.gate.token import JOB, PLANNER, is_proof, new_nonce
+from boa_daemon.gate.types import Ask
+from boa_daemon.job.gate import wire
+from boa_daemon.job.gate.token import JOB, PLANNER, is_proof, new_nonce
 from policies.model import JobId
 
 if TYPE_CHECKING:

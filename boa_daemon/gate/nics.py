@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from boa_daemon.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
-from boa_daemon.gate.nouns import GateSettings, NicVerdict
-from boa_daemon.gate.seat import Seat
+from boa_daemon.gate.job_state import Seat
+from boa_daemon.gate.types import GateSettings, NicVerdict
 from boa_daemon.gate.worth import cost_fraction, gain_fraction
-from policies.contention import Link
+from boa_daemon.job.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
+from policies.links.contention import Link
 from policies.model import JobId
 
 MEETING_SMOOTHING = 0.02

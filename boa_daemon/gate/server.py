@@ -10,12 +10,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.connection import Connection
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.status import status_of
-from boa_daemon.gate.token import issue_token
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.token import issue_token
 from policies.model import JobId
 
 MOST_CONNECTIONS = 4096

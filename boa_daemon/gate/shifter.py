@@ -1,17 +1,18 @@
 """Start-time shift: when each job's next message may leave, so that jobs on shared cards miss each other.
 
 The alternative to asking before every message: a job is delayed once, then runs freely, and is asked back
-when it may have drifted. The offsets are `policies.phase_shift`'s, from the periods that the jobs measured.
+when it may have drifted. The offsets are `policies.links.phase_shift`'s, from the periods that the jobs
+measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from boa_daemon.gate.seat import Seat
-from policies.contention import Link
+from boa_daemon.gate.job_state import Seat
+from policies.links.contention import Link
+from policies.links.phase_shift import Beat, Schedule, Shift, shift_phases
 from policies.model import JobId
-from policies.phase_shift import Beat, Schedule, Shift, shift_phases
 
 TOLERANCE = 0.05
 """Drift up to this part of a period is left alone."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from policies import adadual
+from policies.links import adadual
 
 if TYPE_CHECKING:
     from boa_daemon.gate.broker import Broker
-    from boa_daemon.gate.seat import Seat
+    from boa_daemon.gate.job_state import Seat
 
 
 def status_of(broker: Broker, now: float) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.server import GateServer
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
 
 CLOSE_SECONDS = 5.0
 

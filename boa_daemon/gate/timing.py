@@ -1,8 +1,8 @@
 """The constants of the link, from the messages that were timed under the gate.
 
 A message counts if it met the same crowd from start to end. Where some were alone and some met others, all
-three constants are fitted (`policies.contention.fit_link`); where all were alone, as under SRSF(1), only
-the seconds per byte are, and the penalty for crowding keeps its configured proportion to them.
+three constants are fitted (`policies.links.contention.fit_link`); where all were alone, as under SRSF(1),
+only the seconds per byte are, and the penalty for crowding keeps its configured proportion to them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-from policies.contention import Link, Sample, fit_link
 from policies.errors import InvalidProblem
+from policies.links.contention import Link, Sample, fit_link
 
 MOST_SAMPLES = 96
 LEAST_SAMPLES = 24

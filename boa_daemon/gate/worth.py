@@ -1,9 +1,9 @@
 """Whether ordering the messages on network cards can pay, from what its jobs measured.
 
-The mean-field model of `policies.link_share` says how much slower each job is with all messages at once. In
-order a message needs all its cards together: it waits while any better-ranked job sends on one of them, also
-where the other cards are idle meanwhile. Run as a fluid until the last job ends, the two give the mean
-completion time both ways. The gain is
+The mean-field model of `policies.links.link_share` says how much slower each job is with all messages at
+once. In order a message needs all its cards together: it waits while any better-ranked job sends on one of
+them, also where the other cards are idle meanwhile. Run as a fluid until the last job ends, the two give the
+mean completion time both ways. The gain is
 
     1 - mean JCT in order / mean JCT at once
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from policies.link_share import LEAST_LEFT, ROUNDS, slowdowns
+from policies.links.link_share import LEAST_LEFT, ROUNDS, slowdowns
 from policies.model import JobId
 
 UNKNOWN_SECONDS = 3600.0

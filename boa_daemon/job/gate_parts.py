@@ -9,8 +9,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from boa_daemon.gate.address import BadAddress, GateAddress
-from boa_daemon.gate.address_file import find_address
+from boa_daemon.job.gate.address import BadAddress, GateAddress
+from boa_daemon.job.gate.address_file import find_address
 
 
 @dataclass(slots=True)

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient, Go
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import GateClient, Go
 from boa_daemon.job.gate_parts import Measured, control_group, find, say_off
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from boa_daemon.network.state import (
     rank_of,
 )
 from boa_daemon.network.watchers import pop_watcher, ranks_before, watch
-from policies.adadual import INFINITY, overlap_pays
+from policies.links.adadual import INFINITY, overlap_pays
 
 
 def admit(c: Rules, s: State) -> None:

@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.schema import Name, NotNegative, Positive, Strict, checked
+from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
-from boa_daemon.schema import Name, NotNegative, Positive, Strict, checked
-from boa_daemon.yaml_file import Document, read_document
-from policies.ada_srsf import DEFAULT_LINK_POLICY, link_policy
-from policies.contention import Link
+from policies.links.ada_srsf import DEFAULT_LINK_POLICY, link_policy
+from policies.links.contention import Link
 
 MOST_GPUS = 1_000_000
 """No cluster is larger: a typo should not ask for a terabyte of state."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.network import admission, kernel, messages, state, watchers
-from policies import ada_srsf, adadual, contention
+from policies.links import ada_srsf, adadual, contention
 
 Run = Callable[[state.Rules, state.State, float], None]
 

@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from boa_daemon.errors import InputError
-from boa_daemon.schema import Positive, Strict, checked
-from boa_daemon.yaml_file import read_document
-from policies.contention import LinkFit, Sample, fit_link
+from boa_daemon.inputs.schema import Positive, Strict, checked
+from boa_daemon.inputs.yaml_file import read_document
 from policies.errors import InvalidProblem
+from policies.links.contention import LinkFit, Sample, fit_link
 
 
 class SampleEntry(Strict):

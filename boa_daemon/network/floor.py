@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from boa_daemon.network.model import Experiment
 from boa_daemon.network.state import BACKWARD, BARRIER, Rules, State
-from policies.lwf import FirstFit, GpuChooser, LeastWorkload, RandomChoice
 from policies.model import GpuSlot, InstanceType, Node, Width
-from policies.packing import Packing
+from policies.placement.lwf import FirstFit, GpuChooser, LeastWorkload, RandomChoice
+from policies.placement.packing import Packing
 
 Ints = NDArray[np.int64]
 

@@ -33,7 +33,7 @@ from boa_daemon.network.state import (
     schedule,
     unschedule,
 )
-from policies.adadual import INFINITY
+from policies.links.adadual import INFINITY
 
 ROUNDING = 1e-12
 """Events this close, relative to the clock (at least one second), are one instant."""

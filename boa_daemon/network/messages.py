@@ -1,8 +1,8 @@
 """Messages in flight: where they meet, how fast they move, and whether one more may start.
 
-Does what `policies.ada_srsf.LinkPolicy` and `policies.contention` say; a test holds them together. Who is
-asked, and in which order, is `boa_daemon.network.admission`'s. Cost: O(servers of the message x messages in
-flight on each) per message that starts, ends or is asked about.
+Does what `policies.links.ada_srsf.LinkPolicy` and `policies.links.contention` say; a test holds them
+together. Who is asked, and in which order, is `boa_daemon.network.admission`'s. Cost: O(servers of the
+message x messages in flight on each) per message that starts, ends or is asked about.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from boa_daemon.network.state import (
     touch,
     unschedule,
 )
-from policies.ada_srsf import LEAST_RANK
-from policies.adadual import overlap_pays, threshold
-from policies.contention import pace
+from policies.links.ada_srsf import LEAST_RANK
+from policies.links.adadual import overlap_pays, threshold
+from policies.links.contention import pace
 
 
 def blocking_server(c: Rules, s: State, job: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.ada_srsf import LinkPolicy
+from policies.links.ada_srsf import LinkPolicy
 
 PlacerName = Literal["random", "first-fit", "list-scheduling", "lwf"]
 

@@ -19,8 +19,8 @@ from boa_daemon.network.compiled import compiled_run
 from boa_daemon.network.floor import Floor
 from boa_daemon.network.model import Experiment, Outcome
 from boa_daemon.network.state import COUNTERS, EVENTS, FINISHED, PLAIN, QUEUE, WEIGHTED, Rules, State
-from policies.ada_srsf import LinkPolicy
 from policies.errors import InvalidProblem
+from policies.links.ada_srsf import LinkPolicy
 
 Engine = Literal["auto", "python", "compiled"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.sim.cloud import SimulatedCloud
-from boa_daemon.sim.fates import Fates
-from boa_daemon.state import NodeState
+from boa_daemon.sim.draws import Fates
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.state import NodeState
 from policies.model import NodeId
 
 THROTTLED_SECONDS = 5.0

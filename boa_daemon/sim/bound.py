@@ -1,8 +1,8 @@
 """What no policy can beat: the optimum over the very jobs of a trace, for a given sum of money.
 
 Whatever a policy does, it does some share of each phase at each width; the mean of the times is then at least
-the optimum of the linear program over those shares (`policies.boa`, integer-mixed), with every job of the
-trace as one arrival and the money in all as the budget. Queueing, booting and idle nodes only add to it.
+the optimum of the linear program over those shares (`policies.optimum.boa`, integer-mixed), with every job of
+the trace as one arrival and the money in all as the budget. Queueing, booting and idle nodes only add to it.
 
 A start-up that is longer than a rescale is no reason to hold the width of the first phase meanwhile: a job
 may start narrow and change. What exceeds the rescale is therefore counted at one GPU of the cheapest type,
@@ -19,9 +19,9 @@ from collections import Counter
 from dataclasses import replace
 
 from boa_daemon.traces.reader import Trace
-from policies.boa import solve
 from policies.errors import InfeasibleBudget, InvalidProblem
 from policies.model import JobClass, Phase, Problem
+from policies.optimum.boa import solve
 
 MOST_GROUPS = 64
 """Scales per class beyond which they are rounded down to a grid."""

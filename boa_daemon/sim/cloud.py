@@ -1,6 +1,6 @@
 """A cloud that boots nodes, bills them by the second, runs out of stock, and takes nodes back.
 
-What there is stands in `boa_daemon.sim.market`; what becomes of a node in `boa_daemon.sim.fates`. This module
+What there is stands in `boa_daemon.sim.market`; what becomes of a node in `boa_daemon.sim.draws`. This module
 lets it happen: nodes become ready, are announced to end, vanish under their jobs, and are billed.
 """
 
@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isinf
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Launched, Refused
+from boa_daemon.sim.draws import Fate, Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fate, Fates
 from boa_daemon.sim.market import Pool, Shelves
 from boa_daemon.sim.meter import Meter
-from boa_daemon.state import NodeState
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Launched, Refused
+from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
 
 RETRY_SECONDS = 300.0

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
-from boa_daemon.actions import StartJob, StopJob
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ports import Accepted, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.draws import Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.running import Running
 from boa_daemon.sim.settings import Checkpoints
 from boa_daemon.sim.workload import Physics
-from boa_daemon.state import JobState
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, Refused
+from boa_daemon.tick.state import JobState
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobId, NodeId
 

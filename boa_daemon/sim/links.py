@@ -1,8 +1,8 @@
 """The links of the simulated nodes: how much slower jobs are that span nodes or meet others there.
 
 A job whose class says what an iteration sends (`network`) pays for its link when it spans nodes, and more
-when others send through the same one (`policies.link_share`): jobs that the plan ranks higher go first, or
-all messages share where there is no order. Other classes neither pay nor disturb.
+when others send through the same one (`policies.links.link_share`): jobs that the plan ranks higher go first,
+or all messages share where there is no order. Other classes neither pay nor disturb.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from policies.contention import Link
-from policies.link_share import network_share, slowdowns
+from policies.links.contention import Link
+from policies.links.link_share import network_share, slowdowns
 from policies.model import AllReduce, GpuSlot, InstanceType, JobId, NodeId
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from boa_daemon.actions import LaunchNodes
-from boa_daemon.offers import Market, Offer
-from boa_daemon.ports import Refused
 from boa_daemon.sim.paths import Path, price_path, stock_path
 from boa_daemon.sim.settings import WorldSettings, of_type
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Market, Offer
+from boa_daemon.tick.ports import Refused
 from policies.model import InstanceType, NodeId
 
 

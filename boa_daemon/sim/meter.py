@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import fsum
 
-from boa_daemon.ledger import bill
-from boa_daemon.state import NodeState
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.state import NodeState
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from boa_daemon.errors import InputError
-from boa_daemon.yaml_file import read_document
+from boa_daemon.inputs.yaml_file import read_document
 
 Column: TypeAlias = Literal["nodes", "price_fraction"]
 Steps: TypeAlias = tuple[tuple[float, float], ...]

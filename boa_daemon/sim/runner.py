@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.actions import StartJob, StopJob
-from boa_daemon.ports import Accepted, Clock, JobSpec, LogChunk, Refused, RunReport, Unknown
-from boa_daemon.state import NodeState
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, Clock, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobId, NodeId, Width
 

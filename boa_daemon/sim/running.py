@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from boa_daemon.sim.settings import Checkpoints
 from boa_daemon.sim.workload import Physics
-from boa_daemon.state import JobState
+from boa_daemon.tick.state import JobState
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import GpuSlot, Job, Width

@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from boa_daemon.clock import VirtualClock
-from boa_daemon.controller import Controller
 from boa_daemon.errors import BoaError
 from boa_daemon.sim.api import CloudApi
 from boa_daemon.sim.beliefs import told
 from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.draws import Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.workload import Workload
-from boa_daemon.tick import Decision
+from boa_daemon.tick.controller import Controller
+from boa_daemon.tick.decision import Decision
 from policies.model import InstanceType
 
 QUIET_TICKS = 10_000

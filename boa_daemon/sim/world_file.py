@@ -13,10 +13,10 @@ from typing import Annotated
 from pydantic import Field
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.schema import LEAST, Fraction, Name, NotNegative, Positive, Strict, a_kind, checked
+from boa_daemon.inputs.schema import LEAST, Fraction, Name, NotNegative, Positive, Strict, a_kind, checked
+from boa_daemon.inputs.yaml_file import At, Document, read_document
 from boa_daemon.sim.path_file import read_path
 from boa_daemon.sim.settings import AWS_BOOTS, Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
-from boa_daemon.yaml_file import At, Document, read_document
 from policies.model import InstanceType
 
 DEFAULT = "default"

@@ -13,15 +13,15 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from boa_daemon.actions import Action
-from boa_daemon.codec import Scribe, digest, dumps, loads, pack, unpack
 from boa_daemon.errors import InputError
-from boa_daemon.runner_up import Alternatives, action_choice
-from boa_daemon.state import ClusterState, Plan
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
+from boa_daemon.tick.actions import Action
+from boa_daemon.tick.codec import Scribe, digest, dumps, loads, pack, unpack
+from boa_daemon.tick.runner_up import Alternatives, action_choice
+from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import Width
 
 QUIET_SECONDS = 600.0

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from boa_daemon.actions import Action, LaunchNodes, act_of
-from boa_daemon.limits import DAY_SECONDS, Act
-from boa_daemon.offers import Cooldown, cooled, covers
-from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.state import ClusterState, Plan
+from boa_daemon.tick.actions import Action, LaunchNodes, act_of
+from boa_daemon.tick.limits import DAY_SECONDS, Act
+from boa_daemon.tick.offers import Cooldown, cooled, covers
+from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
+from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import NodeId
 
 GIVEN_UP_SECONDS = 60.0

@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from boa_daemon.actions import StartJob
-from boa_daemon.codec import dumps, loads
-from boa_daemon.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
 from boa_daemon.store.database import Database
+from boa_daemon.store.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
+from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.codec import dumps, loads
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]

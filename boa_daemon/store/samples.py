@@ -1,4 +1,4 @@
-"""Rows of `boa_daemon.samples` in memory and in SQL: read once at the start, written a batch at a time."""
+"""Rows of `boa_daemon.learning.samples` in memory and in SQL: read at the start, written batch by batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from sqlalchemy import delete, select
 
-from boa_daemon.samples import Remembered, Sample
+from boa_daemon.learning.samples import Remembered, Sample
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import META, SAMPLES

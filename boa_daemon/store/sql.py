@@ -15,15 +15,15 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode, act_of
-from boa_daemon.codec import dumps, loads
-from boa_daemon.limits import DAY_SECONDS, Act
-from boa_daemon.offers import Cooldown, cooled, covers
-from boa_daemon.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.state import ClusterState, Plan
 from boa_daemon.store.database import Database
 from boa_daemon.store.memory import GIVEN_UP_SECONDS
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, COOLDOWNS, INTENTS, META
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode, act_of
+from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.limits import DAY_SECONDS, Act
+from boa_daemon.tick.offers import Cooldown, cooled, covers
+from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
+from boa_daemon.tick.state import ClusterState, Plan
 
 HOUR = 3600.0
 REMEMBERED_SECONDS = 2.0 * HOUR

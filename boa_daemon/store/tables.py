@@ -161,7 +161,7 @@ SAMPLES = Table(
     Column("batch", _Instant),
     Column("gradient_noise", _Instant),
 )
-"""What `boa_daemon.samples` says; young rows are rewritten in place, old ones taken together."""
+"""What `boa_daemon.learning.samples` says; young rows are rewritten in place, old ones taken together."""
 ALERTS = Table(
     "alerts",
     METADATA,

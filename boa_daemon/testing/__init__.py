@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from boa_daemon.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
-from boa_daemon.offers import Offer
-from boa_daemon.ports import Accepted, Launched, Refused, Unknown
-from boa_daemon.state import ClusterState, JobState, NodePhase, NodeState, Rules
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, Rules
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import (
     Allocation,

@@ -29,7 +29,7 @@ from typing import Any
 from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 
-from boa_daemon.catalog import Catalog
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import fake_side
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle

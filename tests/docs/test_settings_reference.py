@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from boa_daemon.config import UserSettings, setting_rows
+from boa_daemon.daemon.config import UserSettings, setting_rows
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/settings.md").read_text(encoding="utf-8")
 ROW = re.compile(r"\| `([a-z_]+)` \| (?:`(.*?)`)? ?\| (.*) \|")

@@ -18,12 +18,12 @@ from typing import Any
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
-from boa_daemon.controller import Controller, Ports
-from boa_daemon.state import Rules
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, Wishes
-from policies.first_fit import FirstFit
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.state import Rules
+from policies.placement.first_fit import FirstFit
 
 TYPE = "g5.xlarge"
 WRITES = (

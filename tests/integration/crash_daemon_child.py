@@ -15,9 +15,9 @@ from sqlalchemy import event
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
-from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
 
 TYPE = "g5.xlarge"
 

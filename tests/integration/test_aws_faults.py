@@ -13,14 +13,14 @@ from aws_rigs import START, AwsRig, a_rig
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.actions import TerminateNode
 from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.controller import Controller, Ports
-from boa_daemon.state import Rules
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Wishes
 from boa_daemon.testing.fake_cloud import Terms
-from policies.first_fit import FirstFit
+from boa_daemon.tick.actions import TerminateNode
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.state import Rules
+from policies.placement.first_fit import FirstFit
 
 EXAMPLES = int(os.environ.get("BOA_FAULT_SCHEDULES", "12"))
 TYPE = "g5.xlarge"

@@ -14,15 +14,15 @@ from typing import Any
 import boto3
 import pytest
 
-from boa_daemon.actions import LaunchNodes
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.catalog import Catalog
 from boa_daemon.cli import main
-from boa_daemon.ports import Launched
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud, Terms
 from boa_daemon.testing.fronts import mocked
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.ports import Launched
 
 QUOTA = {"L-DB2E81BA": 16}
 Boa = Callable[..., tuple[int, Any, str]]

@@ -10,15 +10,15 @@ import pytest
 from aws_rigs import START, a_launch, a_rig, ends
 from worlds import run_until
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ports import Accepted, Cloud, Launched, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.draws import Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ports import Accepted, Cloud, Launched, Refused
 
 BOOT_SECONDS = 90.0
 

@@ -18,8 +18,8 @@ import pytest
 from daemon_site import SETTINGS, Site, wait_for
 
 from boa_daemon.api.client import Client
-from boa_daemon.gate.address_file import find_address
-from boa_daemon.gate.client import GateClient
+from boa_daemon.job.gate.address_file import find_address
+from boa_daemon.job.gate.client import GateClient
 
 SCRIPT = Path(__file__).with_name("gate_job.py")
 GATE = "[gate]\nenabled = true\nalways_on = true\n[workload]\nexplore_fraction = 0\n"

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 STEP = 30.0

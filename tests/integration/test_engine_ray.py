@@ -15,8 +15,8 @@ import pytest
 from engine_bench import EXAMPLES, NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines.ray import RayEngine, join_command
-from boa_daemon.ports import Accepted, Refused, Unknown
 from boa_daemon.testing import a_node
+from boa_daemon.tick.ports import Accepted, Refused, Unknown
 
 SLOW_SECONDS = 500.0
 """Ray Train starts a controller and workers, each of which imports PyTorch."""

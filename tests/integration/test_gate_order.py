@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import Go
 from boa_daemon.job import torch_gate
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import Go
 from boa_daemon.job.torch_gate import GatedModel
 
 _kept: list[DistributedDataParallel] = []

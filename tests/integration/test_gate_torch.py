@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.gate.address import GateAddress
 from boa_daemon.gate.inject import hooked
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token
-from policies.contention import Link
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.token import issue_token
+from policies.links.contention import Link
 
 RANKS = 3
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from boa_daemon.testing import a_class, a_problem, an_instance_type
-from policies.baselines import EfficiencyThreshold, EqualWidth, StaticFifo
 from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
 from policies.model import Budget
 from policies.registry import (
@@ -17,6 +16,7 @@ from policies.registry import (
     find_policy,
     parse_options,
 )
+from policies.rivals.baselines import EfficiencyThreshold, EqualWidth, StaticFifo
 
 
 def a_site(budget: float = 8.0, unit: str = "usd_per_hour") -> Site:

@@ -13,10 +13,10 @@ from worlds import WORLDS
 
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from boa_daemon.tick import Decision
+from boa_daemon.tick.decision import Decision
 from boa_daemon.units import dollars
-from boa_daemon.wiring import SimulationSettings, prepare
 from policies.model import Budget
 from policies.registry import PolicyOptions
 from policies.speedup import Table

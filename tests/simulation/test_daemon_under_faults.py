@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boa_daemon.rehearsing import rehearse
+from boa_daemon.testing.chaos import rehearse
 
 
 def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:

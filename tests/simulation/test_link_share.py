@@ -10,8 +10,8 @@ import pytest
 
 from boa_daemon.network.case import read_case
 from boa_daemon.network.simulate import simulate
-from policies.contention import ETHERNET_10G
-from policies.link_share import network_share, slowdowns
+from policies.links.contention import ETHERNET_10G
+from policies.links.link_share import network_share, slowdowns
 from policies.model import AllReduce
 
 MODELS = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from boa_daemon.scenarios import BUDGET, SCENARIOS, Scenario, paced_run
+from boa_daemon.sim.scenarios import BUDGET, SCENARIOS, Scenario, paced_run
 
 HOURS, WINDOW_HOURS = 24.0, 12.0
 """Two windows: one to learn in, one to be judged by; both count."""

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.testing import a_class, a_problem, an_instance_type
 from boa_daemon.traces.reader import Trace, TraceJob
-from boa_daemon.wiring import SimulationSettings, prepare
-from policies.boa import solve
 from policies.model import Budget
+from policies.optimum.boa import solve
 from policies.speedup import Table
 
 RATE = {"elastic": 20.0, "stiff": 10.0}

@@ -9,9 +9,9 @@ import sys
 RUN = """
 import hashlib
 from dataclasses import replace
-from boa_daemon.scenarios import PROBLEM, SCENARIOS, a_trace_of, settings_of
+from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, a_trace_of, settings_of
 from boa_daemon.sim.settings import Checkpoints, Faults, Spot, Stock, WorldSettings
-from boa_daemon.wiring import prepare
+from boa_daemon.sim.wiring import prepare
 from policies.model import Budget
 
 faults = Faults(boot_failure_fraction=0.05, lost_answer_fraction=0.02, mean_job_failure_hours=20.0)

@@ -20,10 +20,10 @@ from boa_daemon.api.app import an_app
 from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
 from boa_daemon.api.server import MOST_BYTES, ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper, read_tokens, user_name
-from boa_daemon.config import ApiSettings
+from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
-from boa_daemon.rehearsal import Rehearsal, job_content
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
 
 TOKEN, ADMIN = "a-token-that-is-long-enough", "another-one-that-is-long"
 

@@ -12,8 +12,8 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notice, Notices
-from boa_daemon.ports import Launched
 from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.tick.ports import Launched
 
 
 def a_queue(rig: AwsRig, wakes: list[int]) -> InterruptionQueue:

@@ -11,9 +11,9 @@ from aws_rigs import AwsRig, RigMaker, a_launch, ends
 from boa_daemon.backends.aws_errors import MEANINGS
 from boa_daemon.backends.aws_request import Site, client_token, run_request
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.offers import Offer, covers
-from boa_daemon.ports import Launched, Refused, Unknown
 from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.tick.offers import Offer, covers
+from boa_daemon.tick.ports import Launched, Refused, Unknown
 
 GANG_OFFER = Offer(instance_type="p4d.24xlarge", zone="us-east-1a", usd_per_hour=21.9576)
 SITE = Site(image="ami-1", root_device="/dev/sda1", subnet="subnet-1", efa_interfaces=4)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from boa_daemon.cli import main
-from boa_daemon.estimate import SpeedSample
-from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli import app, main
-from boa_daemon.config import ApiSettings
-from boa_daemon.rehearsal import Rehearsal, job_content
+from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
 
 Boa = Callable[..., tuple[int, str]]
 SETTINGS = {

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from boa_daemon.cli import app
 from boa_daemon.cli.demo import LOAD_FACTOR, Rival, conclusions, default_budget, shipped_settings
 from boa_daemon.cli.live_view import ROWS, clock_text, view
+from boa_daemon.sim.wiring import simulate
 from boa_daemon.testing import a_class, a_job, a_node, a_state, some_slots
-from boa_daemon.wiring import simulate
 from policies.model import Budget
 from policies.registry import PolicyOptions
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from boa_daemon.cli import main
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import GateClient
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -10,9 +10,9 @@ from engine_bench import numpy_loss
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.estimate import Exploration
-from boa_daemon.exploring import Exploring
-from boa_daemon.real_run import KINDS, RealRun, uninterrupted_loss
+from boa_daemon.daemon.real_run import KINDS, RealRun, uninterrupted_loss
+from boa_daemon.learning.exploring import Exploring
+from boa_daemon.learning.speedups import Exploration
 from boa_daemon.testing import Wishes, a_job
 from policies.model import Budget
 

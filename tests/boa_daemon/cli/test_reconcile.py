@@ -24,11 +24,11 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_costs import SERVICE, NoCostData, compared, explorer_days
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli import main
-from boa_daemon.config import ApiSettings
-from boa_daemon.limits import DAY_SECONDS
-from boa_daemon.ports import Charge
-from boa_daemon.rehearsal import Rehearsal
+from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal
+from boa_daemon.tick.limits import DAY_SECONDS
+from boa_daemon.tick.ports import Charge
 
 Boa = Callable[..., tuple[int, str]]
 TODAY = datetime.now(UTC).date()

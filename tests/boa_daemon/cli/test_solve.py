@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
-from policies.boa import VERSIONS
+from policies.optimum.boa import VERSIONS
 
 PROBLEM = """
 budget: {gpus: 6}
@@ -167,11 +167,11 @@ def test_the_least_budget_typed_back_in_is_enough(priced: Path) -> None:
 
 def test_a_search_that_stops_early_is_partly_done(problem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 4, the best answer found and its gap."""
-    import policies.boa
-    from policies.knapsack import solve_pure
+    import policies.optimum.boa
+    from policies.optimum.knapsack import solve_pure
 
     monkeypatch.setattr(
-        policies.boa, "solve_pure", lambda problem, budget: solve_pure(problem, budget, state_limit=0)
+        policies.optimum.boa, "solve_pure", lambda problem, budget: solve_pure(problem, budget, state_limit=0)
     )
     result = boa(problem, "--version", "integer-pure", "--budget", "4.4", "--json")
 

@@ -9,8 +9,8 @@ import pytest
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 from engine_worlds import ENGINES
 
-from boa_daemon.ports import Accepted, Refused, Runner
 from boa_daemon.testing import a_node
+from boa_daemon.tick.ports import Accepted, Refused, Runner
 
 PATIENT = "--steps 100000 --pause 0.005"
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.actions import LaunchNodes, StartJob, StopJob, TerminateNode
-from boa_daemon.assembly import _runner
 from boa_daemon.backends.local import LocalCloud
-from boa_daemon.config import Settings
+from boa_daemon.daemon.assembly import _runner
+from boa_daemon.daemon.config import Settings
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker, TryAgain
 from boa_daemon.engines.desk import JobDesk, OccupiedCloud, Ticket
 from boa_daemon.errors import InputError
-from boa_daemon.ports import Accepted, JobSpec, Launched, Manifest, Refused, RunReport
 from boa_daemon.testing import ManualClock, a_job, an_instance_type, some_slots
+from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.ports import Accepted, JobSpec, Launched, Manifest, Refused, RunReport
 from policies.errors import InvalidProblem
 from policies.model import Width
 

@@ -17,14 +17,14 @@ from engine_bench import NUMPY, Bench, numpy_loss, script, until
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.unit import Unit
-from boa_daemon.ports import Accepted, Refused
+from boa_daemon.tick.ports import Accepted, Refused
 
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from boa_daemon.actions import StartJob
+from boa_daemon.tick.actions import StartJob
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.ports import JobSpec
+from boa_daemon.tick.ports import JobSpec
 from policies.model import GpuSlot, Width
 engine = LocalEngine(Path(sys.argv[1]))
 engine.reattach()

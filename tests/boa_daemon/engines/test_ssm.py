@@ -13,8 +13,8 @@ from engine_bench import Bench
 
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_scripts import READY, STATUS, bundle, start_script
-from boa_daemon.ports import Accepted, JobSpec, Refused, Unknown
 from boa_daemon.testing import ManualClock, a_node
+from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
 
 
 @dataclass

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.gate import wire
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token, prove
-from policies.contention import Link
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate import wire
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import GateClient
+from boa_daemon.job.gate.token import issue_token, prove
+from policies.links.contention import Link
 
 SECRET = "a secret"
 LINK = Link(latency_seconds=0.0, seconds_per_byte=1e-8, contention_seconds_per_byte=0.0)

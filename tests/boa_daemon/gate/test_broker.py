@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boa_daemon.gate.broker import Broker
-from boa_daemon.gate.nouns import Ask, GateSettings, Grant
+from boa_daemon.gate.types import Ask, GateSettings, Grant
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
-from policies.ada_srsf import link_policy
-from policies.contention import Link
 from policies.errors import InvalidProblem, UnknownPolicy
+from policies.links.ada_srsf import link_policy
+from policies.links.contention import Link
 
 LINK = Link(latency_seconds=0.0, seconds_per_byte=1e-6, contention_seconds_per_byte=0.0)
 

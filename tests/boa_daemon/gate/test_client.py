@@ -1,4 +1,4 @@
-"""`boa_daemon.gate.client`: whatever happens to the gate, training goes on, and loses a hundredth at most."""
+"""`boa_daemon.job.gate.client`: whatever happens to the gate, training goes on, and loses at most 1 %."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.gate import client as client_module
-from boa_daemon.gate import wire
-from boa_daemon.gate.address import BadAddress, GateAddress
-from boa_daemon.gate.address_file import find_address, write_address
-from boa_daemon.gate.allowance import BURST_SECONDS
-from boa_daemon.gate.client import GateClient
-from boa_daemon.gate.token import issue_token, read_or_make_secret, read_token
+from boa_daemon.job.gate import client as client_module
+from boa_daemon.job.gate import wire
+from boa_daemon.job.gate.address import BadAddress, GateAddress
+from boa_daemon.job.gate.address_file import find_address, write_address
+from boa_daemon.job.gate.allowance import BURST_SECONDS
+from boa_daemon.job.gate.client import GateClient
+from boa_daemon.job.gate.token import issue_token, read_or_make_secret, read_token
 
 from .conftest import SECRET, Bench, until
 
@@ -266,7 +266,7 @@ def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
 def test_the_client_imports_nothing_heavy() -> None:
     """A training process pays for the standard library alone."""
     heavy = ("numpy", "pydantic", "torch", "rich", "scipy")
-    script = f"import sys, boa_daemon.gate.client; print([m for m in {heavy} if m in sys.modules])"
+    script = f"import sys, boa_daemon.job.gate.client; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient
 from boa_daemon.gate.companion import JobDoor, start_gate, tell_plan
 from boa_daemon.gate.inject import FOLDER
-from boa_daemon.gate.kept import KeptGate
-from boa_daemon.gate.nouns import GateSettings
+from boa_daemon.gate.supervisor import KeptGate
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import GateClient
 from boa_daemon.testing import a_job, a_state
 
 from .conftest import LINK, until

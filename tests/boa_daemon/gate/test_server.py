@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from boa_daemon.gate import connection as connection_module
 from boa_daemon.gate import server as server_module
-from boa_daemon.gate import wire
-from boa_daemon.gate.address import GateAddress
-from boa_daemon.gate.client import GateClient
-from boa_daemon.gate.greeting import call_as_planner
-from boa_daemon.gate.nouns import GateSettings
 from boa_daemon.gate.thread import GateThread
-from boa_daemon.gate.token import issue_token, prove
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate import wire
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.client import GateClient
+from boa_daemon.job.gate.greeting import call_as_planner
+from boa_daemon.job.gate.token import issue_token, prove
 
 from .conftest import LINK, SECRET, Bench, until
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.guard import Rate
-from boa_daemon.gate.nouns import Ask, GateSettings
 from boa_daemon.gate.timing import LEAST_SAMPLES, Timings
+from boa_daemon.gate.types import Ask, GateSettings
 from boa_daemon.gate.worth import Habits, cost_fraction, gain_fraction
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
-from policies.ada_srsf import LinkPolicy
-from policies.contention import Link
+from policies.links.ada_srsf import LinkPolicy
+from policies.links.contention import Link
 
 LINK = Link(latency_seconds=1e-3, seconds_per_byte=1e-6, contention_seconds_per_byte=2e-7)
 

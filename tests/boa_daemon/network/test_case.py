@@ -6,7 +6,7 @@ import pytest
 
 from boa_daemon.errors import InputError
 from boa_daemon.network.case import LinkPolicyName, read_case
-from policies.ada_srsf import DEFAULT_LINK_POLICY, NAMES
+from policies.links.ada_srsf import DEFAULT_LINK_POLICY, NAMES
 
 
 def a_case(**change: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from boa_daemon.cli.network import app
 from boa_daemon.errors import InputError
 from boa_daemon.network import compiled
-from policies.contention import ETHERNET_10G
+from policies.links.contention import ETHERNET_10G
 
 ROOT = Path(__file__).resolve().parents[3]
 CASE = ROOT / "examples" / "network-case.json"

@@ -12,9 +12,9 @@ from boa_daemon.network.model import Cluster, Experiment, NetworkJob, Outcome
 from boa_daemon.network.simulate import rules_of, simulate
 from boa_daemon.network.state import FRESH, SENDING, TOUCHED, WAITING, Rules, State, rank_of
 from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
-from policies.ada_srsf import NAMES, Message, link_policy
-from policies.contention import ETHERNET_10G, Link
 from policies.errors import InvalidProblem
+from policies.links.ada_srsf import NAMES, Message, link_policy
+from policies.links.contention import ETHERNET_10G, Link
 
 LINK = Link(latency_seconds=0.0, seconds_per_byte=1.0, contention_seconds_per_byte=0.5)
 """Alone 1 s a byte, two at once 2.5 s each; the AdaDUAL threshold is 1/3."""

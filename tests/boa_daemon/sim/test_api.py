@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from worlds import a_simulated_cloud
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ports import Launched, Refused, Unknown
 from boa_daemon.sim.api import CloudApi
+from boa_daemon.sim.draws import Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.settings import Faults, WorldSettings
 from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ports import Launched, Refused, Unknown
 
 
 def an_api(faults: Faults) -> tuple[CloudApi, EventQueue]:

@@ -10,8 +10,8 @@ import pytest
 from boa_daemon.errors import InputError
 from boa_daemon.sim.beliefs import believed, told
 from boa_daemon.sim.settings import Beliefs, WorldSettings
+from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from boa_daemon.wiring import SimulationSettings, prepare
 from policies.model import Budget
 from policies.registry import PolicyOptions
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from worlds import a_simulated_cloud, run_until
 
-from boa_daemon.actions import LaunchNodes, TerminateNode
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ports import Accepted, Launched, Refused
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.settings import Boot, Faults, Spot, Stock, WorldSettings
 from boa_daemon.testing import an_instance_type, some_slots
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ports import Accepted, Launched, Refused
 
 LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from worlds import a_simulated_cloud
 
-from boa_daemon.actions import LaunchNodes, StartJob, StopJob
 from boa_daemon.clock import VirtualClock
-from boa_daemon.ports import Accepted, Refused
+from boa_daemon.sim.draws import Fates
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.fates import Fates
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.settings import Checkpoints, Faults, WorldSettings
 from boa_daemon.sim.workload import Physics
 from boa_daemon.testing import a_class, an_instance_type, some_slots
+from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, Refused
 from boa_daemon.traces.reader import TraceJob
 from policies.model import JobClass, Width
 from policies.speedup import Table

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from boa_daemon.problem_file import ProblemFile
+from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.links import SharedLinks
+from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type, some_slots
-from boa_daemon.wiring import SimulationSettings, settings_for, simulate
-from policies.contention import Link
-from policies.link_share import network_share
+from policies.links.contention import Link
+from policies.links.link_share import network_share
 from policies.model import AllReduce, Budget
 from policies.registry import PolicyOptions
 from policies.speedup import Table

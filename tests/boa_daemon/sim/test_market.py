@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from boa_daemon.actions import LaunchNodes
-from boa_daemon.offers import Offer
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import Spot, Stock, WorldSettings
 from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Offer
 
 KIND = an_instance_type()
 

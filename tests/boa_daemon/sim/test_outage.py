@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from boa_daemon.scenarios import Scenario, settings_of
-from boa_daemon.wiring import prepare
+from boa_daemon.sim.scenarios import Scenario, settings_of
+from boa_daemon.sim.wiring import prepare
 
 
 def test_nothing_is_launched_in_an_outage_and_everything_finishes_after_it() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare
 from boa_daemon.sim.world import StuckSimulation
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from boa_daemon.wiring import PreparedRun, SimulationSettings, prepare
 from policies.model import Allocation, Budget, Job, Money, Width
 from policies.registry import PolicyOptions
 from policies.speedup import Table
@@ -141,7 +141,7 @@ def test_alarms_without_end_are_found() -> None:
     run = a_run(0.0)
 
     def refuse(_action: object) -> object:
-        from boa_daemon.ports import Refused
+        from boa_daemon.tick.ports import Refused
 
         return Refused(reason="no capacity", retry_after_seconds=60.0)
 

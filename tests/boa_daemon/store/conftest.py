@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.ports import Store
 from boa_daemon.store.database import Database
 from boa_daemon.store.engine import migrate, open_engine, sqlite_url
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore
+from boa_daemon.tick.ports import Store
 
 
 def postgres_programs() -> Path | None:

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
-from boa_daemon.rehearsal import job_content
 from boa_daemon.store.database import Database
 from boa_daemon.store.engine import migrate, open_engine, sqlite_url
 from boa_daemon.store.queue import Content, JobQueue
 from boa_daemon.store.tables import JOBS
+from boa_daemon.testing.daemon_in_a_folder import job_content
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from boa_daemon.ports import Store
-from boa_daemon.samples import Sample, SampleStore
+from boa_daemon.learning.samples import Sample, SampleStore
 from boa_daemon.store.engine import MIGRATIONS, migrate, open_engine, sqlite_url
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.samples import MemorySamples, SqlSamples
 from boa_daemon.store.sql import SqlStore
+from boa_daemon.tick.ports import Store
 
 SPEED = Sample(
     key="speed|c|v100|4|-|1.5",

@@ -10,16 +10,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
-from boa_daemon.actions import Action, LaunchNodes, StopJob
-from boa_daemon.limits import DAY_SECONDS
-from boa_daemon.offers import Cooldown
-from boa_daemon.ports import Accepted, Charge, Launched, OpenLaunch, Refused, Store, Unknown
-from boa_daemon.state import Plan
 from boa_daemon.store.engine import HEAD, MIGRATIONS, StoreUnusable, check, migrate, open_engine, sqlite_url
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.store.tables import METADATA, PLACEMENTS
 from boa_daemon.testing import a_state, an_instance_type
+from boa_daemon.tick.actions import Action, LaunchNodes, StopJob
+from boa_daemon.tick.limits import DAY_SECONDS
+from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.ports import Accepted, Charge, Launched, OpenLaunch, Refused, Store, Unknown
+from boa_daemon.tick.state import Plan
 
 LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed", count=2)
 Opener = Callable[[], Store]

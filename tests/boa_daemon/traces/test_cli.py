@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from boa_daemon.cli.trace import app
 from boa_daemon.errors import InputError
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.traces.reader import check_classes, read_trace
 
 CUT = ("--workload", "workloads/workload-1.csv", "--apps", "cifar10,deepspeech2,bert")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.traces.pollux import import_pollux
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.traces.workload import Options

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.problem_file import load_problem
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.traces.gavel import import_gavel, read_throughputs
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload

@@ -1,0 +1,1 @@
+"""What surrounds the tick for months: the loop, the service, the planner, views of jobs and nodes."""

@@ -1,0 +1,193 @@
+"""Messages about money and trouble, each said once: to the log, a webhook, SNS, or a command of yours.
+
+What is due is a pure question about a state and its caps: a share of the day's or the month's cap is used up,
+or the forecast to the end of the day or month at the present burn rate crosses it. Each has a key with its
+period in it, so it is said once per period, also after a restart. Sending happens in a thread of its own with
+time limits; a channel that fails is logged without its address, which may be a secret, and stops nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon.daemon.config import AlertSettings
+from boa_daemon.store.database import Database
+from boa_daemon.store.sql import put
+from boa_daemon.store.tables import ALERTS
+from boa_daemon.tick.ledger import bill_within
+from boa_daemon.tick.limits import Caps, Window, day_of, month_of
+from boa_daemon.tick.state import ClusterState
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
+
+_LOG = logging.getLogger("boa.alerts")
+SEND_SECONDS = 10.0
+
+
+def spent_in(state: ClusterState, window: Window, settled: int) -> float:
+    """Return dollars spent in a window so far."""
+    running = sum(bill_within(node, window, until=state.now) for node in state.nodes.values())
+    return dollars(settled + running)
+
+
+def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float | None]]:
+    """Return for the day and the month what was spent, the cap, and the forecast at the present burn rate."""
+    found: dict[str, dict[str, float | None]] = {}
+    limits = caps or Caps()
+    for name, window, settled, cap in (
+        ("day", day_of(state.now), state.settled_today_micro_dollars, limits.usd_per_day),
+        ("month", month_of(state.now), state.settled_month_micro_dollars, limits.usd_per_month),
+    ):
+        spent = spent_in(state, window, settled)
+        hours = (window.ends_at - state.now) / SECONDS_PER_HOUR
+        found[name] = {
+            "spent_usd": spent,
+            "cap_usd": cap,
+            "forecast_usd": spent + state.usd_per_hour * hours,
+        }
+    return found
+
+
+def due(
+    state: ClusterState,
+    caps: Caps | None,
+    fractions: Sequence[float],
+    *,
+    figures: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield (key, sentence) for every threshold that is crossed now; the key tells each day's apart.
+
+    `figures` are the books of the state where they are added up already.
+    """
+    today = datetime.fromtimestamp(state.now, UTC)
+    labels = {"day": today.strftime("%Y-%m-%d"), "month": today.strftime("%Y-%m")}
+    for name, one in (figures or books(state, caps)).items():
+        spent, cap, forecast = one["spent_usd"], one["cap_usd"], one["forecast_usd"]
+        if cap is None or spent is None or forecast is None:
+            continue
+        label = f"{name}:{labels[name]}"
+        for fraction in fractions:
+            if spent >= fraction * cap:
+                yield (
+                    f"{label}:{fraction:g}",
+                    f"{spent:.2f} USD spent this {name}: {spent / cap:.0%} of the cap of {cap:.2f} USD",
+                )
+        if forecast > cap:
+            yield (
+                f"{label}:forecast",
+                f"at {state.usd_per_hour:.2f} USD/hour this {name} would end at {forecast:.2f} USD; "
+                f"the cap of {cap:.2f} USD will hold it back",
+            )
+
+
+class Alerts:
+    """Says each thing once, also after a restart; sending never keeps a tick waiting."""
+
+    def __init__(self, database: Database | None, settings: AlertSettings) -> None:
+        self._database, self.settings = database, settings
+        self._said: set[str] = set()
+        if database is not None:
+            with database.read() as connection:
+                self._said = set(connection.scalars(select(ALERTS.c.key)))
+        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
+
+    def say(self, key: str, sentence: str, *, at: float) -> bool:
+        """Say something unless it was said before; return whether it was said."""
+        if key in self._said:
+            return False
+        self._said.add(key)
+        if self._database is not None:
+            try:
+                with self._database.write() as connection:
+                    put(connection, ALERTS, key=key, at=at, sentence=sentence)
+            except (SQLAlchemyError, OSError) as error:
+                # Said anyway: who is told twice after a restart is told at least once.
+                _LOG.error("an alert could not be written down: %s", type(error).__name__)
+        _LOG.warning(sentence, extra={"alert": key})
+        settings = self.settings
+        if settings.webhook or settings.sns_topic or settings.command:
+            self._sender.submit(self._send, sentence)
+        return True
+
+    def latest(self, limit: int) -> list[dict[str, Any]]:
+        """Return the newest messages."""
+        if self._database is None:
+            return []
+        with self._database.read() as connection:
+            rows = connection.execute(select(ALERTS).order_by(ALERTS.c.at.desc()).limit(limit))
+            return [{"key": row.key, "at": row.at, "sentence": row.sentence} for row in rows]
+
+    def _send(self, sentence: str) -> None:
+        """Send a sentence to everybody who is to be told; a failure is logged and goes no further."""
+        settings = self.settings
+        channels: tuple[tuple[str, str | None, Callable[[str, str], None]], ...] = (
+            ("webhook", settings.webhook, _to_webhook),
+            ("SNS topic", settings.sns_topic, _to_topic),
+            ("command", settings.command, _to_command),
+        )
+        for name, address, do in channels:
+            if address is None:
+                continue
+            try:
+                do(address, sentence)
+            except Exception as error:
+                # The address of a webhook is a secret, and errors quote it.
+                _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
+
+    def close(self) -> None:
+        """Send what is waiting, and stop."""
+        self._sender.shutdown(wait=True)
+
+
+def _to_webhook(url: str, sentence: str) -> None:
+    """Post a sentence as Slack reads it."""
+    httpx.post(url, json={"text": f"BOA: {sentence}"}, timeout=SEND_SECONDS).raise_for_status()
+
+
+def _to_topic(arn: str, sentence: str) -> None:
+    """Publish a sentence to SNS, in the region that the topic is in."""
+    import boto3  # noqa: PLC0415 - slow to import, and needed by this channel alone
+    from botocore.config import Config  # noqa: PLC0415
+
+    limits = Config(
+        connect_timeout=SEND_SECONDS, read_timeout=SEND_SECONDS, retries={"total_max_attempts": 3}
+    )
+    client = boto3.client("sns", region_name=arn.split(":")[3], config=limits)
+    try:
+        client.publish(TopicArn=arn, Subject="BOA", Message=sentence)
+    finally:
+        client.close()
+
+
+def _to_command(command: str, sentence: str) -> None:
+    """Run the site's command, without a shell, with the sentence in BOA_ALERT."""
+    subprocess.run(
+        shlex.split(command),
+        env={**os.environ, "BOA_ALERT": sentence},
+        timeout=SEND_SECONDS,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong, without any address."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"answer {error.response.status_code}"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit code {error.returncode}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__

@@ -1,0 +1,269 @@
+"""Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import platformdirs
+from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.local import LocalCloud
+from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
+from boa_daemon.clock import ForwardClock
+from boa_daemon.daemon.config import EngineSettings, Settings, aws_settings
+from boa_daemon.daemon.loop import Books, Daemon, World
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.ray import RayEngine
+from boa_daemon.engines.ssm import SsmEngine, SsmSettings
+from boa_daemon.errors import InputError
+from boa_daemon.gate.companion import JobDoor
+from boa_daemon.gate.supervisor import KeptGate
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.job.gate.address import BadAddress, GateAddress
+from boa_daemon.store.database import Database
+from boa_daemon.store.decisions import DaemonStore
+from boa_daemon.store.engine import StoreUnusable, check, migrate, open_engine, sqlite_url
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.tick.ports import Clock, Cloud, Runner
+from policies.links.contention import Link
+from policies.model import NodeId
+
+_LOG = logging.getLogger("boa.cloud")
+SYSTEM_SOCKET = Path("/run/boa/boa.sock")
+LONGEST_SOCKET = 107
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where the daemon keeps things."""
+
+    state: Path
+    socket: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.state / "boa.sqlite"
+
+    @property
+    def backups(self) -> Path:
+        """The folder of the hourly copies."""
+        return self.state / "backups"
+
+    @property
+    def next_job(self) -> Path:
+        """The file of the number of the next job, which outlives a lost database."""
+        return self.state / "next_job"
+
+
+def places(settings: Settings, environment: Mapping[str, str] | None = None) -> Places:
+    """Return where things are: as set, else where systemd says, else in the user's state folder.
+
+    Raises:
+        InputError: when the path of the socket is too long for the kernel.
+    """
+    environment = os.environ if environment is None else environment
+    given = settings.daemon.state_dir or environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    state = Path(given) if given else Path(platformdirs.user_state_dir("boa"))
+    runtime = environment.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    default = Path(runtime) / "boa.sock" if runtime else state / "boa.sock"
+    socket = Path(settings.daemon.socket) if settings.daemon.socket else default
+    if len(os.fsencode(socket.absolute())) > LONGEST_SOCKET:
+        raise InputError(
+            f"the path of the socket has more than {LONGEST_SOCKET} bytes: {socket}",
+            hint="Set [daemon] socket to a shorter one",
+        )
+    return Places(state=state, socket=socket.absolute())
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of the state where it is not there, for its owner alone.
+
+    Raises:
+        InputError: when it cannot be, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write there"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise InputError(
+            f"the state folder {folder} cannot be used: {why}",
+            hint="Set [daemon] state_dir or --state-dir to a folder that you can write to",
+        )
+
+
+def gate_addresses(settings: Settings) -> tuple[GateAddress, ...]:
+    """Return where the daemon's gate listens, the furthest reaching last; nothing where there is none.
+
+    Raises:
+        InputError: when jobs could not find it there.
+    """
+    gate = settings.gate
+    if not gate.enabled:
+        return ()
+    if settings.engine.name == "ssm":
+        raise InputError(
+            "[gate] enabled goes with the local and the ray engine",
+            hint="Run `boa gate --listen tcp:HOST:PORT` and give each job a token (docs: order shared links)",
+        )
+    if settings.engine.name == "ray" and gate.listen is None:
+        raise InputError("[gate] listen is needed with the ray engine: host:port that nodes reach")
+    here = GateAddress(path=str(places(settings).socket.with_name("gate.sock")))
+    if len(os.fsencode(here.path)) > LONGEST_SOCKET:
+        raise InputError(
+            f"the path of the gate's socket has more than {LONGEST_SOCKET} bytes: {here.path}",
+            hint="Set [daemon] socket to a shorter one",
+        )
+    if gate.listen is None:
+        return (here,)
+    try:
+        return here, GateAddress.parse(f"tcp:{gate.listen}")
+    except BadAddress as error:
+        raise InputError(f"[gate] listen: {error}") from None
+
+
+def open_gate(settings: Settings, state: Path) -> KeptGate | None:
+    """Return the gate that the settings ask for; it is started by `keep`.
+
+    Raises:
+        InputError: when it cannot listen as they say.
+    """
+    addresses = gate_addresses(settings)
+    if not addresses or settings.daemon.observe:
+        return None
+    gate = GateSettings(
+        policy=settings.gate.policy,
+        link=Link.of_gigabits(settings.gate.gigabits),
+        is_always_on=settings.gate.always_on,
+    )
+    return KeptGate(gate, state, *addresses)
+
+
+def socket_of(settings: Settings) -> Path:
+    """Return the socket to talk to: the daemon's by these settings, else that of the system's service."""
+    own = places(settings).socket
+    return SYSTEM_SOCKET if not own.exists() and SYSTEM_SOCKET.exists() else own
+
+
+def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = "") -> World:
+    """Return the cloud and the engine that the settings name; `books` names the database to the cloud.
+
+    Raises:
+        InputError: when the two do not go together, or an extra is missing.
+    """
+    cloud = _cloud(settings, state, clock, books)
+    addresses = gate_addresses(settings)
+    # The last one is the one that reaches furthest.
+    door = JobDoor(state, addresses[-1]) if addresses else None
+    return World(clock=clock, cloud=cloud, runner=_runner(settings, state, cloud, door))
+
+
+def _cloud(settings: Settings, state: Path, clock: Clock, books: str) -> Cloud:
+    """Return the cloud."""
+    cloud = settings.cloud
+    if cloud.provider == "simulated":
+        limits = SimulatedLimits(boot_seconds=cloud.boot_seconds, stock=cloud.stock)
+        return FileCloud(state / "cloud.sqlite", clock, limits=limits)
+    if cloud.provider == "local":
+        most = 4 if cloud.stock is None else cloud.stock
+        return LocalCloud(clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / "local.json")
+    return AwsCloud(
+        aws_settings(cloud),
+        catalog=Catalog.load(),
+        clock=clock,
+        books=books,
+        touches=not settings.daemon.observe,
+        say=_LOG.info,
+    )
+
+
+def _runner(settings: Settings, state: Path, cloud: Cloud, door: JobDoor | None) -> Runner:
+    """Return the engine."""
+    engine = settings.engine
+    if engine.name == "local":
+        if settings.cloud.provider == "aws":
+            raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
+        return LocalEngine(state / "jobs", gate=door)
+    if engine.name == "ssm" and isinstance(cloud, AwsCloud):
+        if not (engine.queue_url and engine.uri):
+            raise InputError("the ssm engine needs [engine] queue_url and uri")
+        return _ssm(engine, state, cloud)
+    if engine.name == "ray":
+        if not engine.shared_dir:
+            raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
+        return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
+    raise InputError(
+        f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
+        hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
+    )
+
+
+def _ssm(engine: EngineSettings, state: Path, cloud: AwsCloud) -> SsmEngine:
+    """Return the engine that runs jobs over SSM, in the region of the cloud."""
+    region, endpoint = cloud.settings.region, cloud.settings.endpoint or None
+    clients = {
+        name: boto3.client(name, region_name=region, endpoint_url=endpoint)
+        for name in ("ssm", "sqs", "s3", "ec2")
+    }
+
+    def address_of(node: NodeId) -> str:
+        listed = clients["ec2"].describe_instances(InstanceIds=[node])
+        return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
+
+    settings = SsmSettings(queue_url=engine.queue_url, uri=engine.uri, state_file=state / "ssm.json")
+    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], settings, address_of=address_of)
+
+
+def open_books(url: str, *, durable: bool = True) -> Books:
+    """Return the books of a database, its schema up to date.
+
+    Raises:
+        StoreUnusable: when it cannot be read.
+    """
+    engine = open_engine(url, durable=durable)
+    try:
+        if engine.dialect.name != "sqlite" or not _is_new(url):
+            check(engine)
+        migrate(engine)
+        database = Database(engine)
+        queue = JobQueue(database)
+        return Books(store=DaemonStore(database, queue), queue=queue)
+    except SQLAlchemyError as error:
+        engine.dispose()
+        raise StoreUnusable(f"the database cannot be used: {error}") from None
+    except StoreUnusable:
+        engine.dispose()
+        raise
+
+
+def _is_new(url: str) -> bool:
+    """Whether a SQLite database is not there yet."""
+    return not Path(url.removeprefix("sqlite:///")).exists()
+
+
+def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
+    """Return the daemon of the settings; one that only observes where the database cannot be read."""
+    there = places(settings)
+    make_folder(there.state)
+    clock = clock or ForwardClock()
+    url = settings.daemon.database or sqlite_url(there.database)
+    try:
+        opened = open_books(url)
+        opened.queue.mark_in(there.next_job)
+        books: Books | None = opened
+        fault = ""
+    except StoreUnusable as error:
+        books = None
+        fault = f"{error}. The daemon only observes; `boa recover` makes a new database"
+    named = "" if books is None else books.store.name
+    world = open_world(settings, there.state, clock, books=named)
+    return Daemon(settings, world, books, fault=fault, gate=open_gate(settings, there.state))

@@ -1,0 +1,358 @@
+"""The settings of the daemon: ``boa.toml``, the environment, flags; the strongest word wins, key by key.
+
+flags > ``BOA_<SECTION>_<KEY>`` in the environment > ``./boa.toml`` > the user's file > the system's file >
+defaults. Every key has its meaning and its unit in its description, which `docs/reference/settings.md` lists.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import platformdirs
+from pydantic import Field, ValidationError, create_model
+
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict, checked
+from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
+
+FILE_NAME = "boa.toml"
+SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
+PREFIX = "BOA_"
+
+
+class BudgetSettings(Strict):
+    """Money and machines."""
+
+    usd_per_hour: Positive = Field(
+        default=10.0, description="dollars per hour, the long-run average aimed at"
+    )
+    usd_per_day_cap: Positive | None = Field(
+        default=300.0, description="dollars per day (UTC), never exceeded; more than 24 h of the budget"
+    )
+    usd_per_month_cap: Positive | None = Field(
+        default=None, description="dollars per calendar month (UTC), never exceeded"
+    )
+    usd_per_hour_ceiling: Positive | None = Field(
+        default=None, description="dollars per hour of all nodes at any instant, never exceeded"
+    )
+    max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
+    window_hours: Positive = Field(default=24.0, description="hours over which spend agrees with the budget")
+
+
+class _CloudSettings(Strict):
+    """Where machines come from."""
+
+    provider: Literal["aws", "simulated", "local"] = Field(
+        default="simulated", description="aws, simulated or local"
+    )
+    region: str = Field(default="us-east-1", description="region of the cloud")
+    instance_types: list[Name] = Field(
+        default_factory=lambda: ["g5.xlarge"], min_length=1, description="types that may be rented"
+    )
+    market: Literal["on-demand", "spot", "spot-then-on-demand"] = Field(
+        default="on-demand", description="on-demand, spot or spot-then-on-demand"
+    )
+    boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
+    stock: int | None = Field(
+        default=None, ge=0, description="nodes that the simulated or the local cloud has; local: 4 if unset"
+    )
+
+
+_AWS_ONLY: dict[str, Any] = {
+    name: (Any, Field(default=None, description=f"{(field.description or name).rstrip('.')} (aws)"))
+    for name, field in AwsSettings.model_fields.items()
+    if name not in _CloudSettings.model_fields
+}
+if TYPE_CHECKING:
+    CloudSettings = _CloudSettings
+else:
+    CloudSettings = create_model("CloudSettings", __base__=_CloudSettings, **_AWS_ONLY)
+"""The settings of all clouds; those of AWS alone are checked by `AwsSettings` where AWS is the provider."""
+
+
+def aws_settings(cloud: _CloudSettings) -> AwsSettings:
+    """Return the settings of the AWS backend.
+
+    Raises:
+        InputError: when one of them is wrong.
+    """
+    given = {
+        name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
+    }
+    try:
+        return AwsSettings.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise InputError(f"[cloud] {where}: {fault['msg']}") from None
+
+
+class EngineSettings(Strict):
+    """What runs jobs on machines."""
+
+    name: Literal["local", "ssm", "ray"] = Field(default="local", description="local, ssm or ray")
+    queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
+    uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
+    shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")
+    ray_address: str = Field(default="auto", description="head of the Ray cluster (ray)")
+
+
+class WorkloadSettings(Strict):
+    """What runs."""
+
+    classes: str | None = Field(default=None, description="class file: the classes of a problem file")
+    policy: str = Field(default="boa-paced", description="a policy of boa simulate")
+    placer: str = Field(default="lwf", description="a placer of boa simulate")
+    explore_fraction: Fraction = Field(
+        default=0.02,
+        description="of a class's measured GPU time, the part that may go into trying widths; 0 tries none",
+    )
+
+
+class LearningSettings(Strict):
+    """What is learnt from the jobs that come, beside their speed."""
+
+    rates: bool = Field(default=True, description="plan by the arrival rates that were seen")
+    sizes: bool = Field(default=True, description="plan by the sizes that jobs turned out to have")
+    prior_jobs: Positive = Field(
+        default=PRIOR_JOBS, description="jobs that the class file's word on a rate or a size is worth"
+    )
+    half_life_hours: Positive = Field(
+        default=HALF_LIFE_HOURS, description="hours after which what was seen counts half"
+    )
+    prior_class: Name | None = Field(
+        default=None,
+        description="class that one without an entry in the class file starts as; refused if unset",
+    )
+
+
+class DaemonSettings(Strict):
+    """The program itself."""
+
+    tick_seconds: Positive = Field(default=30.0, description="seconds between looks, at the most")
+    checkpoint_seconds: NotNegative = Field(
+        default=90.0, description="seconds that jobs get to stop before a hard cap ends their nodes"
+    )
+    state_dir: str | None = Field(
+        default=None, description="folder of the database; STATE_DIRECTORY if unset"
+    )
+    socket: str | None = Field(default=None, description="path of the socket that the command line talks to")
+    database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
+    observe: bool = Field(default=False, description="decide and record, and touch nothing")
+    idle_hold_seconds: NotNegative = Field(
+        default=300.0, description="seconds that an idle node is kept, at the most"
+    )
+    stall_seconds: Positive = Field(
+        default=600.0,
+        description="seconds without a step after which a job counts as stalled, at the least; see engines",
+    )
+    backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
+
+
+class SteadySettings(Strict):
+    """Against flapping."""
+
+    minimum_hold_seconds: NotNegative = Field(default=300.0, description="seconds before a job may move")
+    moves_per_hour_of_a_job: int = Field(default=4, ge=1, description="moves and stops per hour and job")
+    moves_per_hour: int = Field(default=200, ge=1, description="moves and stops per hour of all jobs")
+    loop_times: int = Field(
+        default=8,
+        ge=2,
+        description="times within an hour that lead nowhere, before a start or launch rests",
+    )
+
+
+class AlertSettings(Strict):
+    """Who is told."""
+
+    at_fractions: list[Fraction] = Field(
+        default_factory=lambda: [0.5, 0.8, 1.0], description="fractions of a cap that are worth a message"
+    )
+    webhook: str | None = Field(default=None, description="URL that takes Slack-compatible JSON")
+    sns_topic: str | None = Field(default=None, description="ARN of an SNS topic")
+    command: str | None = Field(
+        default=None, description="command, run without a shell; the sentence is in BOA_ALERT"
+    )
+
+
+class ApiSettings(Strict):
+    """Who may ask."""
+
+    listen: str | None = Field(default=None, description="host:port for HTTP over TCP; off if unset")
+    tokens: str | None = Field(default=None, description="file of 'TOKEN USER' lines, mode 0600, for TCP")
+    admins: list[Name] = Field(default_factory=list, description="users who may cancel the jobs of others")
+
+
+class GateSection(Strict):
+    """Who sends first on shared network cards. Read when the daemon starts."""
+
+    enabled: bool = Field(default=False, description="run the gate, and let jobs find it")
+    listen: str | None = Field(
+        default=None,
+        description="host:port that nodes reach, for jobs elsewhere; a unix socket if unset",
+    )
+    policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"] = Field(
+        default="ada-srsf-buckets", description="who goes first: a policy of boa gate"
+    )
+    gigabits: Positive = Field(default=10.0, description="Gbit/s of a network card, until it is measured")
+    always_on: bool = Field(default=False, description="order messages even where it cannot pay")
+
+
+class UserSettings(Strict):
+    """What one user may do."""
+
+    max_jobs: int | None = Field(default=None, ge=0, description="jobs that wait or run at once")
+    usd_per_day_cap: Positive | None = Field(
+        default=None, description="dollars per day (UTC) after which no job of the user is taken or started"
+    )
+
+
+class Settings(Strict):
+    """All sections of boa.toml."""
+
+    budget: BudgetSettings = Field(default_factory=BudgetSettings, description="money and machines")
+    cloud: CloudSettings = Field(default_factory=CloudSettings, description="where machines come from")
+    engine: EngineSettings = Field(default_factory=EngineSettings, description="what runs jobs")
+    workload: WorkloadSettings = Field(default_factory=WorkloadSettings, description="what runs")
+    learning: LearningSettings = Field(
+        default_factory=LearningSettings, description="what is learnt from jobs"
+    )
+    daemon: DaemonSettings = Field(default_factory=DaemonSettings, description="the program itself")
+    steady: SteadySettings = Field(default_factory=SteadySettings, description="against flapping")
+    alerts: AlertSettings = Field(default_factory=AlertSettings, description="who is told")
+    api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
+    gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
+    users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
+
+
+_SECTIONS = {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Strict)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings, and which files they came from, the weakest first."""
+
+    settings: Settings
+    files: tuple[Path, ...]
+
+
+def setting_files(explicit: Path | None = None) -> list[Path]:
+    """Return the files that may hold settings, the weakest first."""
+    if explicit is not None:
+        return [explicit]
+    user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
+    return [path for path in (SYSTEM_FILE, user, Path(FILE_NAME)) if path.is_file()]
+
+
+def load_settings(
+    explicit: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Return the settings; `flags` maps ``section.key`` to a value, None being no word.
+
+    Raises:
+        InputError: when a file cannot be read or a key is unknown or wrong, with file and line.
+    """
+    merged: dict[str, dict[str, Any]] = {}
+    files = setting_files(explicit)
+    for path in files:
+        document = read_document(path)
+        if not isinstance(document.content, Mapping):
+            raise document.error("settings are a table with sections such as [budget]")
+        checked(Settings, document.content, document=document)
+        _merge(merged, document.content, beside=path.resolve().parent)
+    words = _from_environment(os.environ if environment is None else environment)
+    _checked(words, "the environment")
+    _merge(merged, words)
+    given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
+    _merge(merged, given)
+    return Loaded(settings=_checked(merged, "the settings"), files=tuple(files))
+
+
+def _merge(
+    merged: dict[str, dict[str, Any]], words: Mapping[str, Any], *, beside: Path | None = None
+) -> None:
+    """Lay a stronger layer over the others, key by key; paths in a file are relative to the file."""
+    for section, values in words.items():
+        table = dict(values)
+        if beside is not None:
+            for key in ("classes", "state_dir", "socket", "tokens"):
+                if isinstance(table.get(key), str):
+                    table[key] = str(beside / table[key])
+        merged[section] = merged.get(section, {}) | table
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return ``section.key`` names as tables."""
+    tables: dict[str, dict[str, Any]] = {}
+    for name, value in flat.items():
+        section, _, key = name.partition(".")
+        tables.setdefault(section, {})[key] = value
+    return tables
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what ``BOA_<SECTION>_<KEY>`` variables say; those of other sections are not settings."""
+    tables: dict[str, dict[str, Any]] = {}
+    for name, text in sorted(environment.items()):
+        if not name.startswith(PREFIX):
+            continue
+        words = name.removeprefix(PREFIX).lower()
+        section = next((known for known in _SECTIONS if words.startswith(f"{known}_")), None)
+        if section is None:
+            continue
+        key = words.removeprefix(f"{section}_")
+        kind = _SECTIONS[section]
+        if key not in kind.model_fields:
+            hint = did_you_mean(key, kind.model_fields)
+            raise InputError(f"the environment variable {name} names no setting of [{section}]", hint=hint)
+        tables.setdefault(section, {})[key] = _value(text, kind, key)
+    return tables
+
+
+def _value(text: str, kind: type[Strict], key: str) -> Any:
+    """Return the value that a variable holds: as JSON where it is, as text where that is wanted."""
+    wants_text = "str" in str(kind.model_fields[key].annotation) and "list" not in str(
+        kind.model_fields[key].annotation
+    )
+    if wants_text or "Literal" in str(kind.model_fields[key].annotation):
+        return text
+    if "list" in str(kind.model_fields[key].annotation) and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _checked(words: Mapping[str, Any], name: str) -> Settings:
+    """Return a layer, or all of them, as settings; a fault names where the words came from."""
+    return checked(Settings, words, document=Document(name=name, content=words, language="json"))
+
+
+def setting_rows() -> Sequence[tuple[str, str, str, str]]:
+    """Return (section, key, default, meaning) of every setting, for the reference page."""
+    rows = []
+    for section, kind in _SECTIONS.items():
+        for key, field in kind.model_fields.items():
+            # Those of AWS are None in the section of all clouds, so that one can see which were given.
+            of_aws = (
+                AwsSettings.model_fields.get(key) if section == "cloud" and field.annotation is Any else None
+            )
+            default = (of_aws or field).get_default(call_default_factory=True)
+            said = "" if default is None else json.dumps(default)
+            rows.append((section, key, said, field.description or ""))
+    return rows

@@ -1,0 +1,101 @@
+"""Who spent what: the GPUs that a job held, at their share of the node's price, and what nobody held.
+
+Money that no job's GPUs cost (boots, idle nodes, free GPUs) stands in a row of its own, so the rows always
+add up to the bills.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from sqlalchemy import select
+
+from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
+from boa_daemon.tick.ledger import bill_within
+from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
+from boa_daemon.tick.state import NodeState
+from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
+
+if TYPE_CHECKING:
+    from boa_daemon.daemon.loop import Books
+
+CostBy: TypeAlias = Literal["job", "class", "user", "day"]
+UNUSED = "(idle, booting, free GPUs)"
+
+
+def cost_rows(books: Books, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
+    """Return rows of a name, dollars and GPU-hours, the dearest first; days in order."""
+    nodes = {record.node.id: record.node for record in books.queue.past_instances(since)}
+    nodes |= {name: record.node for name, record in books.queue.instances.items()}
+    window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
+    total = {
+        name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
+        for name, node in nodes.items()
+    }
+    if by == "day":
+        return _by_day(books, nodes, since, now)
+    usd: dict[str, float] = defaultdict(float)
+    hours: dict[str, float] = defaultdict(float)
+    labels = _labels(books, by)
+    for usage in books.queue.usages(since):
+        begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
+        if end <= begin:
+            continue
+        name = labels.get(usage.job, usage.job)
+        for slot in usage.slots:
+            node = nodes.get(slot.node)
+            if node is None:
+                continue
+            part = bill_within(node, Window(begins_at=begin, ends_at=end), until=end)
+            usd[name] += part / node.instance_type.gpus
+            hours[name] += (end - begin) / 3600.0
+    unused = sum(total.values()) - sum(usd.values())
+    rows = [
+        {"name": name, "usd": amount / MICRO_DOLLARS_PER_DOLLAR, "gpu_hours": hours[name]}
+        for name, amount in sorted(usd.items(), key=lambda item: -item[1])
+    ]
+    if abs(unused) >= 1.0:
+        rows.append({"name": UNUSED, "usd": unused / MICRO_DOLLARS_PER_DOLLAR, "gpu_hours": None})
+    return rows
+
+
+def spent_today(books: Books, *, now: float) -> Mapping[str, float]:
+    """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
+    rows = cost_rows(books, by="user", since=day_of(now).begins_at, now=now)
+    return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
+
+
+def _labels(books: Books, by: CostBy) -> Mapping[str, str]:
+    """Return the label of each job."""
+    if by == "job":
+        return {}
+    column = JOBS.c.user_name if by == "user" else JOBS.c.class_name
+    with books.store.database.read() as connection:
+        return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
+
+
+def _by_day(books: Books, nodes: Mapping[str, NodeState], since: float, now: float) -> list[dict[str, Any]]:
+    """Return a row per day: final bills, and what runs."""
+    first = int(since // DAY_SECONDS)
+    days: dict[int, int] = defaultdict(int)
+    with books.store.database.read() as connection:
+        charged = set(connection.scalars(select(CHARGES.c.node).where(CHARGES.c.ended_at >= since)))
+        rows = connection.execute(
+            select(CHARGE_DAYS.c.day, CHARGE_DAYS.c.micro_dollars).where(CHARGE_DAYS.c.day >= first)
+        )
+        for day, amount in rows:
+            days[int(day)] += int(amount)
+    for name, node in nodes.items():
+        if name in charged:
+            continue
+        for day in range(first, int(now // DAY_SECONDS) + 1):
+            window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
+            days[day] += bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
+    return [
+        {"name": datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d"), "usd": dollars(spent)}
+        for day, spent in sorted(days.items())
+        if spent
+    ]

@@ -1,0 +1,431 @@
+"""The jobs as the tick sees them: the queue, with what the engine reports of the generations that run.
+
+Reports come first, then the tick: a generation that has ended lets its GPUs go before anything is planned. A
+start whose GPUs are claimed and that the engine does not know was lost with an earlier process; it is ordered
+once more, which starts it at most once. An engine that does not know how a generation does is believed:
+nothing happens to the job. One that runs and makes no step for long is stalled: it is said, and later it is
+ended and
+started again as after any failure. Steps that an end lost are work that is left again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import fsum
+
+from boa_daemon.daemon.liveness import Liveness
+from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
+from boa_daemon.learning.learner import Learner
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
+from boa_daemon.tick.state import JobState
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from policies.model import Job, JobClass, JobId, NodeId, Width
+
+BREAKER_SECONDS = 30 * 86_400.0
+"""Failures without a new checkpoint in between count together for a month: each of them costs money."""
+MOST_FAILURES = 101
+"""So many failures of a job are remembered: one more than any job file allows."""
+LEAST_LEFT = 0.02
+"""A job that outruns its class's size still has this part of it left: it is not done before it says so."""
+LEAST_DONE = 0.01
+"""What did less than this part of its size says nothing about it."""
+
+
+class Work:
+    """Implements `JobSource` and `Engine` around the queue and a runner.
+
+    `class_of` names the class that a job is planned by, limits on its width included. `alert` is told of jobs
+    that failed for good. `held_users` have no money left today: their jobs that wait are not started, those
+    that run go on.
+    """
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        runner: Runner,
+        clock: Clock,
+        *,
+        class_of: Callable[[str], JobClass | None],
+        alert: Callable[[str, str], None] = lambda _key, _sentence: None,
+        learner: Learner | None = None,
+        liveness: Liveness | None = None,
+    ) -> None:
+        self.learner = learner or Learner()
+        self.liveness = liveness or Liveness()
+        self._queue, self._runner, self._clock = queue, runner, clock
+        self._class_of, self._alert = class_of, alert
+        self.held_users: frozenset[str] = frozenset()
+        self._stopping: set[JobId] = set()
+        self._over: set[JobId] = set()
+        self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+
+    def reattach(self) -> int:
+        """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
+        for job in self._queue.active.values():
+            if job.slots:
+                self._runner.admit(job.spec)
+        reports = self._runner.reattach()
+        self._take_in(reports)
+        return sum(not report.is_over for report in reports.values())
+
+    def look(self) -> bool:
+        """Bring the queue up to what the engine reports; return whether a generation has ended."""
+        # Only now is it on disk that they are over: an engine that forgets earlier would start them again.
+        for name in self._over:
+            self._runner.forget(name)
+        self._over.clear()
+        return self._take_in(self._runner.poll())
+
+    def jobs(self) -> Mapping[JobId, JobState]:
+        """Return the jobs that wait or run, in order of arrival, but those that rest or are held back."""
+        now = self._clock.now()
+        states: dict[JobId, JobState] = {}
+        seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+        for job in list(self._queue.active.values()):
+            if job.slots:
+                states[job.id] = self._state(job, now)
+            elif not (job.is_cancelled or job.not_before > now or job.user in self.held_users):
+                # One that waits is as it was: of ten thousand only those are looked at that are new.
+                job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
+                if known is None or known[0] is not job or known[1] is not job_class:
+                    known = (job, job_class, self._state(job, now))
+                seen[job.id] = known
+                states[job.id] = known[2]
+        self._seen = seen
+        return states
+
+    def next_rest_ends_at(self) -> float | None:
+        """Return when the first job that rests after a failure may start again; None where none rests."""
+        now = self._clock.now()
+        rests = [job.not_before for job in list(self._queue.active.values()) if job.not_before > now]
+        return min(rests, default=None)
+
+    def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
+        """Bring the queue up to reports; return whether a generation has ended."""
+        now = self._clock.now()
+        self._end_strays(reports)
+        before = self._held()
+        for job in list(self._queue.active.values()):
+            if job.slots:
+                self._take_in_one(job, reports.get(job.id), now)
+            elif job.is_cancelled:
+                self._queue.save(replace(job, status="cancelled", ended_at=now))
+            else:
+                self._settle(job, reports.get(job.id), now)
+        return self._held() < before
+
+    def _settle(self, job: JobRecord, report: RunReport | None, now: float) -> None:
+        """Take in how a generation ended whose GPUs were let go before that, because its node had ended."""
+        if report is not None and report.is_over and job.settled_generation < report.generation:
+            self._queue.save(self._ended(replace(job, cause=f"{job.cause}; {report.evidence}"), report, now))
+
+    def _held(self) -> int:
+        """Return how many jobs hold GPUs."""
+        return sum(bool(job.slots) for job in list(self._queue.active.values()))
+
+    def _end_strays(self, reports: Mapping[JobId, RunReport]) -> None:
+        """Stop what runs and is not in the queue, as after an old copy of the database came back."""
+        for name, report in reports.items():
+            if name in self._queue.active:
+                continue
+            if report.is_over:
+                self._over.add(name)
+            elif name not in self._stopping:
+                self._stopping.add(name)
+                self._alert(f"stray:{name}", f"job {name} runs and is not in the queue: it is stopped")
+                self._runner.stop(
+                    StopJob(id=f"stray-{name}", job=name, generation=report.generation, reason="stray")
+                )
+
+    def _take_in_one(self, job: JobRecord, report: RunReport | None, now: float) -> None:
+        """Bring one job up to its report."""
+        if report is not None and report.generation > job.generation:
+            # An older copy of the database: never start a generation that was started already.
+            self._runner.kill(job.id, report.generation)
+            job = replace(job, generation=report.generation)
+            self._let_go(job, now, end="fenced", status="queued")
+        elif report is None or report.generation < job.generation:
+            self._order_again(job, now)
+        elif report.is_over:
+            self._learn(job, report, now)
+            self._stopping.discard(job.id)
+            self._end(job, report, now)
+        else:
+            self._learn(job, report, now)
+            if report.phase == "stopping":
+                self._stopping.add(job.id)
+            elif job.is_cancelled:
+                # The flag is written before the order: a process that died between the two left it to us.
+                self._order_stop(job)
+            self._watch(job, report, now)
+            self._within_its_money(self._queue.active[job.id], now)
+
+    def _watch(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """Note how far a job is, and whether it still gets on; end one that has not for long."""
+        begun = job.begun_step if job.step is not None else None
+        since = self.liveness.take(report, begun_step=begun, now=now)
+        step = job.step if report.step is None else report.step
+        if (step, since) != (job.step, job.stalled_since):
+            self._queue.note(replace(job, step=step, stalled_since=since))
+        if since is None:
+            return
+        still = f"job {job.id} has made no step for {now - since:.0f} s"
+        self._alert(f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}")
+        if self.liveness.is_hopeless(job.id, now=now):
+            self._runner.kill(job.id, job.generation)
+
+    def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """Let a report say how fast the job's class is at its width."""
+        if job.width is not None and report.phase != "unknown":
+            self.learner.take(report, class_name=job.class_name.partition("[")[0], width=job.width, now=now)
+
+    def _order_again(self, job: JobRecord, now: float) -> None:
+        """Order a start that was claimed and never reached the engine."""
+        width = job.width or Width("gpu", len(job.slots))
+        start = StartJob(
+            id=f"again-{job.id}-{job.generation}",
+            job=job.id,
+            generation=job.generation,
+            width=width,
+            slots=job.slots,
+            reason="ordered again: the engine does not know it",
+        )
+        self._runner.admit(job.spec)
+        if isinstance(self._runner.start(start), Refused):
+            self._let_go(job, now, end="never-started", status="queued")
+
+    def _end(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """A generation has ended: free its GPUs, and say what becomes of the job."""
+        cause = report.evidence
+        if job.stalled_since is not None and report.cause == "killed":
+            cause = f"made no step for {now - job.stalled_since:.0f} s; {cause}"
+        job = self._ended(replace(job, cause=cause, stalled_since=None), report, now)
+        if report.phase == "finished":
+            self._let_go(job, now, end="finished", status="finished")
+        elif job.is_cancelled:
+            self._let_go(job, now, end=report.phase, status="cancelled")
+        elif report.phase == "stopped":
+            if job.cause.startswith("max_usd") or self._is_too_dear(job, now):
+                self._let_go(replace(job, cause="max_usd reached"), now, end="max-usd", status="failed")
+            else:
+                self._let_go(job, now, end="stopped", status="queued")
+        else:
+            self._fail(job, report, now)
+
+    def _ended(self, job: JobRecord, report: RunReport, now: float) -> JobRecord:
+        """Return a job with what the report of its generation's end says."""
+        self.liveness.forget(job.id)
+        step = job.step if report.step is None else report.step
+        if report.lost_steps:
+            step = 0 if report.manifest is None else report.manifest.step
+        return replace(
+            job,
+            remaining_gpu_hours=self._left_after(job, report, now),
+            step=step,
+            begun_step=step or 0,
+            lost_steps=job.lost_steps + report.lost_steps,
+            settled_generation=report.generation,
+            exit_code=report.exit_code,
+            last_lines=report.last_lines,
+        )
+
+    def _fail(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """A generation has failed: ask the breaker whether the job is tried again, and when."""
+        step = report.manifest.step if report.manifest is not None else 0
+        failed = (*job.failed, (now, step))[-MOST_FAILURES:]
+        job = replace(job, failures=job.failures + 1, failed=failed)
+        breaker = RestartBreaker(
+            most_failures=int(job.content["retries"]) + 1, window_seconds=BREAKER_SECONDS
+        )
+        verdict = breaker.judge(report, [Failure(at=at, step=at_step) for at, at_step in failed])
+        if isinstance(verdict, GiveUp):
+            self._let_go(job, now, end=report.cause or "failed", status="failed")
+            self._alert(f"failed:{job.id}", f"job {job.id} failed: {verdict.reason}")
+        else:
+            job = replace(job, not_before=verdict.not_before)
+            self._let_go(job, now, end=report.cause or "failed", status="queued")
+
+    def _let_go(self, job: JobRecord, now: float, *, end: str, status: JobStatus) -> None:
+        """Free the GPUs of a job; one that is over says with it how large it was."""
+        spent = cost_of(job, self._queue.instances, until=now)
+        with self._queue.database.write():
+            if status not in ACTIVE:
+                self._sized(job, now, is_whole=status == "finished")
+            self._queue.release(
+                job,
+                at=now,
+                end=end,
+                status=status,
+                micro_dollars=spent,
+            )
+
+    def _sized(self, job: JobRecord, now: float, *, is_whole: bool) -> None:
+        """Note what a job did in all, where it was enough to say something."""
+        done = job.size_gpu_hours - job.remaining_gpu_hours
+        if done < LEAST_DONE * job.size_gpu_hours and not is_whole:
+            return
+        self.learner.ended(
+            job.id,
+            class_name=job.class_name.partition("[")[0],
+            work_gpu_hours=done / float(job.content.get("scale", 1.0)),
+            at=now,
+            is_whole=is_whole,
+        )
+
+    def _is_too_dear(self, job: JobRecord, now: float) -> bool:
+        """Whether a job has cost what its file allows."""
+        most = job.content.get("max_usd")
+        spent = job.micro_dollars + cost_of(job, self._queue.instances, until=now)
+        return most is not None and dollars(spent) >= float(most)
+
+    def _within_its_money(self, job: JobRecord, now: float) -> None:
+        """Stop a job that has cost what its file allows."""
+        if job.id not in self._stopping and self._is_too_dear(job, now):
+            self._alert(f"max-usd:{job.id}", f"job {job.id} reached its max_usd and is stopped")
+            self._order_stop(job)
+
+    def _order_stop(self, job: JobRecord) -> Accepted | Refused:
+        """Ask the engine for a checkpoint and an end."""
+        stop = StopJob(
+            id=f"stop-{job.id}-{job.generation}", job=job.id, generation=job.generation, reason="ordered"
+        )
+        answer = self._runner.stop(stop)
+        if isinstance(answer, Accepted):
+            self._stopping.add(job.id)
+        return answer
+
+    def cancel(self, name: JobId) -> JobRecord | None:
+        """Write down that a job is not wanted any more, and stop it if it runs; None where it is over."""
+        job = self._queue.active.get(name)
+        if job is None:
+            return None
+        with self._queue.database.write():
+            now = self._clock.now()
+            if not job.slots:
+                job = replace(job, status="cancelled", is_cancelled=True, ended_at=now)
+                self._queue.save(job)
+                return job
+            job = replace(job, is_cancelled=True)
+            self._queue.save(job)
+        self._order_stop(job)
+        return job
+
+    def start(self, action: StartJob) -> Accepted | Refused:
+        """Start a generation whose GPUs are claimed; let them go if the engine refuses."""
+        job = self._queue.active.get(action.job)
+        if job is None or job.generation != action.generation or not job.slots:
+            return Refused(reason=f"job {action.job}, or who holds its GPUs, has yet to let go")
+        answer = self._runner.admit(job.spec)
+        if isinstance(answer, Accepted):
+            answer = self._runner.start(action)
+        if isinstance(answer, Refused):
+            is_final = answer.kind == "bad-request"
+            self._let_go(
+                replace(job, cause=answer.reason),
+                self._clock.now(),
+                end="refused",
+                status="failed" if is_final else "queued",
+            )
+        return answer
+
+    def stop(self, action: StopJob) -> Accepted | Refused:
+        """Checkpoint and stop a job; its GPUs are free once the engine says so."""
+        job = self._queue.active.get(action.job)
+        if job is None or not job.slots or job.generation != action.generation:
+            return Accepted()
+        return self._order_stop(job)
+
+    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
+        """Tell the jobs who may send first."""
+        self._runner.order_links(order)
+
+    def _size(self, job: JobRecord, job_class: JobClass) -> float:
+        """Return the size that a job is believed to have: its class's as of now times its scale."""
+        return job_class.size_gpu_hours * float(job.content.get("scale", 1.0))
+
+    def _done(self, job: JobRecord, hours: float) -> float:
+        """Return what a job has done once its generation has worked for so long, by the class's curve."""
+        before = job.size_gpu_hours - job.remaining_gpu_hours
+        job_class = self._class_of(job.class_name)
+        if job_class is None or job.width is None or job.started_at is None:
+            return before
+        size = self._size(job, job_class)
+        phase, _ = phase_at(job_class, size - before, size)
+        curve = job_class.phases[phase].speedups.get(job.width.gpu_type)
+        return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
+
+    def _hours(self, job: JobRecord, now: float) -> float:
+        """Return how long the generation of a job has been there."""
+        return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
+
+    def _left(self, job: JobRecord, now: float) -> float:
+        """Return the work left as it is believed; never nothing while the job has not said that it is."""
+        job_class = self._class_of(job.class_name)
+        size = job.size_gpu_hours if job_class is None else self._size(job, job_class)
+        return max(size - self._done(job, self._hours(job, now)), LEAST_LEFT * size)
+
+    def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
+        """Return the work left of the size that a job came with; below nothing where it did more.
+
+        A generation worked for as long as it reports. Of what it did, the lost steps are left again.
+        """
+        hours = self._hours(job, now)
+        if report.seconds is not None:
+            hours = min(hours, report.seconds / SECONDS_PER_HOUR)
+        did = self._done(job, hours) - (job.size_gpu_hours - job.remaining_gpu_hours)
+        kept = 1.0
+        if report.lost_steps and report.step is not None:
+            kept = max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
+        return job.remaining_gpu_hours - kept * did
+
+    def done_by_class(self) -> Mapping[str, list[float]]:
+        """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
+        now = self._clock.now()
+        found: dict[str, list[float]] = {}
+        for job in list(self._queue.active.values()):
+            done = self._done(job, self._hours(job, now)) if job.slots or job.generation else 0.0
+            if done >= LEAST_DONE * job.size_gpu_hours:
+                scale = float(job.content.get("scale", 1.0))
+                found.setdefault(job.class_name.partition("[")[0], []).append(done / scale)
+        return found
+
+    def _state(self, job: JobRecord, now: float) -> JobState:
+        """Return what a tick may see of a job."""
+        left = self._left(job, now)
+        job_class = self._class_of(job.class_name)
+        phase, scale = 0, 1.0
+        if job_class is not None:
+            phase, scale = phase_at(job_class, left, self._size(job, job_class))
+        return JobState(
+            job=Job(
+                id=job.id,
+                class_name=job.class_name,
+                arrived_at=job.arrived_at,
+                phase=phase,
+                remaining_gpu_hours=left,
+                scale=scale,
+                weight=float(job.content["weight"]),
+                draw=job.draw,
+                width=job.width,
+            ),
+            slots=job.slots,
+            generation=job.generation,
+            is_stopping=job.id in self._stopping and bool(job.slots),
+            lost_steps=job.lost_steps,
+        )
+
+
+def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
+    """Return the phase that a job is in when so much of its work is left, and its scale."""
+    whole = job_class.size_gpu_hours
+    scale = size / whole
+    for phase in range(len(job_class.phases)):
+        after = fsum(rest.size_gpu_hours for rest in job_class.phases[phase + 1 :]) * scale
+        if left > after:
+            return phase, scale
+    return len(job_class.phases) - 1, scale

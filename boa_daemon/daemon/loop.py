@@ -1,0 +1,536 @@
+"""The daemon: one tick after the other for months, whatever happens to it or around it.
+
+A tick that fails is tried again at the next; what memory believes is read back from disk first. While the
+database cannot be written nothing is started, because an intent that is not on disk is a leak in waiting;
+only what would break a cap is given back. While it cannot be read at all, the daemon only looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.daemon import systemd
+from boa_daemon.daemon.alerts import Alerts, due
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.costs import spent_today
+from boa_daemon.daemon.job_view import Work
+from boa_daemon.daemon.journal import Journal
+from boa_daemon.daemon.known_jobs import KnownJobs
+from boa_daemon.daemon.liveness import Liveness
+from boa_daemon.daemon.metrics import Metrics
+from boa_daemon.daemon.node_view import Fleet
+from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.summary import Picture
+from boa_daemon.errors import BoaError
+from boa_daemon.gate.supervisor import KeptGate
+from boa_daemon.learning.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
+from boa_daemon.learning.exploring import Tries
+from boa_daemon.learning.learner import Learner, import_speeds
+from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS
+from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.store.database import Database
+from boa_daemon.store.decisions import DaemonStore
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.records import JobRecord
+from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
+from boa_daemon.tick.actions import StopJob, TerminateNode
+from boa_daemon.tick.caps import within_caps
+from boa_daemon.tick.codec import dumps
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.ports import Clock, Cloud, Runner
+from boa_daemon.tick.state import NodeState, Plan
+from policies.errors import InfeasibleBudget, PolicyError
+from policies.model import JobClass, JobId, Width
+from policies.online.estimates import lean_after
+
+_LOG = logging.getLogger("boa.daemon")
+_TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
+
+
+SWEEP_PATIENCE_SECONDS = 5.0
+"""A sweep waits this long for a tick to end, then leaves it to the next sweep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside: time, machines, what runs jobs on them."""
+
+    clock: Clock
+    cloud: Cloud
+    runner: Runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """Everything on disk."""
+
+    store: DaemonStore
+    queue: JobQueue
+
+
+@dataclass(slots=True)
+class Standing:
+    """How the daemon is: the last decision, what is wrong, and what it was told."""
+
+    decision: Decision | None = None
+    picture: Picture | None = None
+    fault: str = ""
+    tick_seconds: float = 0.0
+    is_started: bool = False
+    is_ready: bool = False
+    is_down: bool = False
+    reattached: tuple[int, int] = (0, 0)
+    started_at: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+class Daemon:
+    """Ticks. `books` is None where the database cannot be read: then it only observes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        books: Books | None,
+        *,
+        fault: str = "",
+        gate: KeptGate | None = None,
+    ) -> None:
+        self.world, self.books, self.gate = world, books, gate
+        self.metrics = Metrics()
+        self.standing = Standing(fault=fault, started_at=world.clock.now())
+        self.wake: Callable[[float], None] = lambda _seconds: None
+        self._lock = threading.Lock()
+        database = None if books is None else books.store.database
+        self.alerts = Alerts(database, settings.alerts)
+        self.liveness, self.tries = Liveness(), Tries()
+        self.use(settings)
+        if books is not None:
+            books.store.speed = self._speed
+            self.work = Work(
+                books.queue,
+                world.runner,
+                world.clock,
+                class_of=self._class_of,
+                alert=self._alert,
+                learner=Learner(_samples(books.store.database)),
+                liveness=self.liveness,
+            )
+            self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
+
+    def use(self, settings: Settings) -> None:
+        """Take settings; nothing changes where they are wrong.
+
+        Raises:
+            InputError: when classes or machines are wrong.
+        """
+        planner = Planner(settings)
+        if self.books is not None:
+            planner.take_up(read_figures(self.books.store.database))
+            for job in list(self.books.queue.active.values()):
+                planner.class_for(job.content)
+            self.books.store.prices = {
+                name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
+            }
+        self.settings, self.planner = settings, planner
+        learning = settings.learning
+        self.beliefs = Beliefs(
+            weights=Weights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
+        )
+        self.alerts.settings = settings.alerts
+        self.tries.fraction = settings.workload.explore_fraction
+        self.liveness.floor_seconds = settings.daemon.stall_seconds
+        self._controllers: dict[str, Controller] = {}
+
+    def start(self) -> None:
+        """Find what an earlier process left: nodes of later ticks than ours, jobs that run.
+
+        No tick is done before that, and where the cloud does not answer the next tick tries again.
+        """
+        if self.books is None or self.standing.is_started:
+            return
+        known = [record.node for record in self.books.queue.instances.values()]
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.remember(known)
+            self.world.cloud.listen(lambda: self.wake(0.0))
+        nodes = self.world.cloud.nodes()
+        self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
+        live = sum(node.ended_at is None for node in nodes)
+        self.standing.reattached = (self.work.reattach(), live)
+        self.standing.is_down = self.books.store.flag("is_down")
+        self.standing.is_started = True
+        jobs, count = self.standing.reattached
+        _LOG.info("re-attached to %d jobs and %d instances", jobs, count)
+
+    def tick(self) -> Decision | None:
+        """Do one tick; return what was decided, None where it could not be done."""
+        with self._lock:
+            began = time.perf_counter()
+            try:
+                self.start()
+                decision = self._observe_only() if self._is_observing else self._run_once()
+            except _TROUBLE as error:
+                self._stumble(error)
+                decision = None
+            self.standing.tick_seconds = time.perf_counter() - began
+            if decision is not None:
+                self._succeed(decision)
+            systemd.alive(self.status_line)
+            return decision
+
+    @property
+    def _is_observing(self) -> bool:
+        """Whether nothing may be touched."""
+        return self.books is None or self.settings.daemon.observe
+
+    def _run_once(self) -> Decision:
+        """Observe, decide, act."""
+        self._learn()
+        self._explore()
+        return self.controller().run_once()
+
+    def _observe_only(self) -> Decision | None:
+        """Observe and decide; record where there is a database, and touch nothing."""
+        if self.books is None:
+            count = sum(node.ended_at is None for node in self.world.cloud.nodes())
+            self.standing.notes = [f"{count} instances are listed; nothing is touched"]
+            return None
+        self._learn()
+        controller = self.controller()
+        state = controller.observe()
+        decision = decide(
+            state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules
+        )
+        self.books.store.record_decision(state, decision.actions, decision.plan)
+        return decision
+
+    def _succeed(self, decision: Decision) -> None:
+        """Take a decision in: figures, messages, and when to look again."""
+        standing = self.standing
+        if standing.fault:
+            _LOG.info("working again after: %s", standing.fault)
+        caps = self.planner.rules().caps
+        picture = Picture.of(decision, caps)
+        standing.decision, standing.picture, standing.fault = decision, picture, ""
+        standing.is_ready = True
+        self.metrics.ticked(picture, standing.tick_seconds)
+        if self.gate is not None:
+            self.gate.tell(decision.state)
+        fractions = self.settings.alerts.at_fractions
+        for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
+            self._alert(key, sentence)
+        for held in decision.plan.held:
+            if held.code in ("loop", "no-effect"):
+                self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
+        wakes = [decision.wake_at, None if self.books is None else self.work.next_rest_ends_at()]
+        if due_at := [at for at in wakes if at is not None]:
+            self.wake(max(min(due_at) - self.world.clock.now(), 0.0))
+
+    def _stumble(self, error: Exception) -> None:
+        """A tick could not be done: say so, forget what memory believes, and keep the caps."""
+        self.metrics.failed()
+        first = not self.standing.fault
+        self.standing.fault = _fault(error)
+        (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
+        try:
+            if self.books is not None:
+                self.books.store.reload()
+                self.books.queue.reload()
+                self.work.learner.reload()
+        except _TROUBLE:
+            pass
+        try:
+            self._keep_caps()
+        except _TROUBLE as trouble:
+            _LOG.error("the caps could not be looked after: %s", trouble)
+
+    def _keep_caps(self) -> None:
+        """Give back, without a record, what would break a cap: money is spent whether written down or not."""
+        last = self.standing.decision
+        if last is None or self.books is None:
+            return
+        held = self.books.queue.holders()
+        nodes = {
+            node.id: replace(
+                node,
+                gpus=tuple(held.get(node.id, {}).get(index) for index in range(node.instance_type.gpus)),
+            )
+            for node in self.world.cloud.nodes()
+            if node.ended_at is None
+        }
+        state = replace(last.state, now=self.world.clock.now(), nodes=nodes, jobs=self.work.jobs())
+        plan = within_caps(state, Plan(widths={}, slots={}), self.planner.rules())
+        for name in plan.stops:
+            generation = state.jobs[name].generation
+            self.world.runner.stop(
+                StopJob(id=f"cap-{name}", job=name, generation=generation, reason="a cap would be broken")
+            )
+        orders = [
+            TerminateNode(id=f"cap-{name}", node=name, reason="a cap would be broken")
+            for name in (*plan.releases, *plan.forced)
+        ]
+        if orders:
+            self.world.cloud.terminate(orders)
+
+    def controller(self) -> Controller:
+        """Return the controller for the classes in use; a policy is built once and written down."""
+        if self.books is None:
+            raise BoaError("there is no database to work with")
+        self._hold_users()
+        in_use = {job.class_name for job in list(self.books.queue.active.values())}
+        record = self.planner.record(in_use)
+        tries = self.tries.explorations
+        record = replace(
+            record, tries={job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+        )
+        if self.standing.is_down:
+            record = _all_down(record)
+        found = self._controllers.get(record.hash)
+        if found is None:
+            allocator, placer, rules = record.build()
+            found = Controller(
+                allocator=allocator,
+                placer=placer,
+                rules=rules,
+                ports=Ports(
+                    clock=self.world.clock,
+                    cloud=self.fleet,
+                    jobs=KnownJobs(
+                        source=self.work,
+                        classes=frozenset(one.name for one in record.site.problem.classes),
+                    ),
+                    engine=self.work,
+                    store=self.books.store,
+                    telemetry=Journal(),
+                ),
+            )
+            self._controllers = {record.hash: found}
+        if self.books.store.policy_hash != record.hash:
+            self.books.store.use_policy(record.hash, dumps(record.document))
+        return found
+
+    def _hold_users(self) -> None:
+        """Hold back the waiting jobs of users who have spent what they may spend today (UTC)."""
+        capped = {
+            name: user.usd_per_day_cap
+            for name, user in self.settings.users.items()
+            if user.usd_per_day_cap is not None
+        }
+        held: frozenset[str] = frozenset()
+        if capped and self.books is not None:
+            spent = spent_today(self.books, now=self.world.clock.now())
+            held = frozenset(name for name, cap in capped.items() if spent.get(name, 0.0) >= cap)
+        for name in sorted(held - self.work.held_users):
+            _LOG.info("user %s has reached %.2f USD today: jobs that wait are held back", name, capped[name])
+        self.work.held_users = held
+
+    def _learn(self) -> None:
+        """Take in who has come, write down what was seen, and plan by it where that has changed."""
+        if self.books is None:
+            return
+        learner, planner, now = self.work.learner, self.planner, self.world.clock.now()
+        learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
+        hours = self.settings.learning.half_life_hours
+        learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * hours))
+        planner.adopt(list(learner.seen))
+        has_beliefs = self._believe(now)
+        if not (has_beliefs or learner.has_news or (learner.samples and not planner.curves)):
+            return
+        curves = planner.curves
+        if learner.has_news or not curves:
+            curves = learner.curves(list(planner.stated.values()), now=now)
+        work, figures = planner.work_per_hour, dict(planner.figures)
+        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
+            self._lean_less(planner.work_per_hour / work)
+            write_figures(self.books.store.database, planner.kept_figures)
+            for curve in curves.values():
+                _LOG.info("planning by what was measured: %s", explain_curve(curve))
+            for belief in self.beliefs.known.values():
+                if belief.arrivals or belief.ended:
+                    _LOG.info("planning by what was seen: %s", explain_belief(belief))
+
+    def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
+        """Whether the budget pays for what was seen; where not, take earlier figures back and say so."""
+        active = [] if self.books is None else list(self.books.queue.active.values())
+        try:
+            self.planner.record({job.class_name for job in active}).build()
+        except InfeasibleBudget as error:
+            self.planner.take_back(figures)
+            day = int(self.world.clock.now() // DAY)
+            sentence = f"the plan keeps to old rates and sizes. With those seen: {error}"
+            self._alert(f"unaffordable:{day}", sentence)
+            return False
+        return True
+
+    def _lean_less(self, work_ratio: float) -> None:
+        """Take from the lean of the pacing what the beliefs about the work have taken over."""
+        known = None if self.books is None else self.books.store.lean()
+        if self.books is not None and known is not None:
+            self.books.store.record_lean(lean_after(known[0], work_ratio), at=known[1])
+
+    def _believe(self, now: float) -> bool:
+        """Estimate rates and sizes anew where it is time; return whether any was."""
+        learner, planner = self.work.learner, self.planner
+        due = self.beliefs.due(list(planner.stated), learner.seen, now=now)
+        running = self.work.done_by_class() if due else {}
+        for name in due:
+            self.beliefs.refresh(
+                planner.stated[name],
+                learner.rows_of(name),
+                running.get(name, ()),
+                is_rate_stated=name not in planner.unstated,
+                now=now,
+            )
+        return bool(due)
+
+    def _explore(self) -> None:
+        """Let a few jobs try widths whose speed is not known well, where that is cheap."""
+        if not self.planner.explores or not self.planner.curves:
+            return
+        before = dict(self.tries.explorations)
+        self.tries.update(
+            self.work.jobs(),
+            list(self.planner.curves.values()),
+            self.planner.planned,
+            self.work.learner.samples,
+            now=self.world.clock.now(),
+        )
+        for job, found in self.tries.explorations.items():
+            if job not in before:
+                _LOG.info("%s: %s", job, found.reason)
+
+    def set_down(self, is_down: bool) -> None:
+        """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
+        if self.books is not None:
+            self.books.store.set_flag("is_down", is_down)
+        self.standing.is_down = is_down
+        self.wake(0.0)
+
+    def cancel(self, name: JobId) -> JobRecord | None:
+        """Cancel a job; None where it is over."""
+        job = self.work.cancel(name)
+        self.wake(0.0)
+        return job
+
+    def watch(self) -> None:
+        """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""
+        if not self.standing.is_started or not self._lock.acquire(blocking=False):
+            return
+        try:
+            has_ended = self.work.look()
+            if self.fleet.has_new_warnings() or has_ended:
+                self.wake(0.0)
+        except _TROUBLE as error:
+            _LOG.warning("the engine could not be asked: %s", error)
+        finally:
+            self._lock.release()
+
+    def sweep(self) -> int:
+        """Look for what bears our tag and nobody wants, end it and say so; return how much there was."""
+        cloud = self.world.cloud
+        if not isinstance(cloud, AwsCloud) or not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
+            return 0
+        try:
+            leaks = cloud.sweep()
+        except BoaError as error:
+            _LOG.warning("the sweep could not be done: %s", error)
+            return 0
+        finally:
+            self._lock.release()
+        for leak in leaks:
+            self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
+        return len(leaks)
+
+    def refresh(self) -> None:
+        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
+        if isinstance(self.world.cloud, AwsCloud):
+            self.world.cloud.market.refresh()
+
+    @property
+    def ages(self) -> Mapping[str, float | None]:
+        """How old each fact about the cloud is, in seconds; None for what is not known."""
+        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
+
+    def close(self) -> None:
+        """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
+        with self._lock:
+            if self.gate is not None:
+                self.gate.close()
+            self.alerts.close()
+            if isinstance(self.world.cloud, AwsCloud):
+                self.world.cloud.close()
+            if self.books is not None:
+                self.books.store.database.close()
+
+    @property
+    def status_line(self) -> str:
+        """One line for systemd."""
+        picture = self.standing.picture
+        if self.standing.fault:
+            return f"in trouble: {self.standing.fault}"
+        if picture is None:
+            return "starting"
+        return (
+            f"{picture.usd_per_hour:.2f} USD/hour, {picture.nodes} nodes, {picture.running} jobs running, "
+            f"{picture.waiting} waiting"
+        )
+
+    def _look(self) -> None:
+        """Bring the books up to the engine, at the beginning of a listing."""
+        self.work.look()
+
+    def _class_of(self, name: str) -> JobClass | None:
+        """Return the class that a job is planned by."""
+        return self.planner.class_of(name)
+
+    def _speed(self, name: str, phase: int, width: Width) -> float:
+        """Return how fast a class works; 0 where nobody knows."""
+        return self.planner.speed(name, phase, width)
+
+    def _alert(self, key: str, sentence: str) -> None:
+        """Tell whoever is to be told, once."""
+        self.alerts.say(key, sentence, at=self.world.clock.now())
+
+
+def _samples(database: Database) -> SqlSamples:
+    """Return the samples of a database, with what an earlier version kept in a file beside it."""
+    samples, path = SqlSamples(database), database.engine.url.database
+    if database.engine.dialect.name == "sqlite" and path and path != ":memory:":
+        try:
+            count = import_speeds(Path(path).with_name("speeds.json"), samples)
+        except OSError as error:
+            _LOG.warning("speeds.json was read and cannot be put aside: %s", error)
+            return samples
+        if count:
+            _LOG.info("%d measured speeds were taken over from speeds.json", count)
+    return samples
+
+
+def _fault(error: Exception) -> str:
+    """Return what keeps a tick from being done, and what that means."""
+    if isinstance(error, SQLAlchemyError):
+        said = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
+        what = "Free some space on its disk" if "full" in said else "See to its disk or its server"
+        return f"the database cannot be used: {said}. Nothing is started meanwhile. {what}"
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+
+def _all_down(record: PolicyRecord) -> PolicyRecord:
+    """Return the record under which nothing is held: no width for any job, no hold, no idle node."""
+    rules = replace(record.rules, steady=None, idle_hold_seconds=0.0)
+    return replace(record, name=DOWN, rules=rules)
+
+
+def _tick_of(node: NodeState) -> int:
+    """Return the number of the tick that asked for a node, 0 where its name does not say."""
+    head = node.launched_by.partition("-")[0]
+    return int(head[1:]) if head.startswith("t") and head[1:].isdigit() else 0

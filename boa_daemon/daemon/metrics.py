@@ -1,0 +1,70 @@
+"""Numbers for Prometheus, in a registry of the daemon's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import Counter as Count
+
+from boa_daemon.daemon.summary import Picture
+from boa_daemon.store.sql import kind_and_target
+
+TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+class Metrics:
+    """What a scrape reads; labels are of closed lists, so series never grow without end."""
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self.registry = registry
+        self.ticks = Count("boa_ticks", "Ticks by how they ended.", ["outcome"], registry=registry)
+        self.tick_seconds = Histogram(
+            "boa_tick_duration_seconds", "How long a tick took.", buckets=TICK_BUCKETS, registry=registry
+        )
+        self.actions = Count("boa_actions", "Actions decided, by kind.", ["kind"], registry=registry)
+        self.held = Count("boa_held", "What was not allowed, by code.", ["code"], registry=registry)
+        self.jobs = Gauge("boa_jobs", "Jobs that wait or run.", ["state"], registry=registry)
+        self.waiting = Gauge("boa_jobs_waiting", "Jobs that wait, by reason.", ["reason"], registry=registry)
+        self.nodes = Gauge("boa_nodes", "Nodes by phase.", ["phase"], registry=registry)
+        self.burn = Gauge("boa_price_dollars_per_hour", "What the nodes cost now.", registry=registry)
+        self.spent = Gauge("boa_spent_dollars", "Spent in the window so far.", ["window"], registry=registry)
+        self.cap = Gauge("boa_cap_dollars", "The hard cap of the window.", ["window"], registry=registry)
+        self.last_tick = Gauge("boa_last_tick_timestamp_seconds", "The last tick.", registry=registry)
+        self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
+
+    def ticked(self, picture: Picture, seconds: float) -> None:
+        """Take a tick in."""
+        decision = picture.decision
+        state, plan = decision.state, decision.plan
+        self.ticks.labels("done").inc()
+        self.tick_seconds.observe(seconds)
+        for action in decision.actions:
+            self.actions.labels(kind_and_target(action)[0]).inc()
+        for held in plan.held:
+            self.held.labels(held.code).inc()
+        self.jobs.labels("running").set(picture.running)
+        self.jobs.labels("waiting").set(picture.waiting)
+        self.waiting.clear()
+        for reason, count in Counter(plan.waiting.values()).items():
+            self.waiting.labels(reason).set(count)
+        self.nodes.clear()
+        for phase, count in Counter(node.phase for node in state.nodes.values()).items():
+            self.nodes.labels(phase).set(count)
+        self.burn.set(picture.usd_per_hour)
+        for window, figures in picture.figures.items():
+            self.spent.labels(window).set(figures["spent_usd"] or 0.0)
+            if figures["cap_usd"] is not None:
+                self.cap.labels(window).set(figures["cap_usd"])
+        self.last_tick.set(state.now)
+        self.fault.set(0)
+
+    def failed(self) -> None:
+        """A tick could not be done."""
+        self.ticks.labels("failed").inc()
+        self.fault.set(1)
+
+    def text(self) -> bytes:
+        """Return what a scrape reads."""
+        return generate_latest(self.registry)

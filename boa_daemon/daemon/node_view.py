@@ -1,0 +1,212 @@
+"""The nodes as the tick sees them: what the cloud lists, with the jobs that the books put on them.
+
+The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
+is ready once the engine has prepared it, and goes back where that does not come to be. One that is missing
+from a listing is unknown, not gone: it is kept as it was last seen, and billed, for `missing_seconds`. A job
+on a node that has ended is taken off it and waits again. One that the cloud takes back, as the engine heard,
+ends by then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.records import InstanceRecord, JobRecord
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown, Warned
+from boa_daemon.tick.state import NodeState
+from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
+from policies.model import NodeId
+
+MISSING_SECONDS = 300.0
+UNPREPARED_SECONDS = 1800.0
+"""A node that the engine has not prepared so long after its launch is of no use, and costs all the same."""
+_LOG = logging.getLogger("boa.daemon")
+
+
+class Fleet:
+    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        runner: Runner,
+        queue: JobQueue,
+        clock: Clock,
+        *,
+        look: Callable[[], None] = lambda: None,
+        missing_seconds: float = MISSING_SECONDS,
+    ) -> None:
+        self._look = look
+        self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
+        self._missing_seconds = missing_seconds
+        self._warned: set[NodeId] = set()
+        self._told: dict[NodeId, NodeState] = {}
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return every node with its jobs; write down what is new about them."""
+        now = self._clock.now()
+        listed = {node.id: node for node in self._cloud.nodes()}
+        listed |= self._missing(listed, now)
+        self._look()
+        prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
+        ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
+        # After the ended ones: a job that was on one of them lets its other nodes go as well.
+        held = self._queue.holders()
+        changed: list[InstanceRecord] = []
+        nodes = [
+            self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now, changed)
+            for node in self._with_warnings(listed.values())
+            if node.ended_at is None
+        ]
+        # Nobody who submits waits for the look at thousands of nodes, only for what is new about them.
+        if changed:
+            with self._queue.database.write():
+                for record in changed:
+                    self._queue.save_instance(record)
+        # The same object as last time where nothing is new: whoever writes nodes down need not do it again.
+        nodes = [before if before == node else node for node, before in self._with_last(nodes)]
+        self._told = {node.id: node for node in nodes}
+        return ended + nodes
+
+    def _with_last(self, nodes: Sequence[NodeState]) -> Iterator[tuple[NodeState, NodeState]]:
+        """Yield nodes, each beside what was told of it last; beside itself where that is nothing."""
+        for node in nodes:
+            yield node, self._told.get(node.id, node)
+
+    def has_new_warnings(self) -> bool:
+        """Return whether the engine has newly heard of a node that the cloud takes back."""
+        new = _warnings(self._runner).keys() - self._warned
+        self._warned |= new
+        return bool(new)
+
+    def _with_warnings(self, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
+        """Yield nodes with the instant at which the cloud takes them back; one that is known stays known."""
+        warned = _warnings(self._runner)
+        for node in nodes:
+            known = self._queue.instances.get(node.id)
+            before = None if known is None else known.node.ends_by
+            told = [at for at in (node.ends_by, warned.get(node.id), before) if at is not None]
+            yield replace(node, ends_by=min(told)) if told else node
+
+    def _missing(self, listed: Mapping[NodeId, NodeState], now: float) -> dict[NodeId, NodeState]:
+        """Return known nodes that the listing lacks: as they were, or ended when that is too long ago."""
+        found = {}
+        for name, record in self._queue.instances.items():
+            if name in listed:
+                continue
+            if now - record.last_seen_at <= self._missing_seconds:
+                found[name] = record.node
+            else:
+                found[name] = replace(record.node, phase="terminated", ended_at=now)
+        return found
+
+    def _noted(
+        self,
+        node: NodeState,
+        prepared: Accepted | Refused | Unknown,
+        held: Mapping[int, str],
+        now: float,
+        changed: list[InstanceRecord],
+    ) -> NodeState:
+        """Return a node with its jobs; what is new about it joins `changed`."""
+        is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
+        if node.phase == "ready" and not is_ready and not held:
+            node = self._unprepared(node, prepared, now)
+        gpus = tuple(held.get(index) for index in range(node.instance_type.gpus))
+        known = self._queue.instances.get(node.id)
+        before = known or InstanceRecord(node=node)
+        ready_at = before.ready_at
+        if ready_at is None and node.phase == "ready":
+            ready_at = now
+        idle = None
+        if node.phase == "ready" and not held:
+            idle = before.idle_since or now
+        record = InstanceRecord(
+            node=replace(node, gpus=(), idle_since=None),
+            ready_at=ready_at,
+            idle_since=idle,
+            was_used=before.was_used or bool(held),
+            last_seen_at=now,
+        )
+        if known is None or replace(record, last_seen_at=known.last_seen_at) != known:
+            changed.append(record)
+        else:
+            self._queue.instances[node.id] = record
+        return replace(node, gpus=gpus, idle_since=idle)
+
+    def _unprepared(self, node: NodeState, prepared: Accepted | Refused | Unknown, now: float) -> NodeState:
+        """Return a node that the engine cannot use: as one that still boots, or as one to give back."""
+        if now - node.launched_at <= UNPREPARED_SECONDS:
+            return replace(node, phase="requested")
+        if node.ends_by is None:
+            why = "" if isinstance(prepared, Accepted) else f": {prepared.reason}"
+            _LOG.warning(
+                "%s goes back: no job could run on it %.0f minutes after its launch%s",
+                node.id, (now - node.launched_at) / 60.0, why,
+            )  # fmt: skip
+        return replace(node, ends_by=now if node.ends_by is None else node.ends_by)
+
+    def _ended(self, node: NodeState, now: float) -> NodeState:
+        """Take the jobs off a node that is gone, and write its end down."""
+        for name in self._queue.jobs_on(node.id):
+            job = self._queue.active[name]
+            self._runner.kill(job.id, job.generation)
+            self._queue.release(
+                replace(job, cause=f"node {node.id} ended"),
+                at=now,
+                end="node-ended",
+                status="cancelled" if job.is_cancelled else "queued",
+                micro_dollars=cost_of(job, self._queue.instances, until=now),
+            )
+        known = self._queue.instances.get(node.id)
+        if known is not None:
+            ended = replace(node, gpus=(), idle_since=None)
+            self._queue.save_instance(replace(known, node=ended, idle_since=None))
+        return node
+
+    def offers(self) -> Sequence[Offer]:
+        """Return what the cloud offers."""
+        return self._cloud.offers()
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Ask the cloud for nodes."""
+        return self._cloud.launch(action)
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""
+        for action in actions:
+            for name in self._queue.jobs_on(action.node):
+                self._runner.kill(name, self._queue.active[name].generation)
+        return self._cloud.terminate(actions)
+
+
+def _warnings(runner: Runner) -> Mapping[NodeId, float]:
+    """Return which nodes are taken back and when, where the engine hears of that."""
+    return runner.interruptions() if isinstance(runner, Warned) else {}
+
+
+def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until: float) -> int:
+    """Return what the GPUs of a running job cost since its start: their share of each node, micro-dollars."""
+    if job.started_at is None:
+        return 0
+    total = 0.0
+    for slot in job.slots:
+        record = instances.get(slot.node)
+        if record is None:
+            continue
+        node = record.node
+        if node.prices:
+            spent = bill(node, until=until) - bill(node, until=job.started_at)
+        else:
+            seconds = max(until - job.started_at, 0.0)
+            spent = round(
+                seconds * node.instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
+            )
+        total += spent / node.instance_type.gpus
+    return round(total)

@@ -1,0 +1,441 @@
+"""What the daemon plans for: machines, classes, and the policy that they make under the budget.
+
+A job that limits its width is planned as a class of its own, `vision[2-8]`: the curves of its class at those
+widths only. So a policy never sees a width that the job would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from boa_daemon.daemon.config import Settings
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.inputs.speedup_file import limited
+from boa_daemon.learning.beliefs import ClassBelief, Planned, differ
+from boa_daemon.learning.exploring import Exploring
+from boa_daemon.learning.speedups import CurveEstimate, Exploration, measured_class
+from boa_daemon.tick.codec import digest, dumps
+from boa_daemon.tick.limits import Caps, Steady
+from boa_daemon.tick.state import Rules
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.model import (
+    Allocation,
+    Budget,
+    GpuType,
+    InstanceType,
+    Job,
+    JobClass,
+    Money,
+    Phase,
+    Problem,
+    Width,
+)
+from policies.protocols import Allocator, Placer
+from policies.registry import (
+    BuiltPolicy,
+    PolicyOptions,
+    Site,
+    build_policy,
+    find_placer,
+    find_policy,
+)
+from policies.speedup import Amdahl
+
+DEFAULT_CLASS = "default"
+"""The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
+
+
+MOST_CLASSES = 1000
+"""Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
+AWS_BOOT_SECONDS = 180.0
+"""From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
+DOWN = "none"
+"""The policy of `boa down`: no job holds anything."""
+
+
+class Nobody:
+    """An allocator that gives no job anything."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return no widths."""
+        del now, money
+        return Allocation(widths={}, reasons={job.id: "`boa down` was ordered" for job in jobs})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """A policy as it can be written down and built again, to the bit.
+
+    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason).
+    """
+
+    name: str
+    options: PolicyOptions
+    placer: str
+    site: Site
+    rules: Rules
+    tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
+
+    def build(self) -> tuple[Allocator, Placer, Rules]:
+        """Return what `decide` takes."""
+        if self.name == DOWN:
+            return Nobody(), find_placer(self.placer), self.rules
+        built: BuiltPolicy = build_policy(self.name, self.site, self.options)
+        allocator: Allocator = built.allocator
+        if self.tries:
+            tries = {
+                job: Exploration(gpus=gpus, gpu_seconds=cost, reason=reason)
+                for job, (gpus, cost, reason) in self.tries.items()
+            }
+            allocator = Exploring(base=allocator, tries=tries)
+        return allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The record as a document for the codec."""
+        return {
+            "policy": self.name,
+            "options": self.options,
+            "placer": self.placer,
+            "site": self.site,
+            "rules": self.rules,
+            **({"tries": dict(self.tries)} if self.tries else {}),
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> PolicyRecord:
+        """Return the record that a document holds."""
+        return cls(
+            name=document["policy"],
+            options=document["options"],
+            placer=document["placer"],
+            site=document["site"],
+            rules=document["rules"],
+            tries=document.get("tries", {}),
+        )
+
+    @property
+    def hash(self) -> str:
+        """The short name of the record."""
+        return digest(dumps(self.document))
+
+
+class Planner:
+    """Classes and machines of the site, and the policy over the classes that are in use."""
+
+    def __init__(self, settings: Settings, *, catalog: Catalog | None = None) -> None:
+        self.settings = settings
+        self.machines = _machines(settings, catalog or Catalog.load())
+        self.stated, self.unstated = _classes(settings, self.machines)
+        _check_prior(settings, self.stated)
+        self.classes = dict(self.stated)
+        self._stated: dict[str, JobClass] = dict(self.stated)
+        self._variants: dict[str, JobClass] = dict(self.classes)
+        self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
+        self.figures: dict[str, Planned] = {}
+        self._speeds: dict[tuple[str, int, Width], float] = {}
+
+    def class_for(self, content: Mapping[str, Any]) -> JobClass:
+        """Return the class that a job is planned by, its limits on width included.
+
+        Raises:
+            InputError: when there is no such class, or no width is left.
+        """
+        name, least, most = content["class"], content["min_gpus"], content["max_gpus"]
+        base = self._adopted(name)
+        if base is None:
+            hint = did_you_mean(name, self.classes)
+            raise InputError(f"unknown class {name!r}", hint=hint)
+        most = self._within_instances(base, most)
+        phases = tuple(
+            replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
+            if _fits_any(phase, least, most)
+            else None
+            for phase in base.phases
+        )
+        if any(phase is None for phase in phases):
+            raise InputError(
+                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs",
+                hint="Widen min_gpus and max_gpus, or raise max_instances",
+            )
+        variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
+        if variant == base:
+            return self.classes[name]
+        variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
+        if variant.name not in self._variants:
+            self._stated[variant.name] = variant
+            self._variants[variant.name] = self._measured(variant)
+        return self._variants[variant.name]
+
+    def _adopted(self, name: str) -> JobClass | None:
+        """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
+        prior = self.settings.learning.prior_class
+        found = self.stated.get(name)
+        if (
+            found is None
+            and prior is not None
+            and len(self.stated) < MOST_CLASSES
+            and not {"[", "|"} & set(name)
+        ):
+            found = replace(self.stated[prior], name=name)
+            self.stated[name] = self._stated[name] = found
+            self.unstated |= {name}
+            self._variants[name] = self.classes[name] = self._measured(found)
+        return found
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """Plan for classes that jobs came of in earlier days, where new ones begin as the prior class."""
+        for name in names:
+            self._adopted(name)
+
+    def learn(
+        self,
+        curves: Mapping[tuple[str, str], CurveEstimate],
+        beliefs: Mapping[str, ClassBelief] | None = None,
+    ) -> bool:
+        """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
+
+        Without `beliefs` rates and sizes stay as they are planned by.
+        """
+        self.curves = curves
+        learning, before = self.settings.learning, dict(self.figures)
+        for name, belief in (beliefs or {}).items():
+            if name in self.stated:
+                known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
+                self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
+        found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
+        if not any(differ(found[name], known) for name, known in self._variants.items()):
+            # New variants of a class are planned by the figures of the others.
+            self.figures = before
+            return False
+        self._plan_by(found)
+        return True
+
+    @property
+    def kept_figures(self) -> dict[str, tuple[float, float, float, float]]:
+        """What classes are planned by: jobs per hour, factor on the size; and rate and size as stated."""
+        return {
+            name: (one.per_hour, one.size_factor, stated.arrivals_per_hour, stated.size_gpu_hours)
+            for name, one in self.figures.items()
+            if (stated := self.stated.get(name)) is not None
+        }
+
+    def take_up(self, kept: Mapping[str, Sequence[float]]) -> None:
+        """Plan by what an earlier process planned by, where the class file says what it said then."""
+        self.adopt(list(kept))
+        found = {}
+        for name, (per_hour, factor, rate, size) in kept.items():
+            stated = self.stated.get(name)
+            if stated is not None and (stated.arrivals_per_hour, stated.size_gpu_hours) == (rate, size):
+                found[name] = Planned(per_hour=per_hour, size_factor=factor)
+        learning = self.settings.learning
+        if learning.rates and learning.sizes:
+            self.take_back(found)
+
+    def take_back(self, figures: Mapping[str, Planned]) -> None:
+        """Plan by earlier rates and sizes once more."""
+        self.figures = dict(figures)
+        self._plan_by({name: self._measured(stated) for name, stated in list(self._stated.items())})
+
+    def _plan_by(self, found: dict[str, JobClass]) -> None:
+        """Plan by classes and variants."""
+        self._variants = found
+        self.classes = {name: found[name] for name in self.stated}
+        self._speeds.clear()
+
+    def _measured(self, stated: JobClass) -> JobClass:
+        """Return a class or a variant with what was measured of its class."""
+        base = self.stated[stated.name.partition("[")[0]]
+        found = measured_class(stated, list(self.curves.values()), base=base)
+        figures = self.figures.get(base.name)
+        return found if figures is None else figures.of(found)
+
+    def _within_instances(self, base: JobClass, most: int | None) -> int | None:
+        """Return the widest width that the cap on instances can ever hold."""
+        instances = self.settings.budget.max_instances
+        if instances is None:
+            return most
+        gpus = max(machine.gpus for machine in self.machines.values()) * instances
+        widest = max(curve.max_gpus for phase in base.phases for curve in phase.speedups.values())
+        if widest <= gpus:
+            return most
+        return gpus if most is None else min(most, gpus)
+
+    @property
+    def work_per_hour(self) -> float:
+        """The work that is planned for, reference GPU-hours per hour."""
+        return sum(c.arrivals_per_hour * c.size_gpu_hours for c in list(self.classes.values()))
+
+    @property
+    def planned(self) -> Mapping[str, JobClass]:
+        """The classes and variants that jobs are planned by, by name."""
+        return self._variants
+
+    @property
+    def explores(self) -> bool:
+        """Whether jobs may try widths: where the policy says widths and no number of nodes."""
+        return self.settings.workload.explore_fraction > 0 and (
+            find_policy(self.settings.workload.policy).kind == "optimum"
+        )
+
+    def class_of(self, name: str) -> JobClass | None:
+        """Return a class or a variant by its name."""
+        return self._variants.get(name)
+
+    def record(self, in_use: Iterable[str]) -> PolicyRecord:
+        """Return the policy over the base classes and the variants in use; rates are shared among them."""
+        variants = {name for name in in_use if name in self._variants} | set(self.classes)
+        kin: dict[str, int] = {}
+        for name in variants:
+            kin[name.partition("[")[0]] = kin.get(name.partition("[")[0], 0) + 1
+        classes = tuple(
+            replace(found, arrivals_per_hour=found.arrivals_per_hour / kin[name.partition("[")[0]])
+            for name in sorted(variants)
+            if (found := self._variants[name])
+        )
+        workload, budget = self.settings.workload, Budget(amount=self.settings.budget.usd_per_hour)
+        problem = Problem(
+            classes=classes,
+            gpu_types=tuple(
+                GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
+                for name, machine in self.machines.items()
+            ),
+        )
+        cloud = self.settings.cloud
+        boot_seconds = AWS_BOOT_SECONDS if cloud.provider == "aws" else cloud.boot_seconds
+        boot_hours = boot_seconds / SECONDS_PER_HOUR
+        options = PolicyOptions()
+        if "window_hours" in find_policy(workload.policy).options:
+            options = PolicyOptions(window_hours=self.settings.budget.window_hours)
+        return PolicyRecord(
+            name=workload.policy,
+            options=options,
+            placer=workload.placer,
+            site=Site(
+                problem=_with_boots(problem, boot_hours),
+                budget=budget,
+                instance_types=self.machines,
+                boot_hours=boot_hours,
+            ),
+            rules=self.rules(),
+        )
+
+    def speed(self, name: str, phase: int, width: Width) -> float:
+        """Return how fast a class works in a phase at a width; 0 where it cannot."""
+        key = (name, phase, width)
+        known = self._speeds.get(key)
+        if known is None:
+            job_class = self._variants.get(name)
+            curve = None if job_class is None else job_class.phases[phase].speedups.get(width.gpu_type)
+            known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
+        return known
+
+    def rules(self) -> Rules:
+        """Return the site's rules."""
+        budget, steady, daemon = self.settings.budget, self.settings.steady, self.settings.daemon
+        return Rules(
+            instance_types=self.machines,
+            idle_hold_seconds=daemon.idle_hold_seconds,
+            longest_hold_seconds=daemon.idle_hold_seconds,
+            max_nodes=budget.max_instances,
+            orders_links=any(found.network is not None for found in self.classes.values()),
+            caps=Caps(
+                usd_per_day=budget.usd_per_day_cap,
+                usd_per_month=budget.usd_per_month_cap,
+                usd_per_hour=budget.usd_per_hour_ceiling,
+                instances=budget.max_instances,
+                checkpoint_seconds=daemon.checkpoint_seconds,
+                tick_seconds=daemon.tick_seconds,
+            ),
+            steady=Steady(
+                minimum_hold_seconds=steady.minimum_hold_seconds,
+                moves_per_hour_of_a_job=steady.moves_per_hour_of_a_job,
+                moves_per_hour=steady.moves_per_hour,
+                loop_times=steady.loop_times,
+            ),
+        )
+
+
+def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
+    """Return whether a phase has a width within limits."""
+    return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
+
+
+def _machines(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
+    """Return the machine of each GPU type that may be rented.
+
+    Raises:
+        InputError: when a type is unknown, has no price, or has the GPUs of another.
+    """
+    own: dict[str, InstanceType] = {}
+    if settings.workload.classes is not None:
+        file = load_problem(settings.workload.classes, catalog=catalog, require_rates=False)
+        own = {machine.name: machine for machine in file.instance_types.values()}
+    machines: dict[str, InstanceType] = {}
+    for name in settings.cloud.instance_types:
+        known = own.get(name)
+        machine = catalog.instance_type(name) if known is None else known
+        if machine.gpu_type in machines:
+            raise InputError(
+                f"{machines[machine.gpu_type].name} and {name} both carry {machine.gpu_type} GPUs",
+                hint="Name one instance type per GPU in [cloud] instance_types",
+            )
+        machines[machine.gpu_type] = machine
+    return machines
+
+
+def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
+    """Refuse a prior class that is none.
+
+    Raises:
+        InputError: when it is not among the classes.
+    """
+    prior = settings.learning.prior_class
+    if prior is not None and prior not in stated:
+        raise InputError(
+            f"[learning] prior_class: no class {prior!r} runs here", hint=did_you_mean(prior, stated)
+        )
+
+
+def _classes(
+    settings: Settings, machines: Mapping[str, InstanceType]
+) -> tuple[dict[str, JobClass], frozenset[str]]:
+    """Return the classes that can run on the machines, and the names of those whose rate nobody stated.
+
+    Raises:
+        InputError: when none can.
+    """
+    if settings.workload.classes is None:
+        phase = Phase(
+            size_gpu_hours=1.0,
+            speedups={name: Amdahl(parallel_fraction=0.95, max_gpus=64) for name in machines},
+        )
+        return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}, frozenset({DEFAULT_CLASS})
+    file = load_problem(settings.workload.classes, require_rates=False)
+    found: dict[str, JobClass] = {}
+    for job_class in file.problem.classes:
+        phases = tuple(
+            replace(
+                phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
+            )
+            for phase in job_class.phases
+            if phase.speedups.keys() & machines.keys()
+        )
+        if len(phases) == len(job_class.phases):
+            found[job_class.name] = replace(job_class, phases=phases)
+    if not found:
+        raise InputError(
+            f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
+            hint="Name machines of its GPU types in [cloud] instance_types",
+        )
+    return found, file.classes_without_rates & found.keys()
+
+
+def _with_boots(problem: Problem, boot_hours: float) -> Problem:
+    """Return the problem with a boot in each job's start-up, as a planned job waits for billed nodes."""
+    classes = tuple(replace(c, startup_hours=c.startup_hours + boot_hours) for c in problem.classes)
+    return replace(problem, classes=classes)

@@ -1,0 +1,84 @@
+"""Deciding once more from a record: the same facts and policy give the same actions, or a bug is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from boa_daemon.daemon.planner import PolicyRecord
+from boa_daemon.errors import InputError
+from boa_daemon.store.decisions import DaemonStore
+from boa_daemon.tick.codec import decode, digest, dumps
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.runner_up import Alternatives
+from boa_daemon.tick.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A decision made again, beside what was recorded."""
+
+    tick: int
+    decision: Decision
+    inputs_hash: str
+    outputs_hash: str
+    recorded_inputs_hash: str
+    recorded_outputs_hash: str
+    recorded_costs: tuple[float | None, float | None] | None = None
+
+    @property
+    def costs(self) -> tuple[float | None, float | None]:
+        """What was chosen and the next best cost, in dollars of money and waiting; None where not weighed."""
+        return Alternatives.of(self.decision.state, self.decision.plan).costs
+
+    @property
+    def is_same(self) -> bool:
+        """Whether facts, actions and what was weighed are those of the record; old ones lack the last."""
+        hashes = (self.inputs_hash, self.outputs_hash)
+        recorded = (self.recorded_inputs_hash, self.recorded_outputs_hash)
+        return hashes == recorded and self.recorded_costs in (None, self.costs)
+
+
+def replay(record: Mapping[str, Any]) -> Replay:
+    """Decide from a record once more.
+
+    Raises:
+        InputError: when it is not a whole record.
+    """
+    try:
+        state: ClusterState = decode(record["state"])
+        policy = decode(record["policy_document"])
+        inputs, outputs, tick = record["inputs_hash"], record["outputs_hash"], int(record["tick"])
+        costs = _costs_in(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"that is not the record of a decision: {error}",
+            hint="Write one with `boa decisions --record TICK`",
+        ) from None
+    allocator, placer, rules = PolicyRecord.of(policy).build()
+    decision = decide(state, allocator=allocator, placer=placer, rules=rules)
+    return Replay(
+        tick=tick,
+        decision=decision,
+        inputs_hash=digest(dumps(state)),
+        outputs_hash=digest(dumps(list(decision.actions))),
+        recorded_inputs_hash=inputs,
+        recorded_outputs_hash=outputs,
+        recorded_costs=costs,
+    )
+
+
+def _costs_in(record: Mapping[str, Any]) -> tuple[float | None, float | None] | None:
+    """Return what the two options cost by the record; None where an earlier version wrote it."""
+    options = [record[name] for name in ("chosen", "runner_up")]
+    if any("usd_of_money_and_waiting" not in option for option in options):
+        return None
+    first, second = (option["usd_of_money_and_waiting"] for option in options)
+    return first, second
+
+
+def record_text(store: DaemonStore, tick: int) -> str:
+    """Return the record of a decision as JSON."""
+    return json.dumps(store.decision_record(tick))

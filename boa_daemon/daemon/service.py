@@ -1,0 +1,486 @@
+"""What may be asked of a daemon, as documents: the same for the socket, for tests and for programs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
+from boa_daemon.daemon.loop import Books, Daemon
+from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.learning.beliefs import explain_belief
+from boa_daemon.learning.class_answer import class_document
+from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.store.queue import Content, Ticket
+from boa_daemon.store.records import JobRecord, JobStatus
+from boa_daemon.store.sql import kind_and_target
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.reasons import JobReason
+from boa_daemon.tick.runner_up import width_choice
+from boa_daemon.tick.state import WaitReason
+from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from policies.model import JobId
+
+MOST_JOBS_AT_ONCE = 10_000
+LATE_TICKS, LATE_SECONDS = 3, 60.0
+"""After so many ticks and so long without one the status says so: who reads it must not trust old figures."""
+RECENT_JOBS = 200
+"""Who mistypes the id of a job means one of the newest, be it over or not."""
+_TAKEN = "has been taken and no tick has looked at it yet"
+_AT_ONCE = 8
+"""So many jobs are checked faster than another thread takes over."""
+
+_OVER: Mapping[JobStatus, JobReason] = {
+    "finished": "finished",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+
+
+class UnknownJob(InputError):
+    """No job has that id."""
+
+
+class NotAllowed(BoaError):
+    """Somebody else's job, or more than a user may have."""
+
+
+class NotReady(BoaError):
+    """The daemon cannot do that now; its status says why."""
+
+
+class Service:
+    """Answers for one daemon. Every document says as of when it is."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self._limited = threading.Lock()
+
+    def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
+        """Take jobs, all or none.
+
+        Raises:
+            InputError: when one of them is wrong; nothing is stored then.
+            NotAllowed: when the user may not have so many, or has no money left today.
+            NotReady: when nothing can be written now.
+        """
+        queue = self._books().queue
+        rows = self._checked(contents, user)
+        if user not in self.daemon.settings.users:
+            return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
+        # One at a time: two submissions that both fit may not fit together.
+        with self._limited:
+            self._check_user(user, len(rows))
+            return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
+
+    def entered(self, contents: Sequence[Any], *, user: str) -> Ticket | None:
+        """Check a small submission without waiting for anything, and line it up for `settled`.
+
+        None where that cannot be: for many jobs, or for a user whose limits have to be looked at.
+
+        Raises:
+            InputError: when one of them is wrong; nothing is stored then.
+            NotReady: when nothing can be written now.
+        """
+        queue = self._books().queue
+        if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
+            return None
+        return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
+
+    def settled(self, ticket: Ticket) -> dict[str, Any]:
+        """Return the answer to a submission; it is on disk then."""
+        jobs = self._books().queue.settle(ticket)
+        self.daemon.wake(0.1)
+        return {"as_of": ticket.at, "jobs": [job.id for job in jobs]}
+
+    def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
+        """Return submitted jobs as the queue takes them.
+
+        Raises:
+            InputError: when one of them is wrong.
+        """
+        if not 1 <= len(contents) <= MOST_JOBS_AT_ONCE:
+            raise InputError(f"a submission has 1 to {MOST_JOBS_AT_ONCE} jobs; got {len(contents)}")
+        rows: list[Content] = []
+        _check_text(contents)
+        for number, content in enumerate(contents):
+            name = "the job" if len(contents) == 1 else f"job {number}"
+            checked = check_job(Document(name=name, content=content, language="json"))
+            job_class = self.daemon.planner.class_for(checked)
+            size = job_class.size_gpu_hours * float(checked["scale"])
+            rows.append((checked, user, job_class.name, size))
+        return rows
+
+    def _check_user(self, user: str, more: int) -> None:
+        """Refuse what a user may not have."""
+        limits = self.daemon.settings.users.get(user)
+        if limits is None:
+            return
+        queue = self._books().queue
+        mine = [job for job in list(queue.active.values()) if job.user == user]
+        if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
+            raise NotAllowed(
+                f"user {user} has {len(mine)} jobs and may have {limits.max_jobs}; {more} more are too many"
+            )
+        if limits.usd_per_day_cap is not None:
+            spent = self.spent_today(user)
+            if spent >= limits.usd_per_day_cap:
+                cap = limits.usd_per_day_cap
+                raise NotAllowed(f"user {user} has spent {spent:.2f} USD today; the cap is {cap:.2f} USD")
+
+    def spent_today(self, user: str) -> float:
+        """Return what the GPUs of a user's jobs cost today."""
+        now = self.daemon.world.clock.now()
+        return spent_today(self._books(), now=now).get(user, 0.0)
+
+    def jobs(self, *, user: str | None = None, ended: bool = True, limit: int = 1000) -> dict[str, Any]:
+        """Return jobs, the newest first."""
+        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
+        return {"as_of": self._as_of(), "jobs": [self._job(job) for job in records]}
+
+    def job(self, name: JobId) -> dict[str, Any]:
+        """Return one job with its file."""
+        record = self._find(name)
+        return {"as_of": self._as_of(), **self._job(record), "file": dict(record.content)}
+
+    def _find(self, name: JobId) -> JobRecord:
+        """Return a job.
+
+        Raises:
+            InputError: when there is none.
+        """
+        queue = self._books().queue
+        found = queue.job(name)
+        if found is None:
+            recent = [job.id for job in queue.jobs(limit=RECENT_JOBS)]
+            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, recent) or "See `boa jobs --all`")
+        return found
+
+    def _job(self, job: JobRecord) -> dict[str, Any]:
+        """Return a job as a document."""
+        decision = self.daemon.standing.decision
+        waits: WaitReason | JobReason | None = None if decision is None else decision.plan.waiting.get(job.id)
+        if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
+            waits = "user-day-cap"
+        now = self.daemon.world.clock.now()
+        if job.is_active and not job.slots and job.not_before > now:
+            waits = "resting"
+        running = cost_of(job, self._books().queue.instances, until=now)
+        return {
+            "id": job.id,
+            "name": job.name,
+            "user": job.user,
+            "class": job.class_name,
+            "status": "cancelling" if job.is_cancelled and job.is_active else job.status,
+            "gpus": 0 if job.width is None else job.width.gpus,
+            "gpu_type": None if job.width is None else job.width.gpu_type,
+            "nodes": sorted({slot.node for slot in job.slots}),
+            "generation": job.generation,
+            "step": job.step,
+            "lost_steps": job.lost_steps,
+            "failures": job.failures,
+            "exit_code": job.exit_code,
+            "last_lines": list(job.last_lines),
+            "stalled_since": job.stalled_since,
+            "not_before": job.not_before or None,
+            "arrived_at": job.arrived_at,
+            "started_at": job.started_at,
+            "ended_at": job.ended_at,
+            "usd": dollars(job.micro_dollars + running),
+            "waits_for": waits,
+            "cause": job.cause,
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Return how the daemon is, from memory: this answers at once, whatever a tick is doing."""
+        standing = self.daemon.standing
+        picture = standing.picture
+        document: dict[str, Any] = {
+            "as_of": self._as_of(),
+            "now": self.daemon.world.clock.now(),
+            "fault": standing.fault,
+            "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
+            "is_down": standing.is_down,
+            "notes": [*standing.notes, *self._late()],
+            "tick_seconds": standing.tick_seconds,
+            "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
+            "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "fact_ages_seconds": dict(self.daemon.ages),
+            "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
+        }
+        if picture is not None:
+            document |= {
+                "tick": picture.decision.state.tick,
+                "usd_per_hour": picture.usd_per_hour,
+                "nodes": picture.nodes,
+                "max_instances": self.daemon.settings.budget.max_instances,
+                "gpus": picture.gpus,
+                "gpus_used": picture.gpus_used,
+                "running": picture.running,
+                "waiting": picture.waiting,
+                "books": picture.figures,
+                "held": list(picture.held),
+            }
+        if self.daemon.books is not None:
+            document["queued_since_then"] = len(self.daemon.books.queue.active) - (
+                0 if picture is None else len(picture.decision.state.jobs)
+            )
+        return document
+
+    def _late(self) -> list[str]:
+        """Return that no tick has come to its end for long, where that is so."""
+        every = self.daemon.settings.daemon.tick_seconds
+        silent = self.daemon.world.clock.now() - self._as_of()
+        if self.daemon.books is None or silent < LATE_TICKS * every + LATE_SECONDS:
+            return []
+        since = format_hours(silent / SECONDS_PER_HOUR)
+        return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
+
+    def explain(self, name: JobId) -> dict[str, Any]:
+        """Return why a job has its width and its nodes, or why it waits."""
+        record = self._find(name)
+        decision = self.daemon.standing.decision
+        over = _OVER.get(record.status)
+        if over is not None:
+            said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
+            return self._said(name, f"{said}.", over)
+        now = self.daemon.world.clock.now()
+        if record.not_before > now and not record.slots:
+            rest = record.not_before - now
+            text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
+            return self._said(name, text, "resting")
+        # Settings may have changed since the tick that held the user back.
+        limits = self.daemon.settings.users.get(record.user)
+        cap = None if limits is None else limits.usd_per_day_cap
+        if cap is not None and record.user in self.daemon.work.held_users and not record.slots:
+            spent = self.spent_today(record.user)
+            text = (
+                f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
+                f"today and may spend {cap:.2f} USD. It may start after midnight UTC."
+            )
+            return self._said(name, text, "user-day-cap")
+        if decision is None or name not in decision.state.jobs:
+            seen = "waits again and no tick has looked at it since" if record.generation else _TAKEN
+            return self._said(name, " ".join([f"Job {name} {seen}.", *_failures(record)]), "new")
+        curves = self.daemon.planner.curves.values()
+        base = record.class_name.partition("[")[0]
+        measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
+        now_is: JobReason = "running" if record.slots else "starting"
+        if not record.slots and name not in decision.plan.widths:
+            now_is = "not-planned"
+        reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
+        choice = width_choice(decision.state, decision.plan, name)
+        weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        if record.is_cancelled:
+            weighed.append("It is cancelled, and may write its checkpoint before it ends.")
+        weighed += _failures(record)
+        if self.daemon.settings.daemon.observe:
+            weighed.append("The daemon only observes: nothing of this is done.")
+        belief = self.daemon.beliefs.known.get(base)
+        if belief is not None and (belief.arrivals or belief.ended):
+            measured.append(explain_belief(belief))
+        return {
+            "as_of": decision.state.now,
+            "job": name,
+            "text": " ".join([decision.explain(name), *weighed, *measured]),
+            "choice": None if choice is None else choice.document,
+            "measured": measured,
+            "reason": reason,
+            "held": [
+                {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
+                for held in decision.plan.held
+                if held.what.startswith(f"job {name} ")
+            ],
+        }
+
+    def _said(self, name: JobId, text: str, reason: JobReason) -> dict[str, Any]:
+        """Return an explanation that no plan has a part in."""
+        return {"as_of": self._as_of(), "job": name, "text": text, "reason": reason}
+
+    def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
+        """Return the newest decisions."""
+        found = self._books().store.decisions(limit=limit, with_actions=acting)
+        return {"as_of": self._as_of(), "decisions": found}
+
+    def decision(self, tick: int) -> dict[str, Any]:
+        """Return the record of one decision, for `boa replay`."""
+        return self._books().store.decision_record(tick)
+
+    def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
+        """Return what a job printed from a byte on."""
+        record = self._find(name)
+        if generation is not None and generation > record.generation:
+            had = (
+                f"it was started {record.generation} times" if record.generation else "it was not started yet"
+            )
+            raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
+        chunk = self.daemon.world.runner.logs(name, since=since, generation=generation)
+        return {
+            "job": name,
+            "text": chunk.text,
+            "next_offset": chunk.next_offset,
+            "dropped_bytes": chunk.dropped_bytes,
+            "status": record.status,
+        }
+
+    def cancel(self, name: JobId, *, user: str, is_admin: bool) -> dict[str, Any]:
+        """Cancel a job: one that runs may write its checkpoint first.
+
+        Raises:
+            InputError: when there is no such job.
+            NotAllowed: when it is somebody else's.
+        """
+        record = self._find(name)
+        if record.user != user and not is_admin:
+            raise NotAllowed(f"job {name} is of user {record.user}; you are {user}")
+        if not record.is_active:
+            return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
+        job = self.daemon.cancel(name)
+        status = "cancelling" if job is not None and job.is_active else "cancelled"
+        return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
+
+    def instances(self, *, ended: bool = False) -> dict[str, Any]:
+        """Return the nodes, and on request those that ended within a day."""
+        now = self.daemon.world.clock.now()
+        queue = self._books().queue
+        records = list(queue.instances.values())
+        if ended:
+            records = queue.past_instances(now - 86_400.0)
+        held = queue.holders()
+        rows = [
+            {
+                "id": record.node.id,
+                "instance_type": record.node.instance_type.name,
+                "phase": record.node.phase,
+                "zone": record.node.zone,
+                "market": record.node.market,
+                "gpus": record.node.instance_type.gpus,
+                "jobs": sorted(set(held.get(record.node.id, {}).values())),
+                "launched_at": record.node.launched_at,
+                "ended_at": record.node.ended_at,
+                "usd_per_hour": record.node.usd_per_hour,
+                "usd": dollars(bill(record.node, until=record.node.ended_at or now)),
+                "launched_by": record.node.launched_by,
+                "idle_since": record.idle_since,
+            }
+            for record in records
+        ]
+        return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
+
+    def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
+        """Return what was spent since an instant, by job, class, user or day; by default this month."""
+        books, now = self._books(), self.daemon.world.clock.now()
+        month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        begin = month.timestamp() if since is None else since
+        rows = cost_rows(books, by=by, since=begin, now=now)
+        picture = self.daemon.standing.picture
+        return {
+            "as_of": now,
+            "since": begin,
+            "by": by,
+            "rows": rows,
+            "usd": sum(row["usd"] for row in rows),
+            "books": None if picture is None else picture.figures,
+        }
+
+    def classes(self) -> dict[str, Any]:
+        """Return what is believed of each class, beside what is stated."""
+        self._books()
+        planner, now = self.daemon.planner, self.daemon.world.clock.now()
+        known, curves = dict(self.daemon.beliefs.known), list(planner.curves.values())
+        return {
+            "as_of": self._as_of(),
+            "classes": [
+                class_document(
+                    stated,
+                    known.get(name),
+                    planner.figures.get(name),
+                    curves,
+                    is_rate_stated=name not in planner.unstated,
+                    now=now,
+                )
+                for name, stated in list(planner.stated.items())
+            ],
+        }
+
+    def plan(self) -> dict[str, Any]:
+        """Return what a tick would do now; nothing is started and nothing is written."""
+        if self.daemon.books is None:
+            raise NotReady(f"there is no plan: {self.daemon.standing.fault}")
+        last = self.daemon.standing.decision
+        if last is None:
+            raise NotReady("the daemon has not looked yet; try again in a moment")
+        controller = self.daemon.controller()
+        state = last.state
+        present = controller.ports.jobs.jobs()
+        new = {name: job for name, job in present.items() if name not in state.jobs and not job.slots}
+        decision = decide(
+            replace(state, now=self.daemon.world.clock.now(), jobs={**state.jobs, **new}),
+            allocator=controller.allocator,
+            placer=controller.placer,
+            rules=controller.rules,
+        )
+        return {
+            "as_of": state.now,
+            "actions": [
+                {"kind": kind, "target": target, "reason": action.reason}
+                for action in decision.actions
+                for kind, target in (kind_and_target(action),)
+            ],
+            "waiting": dict(decision.plan.waiting),
+            "held": [held.sentence for held in decision.plan.held],
+            "usd_per_hour": state.usd_per_hour,
+        }
+
+    def down(self, *, is_down: bool) -> dict[str, Any]:
+        """Let everything go, or take work up again."""
+        self._books()
+        self.daemon.set_down(is_down)
+        return {"as_of": self._as_of(), "is_down": is_down}
+
+    def alerts(self, limit: int = 50) -> dict[str, Any]:
+        """Return the newest messages."""
+        return {"as_of": self._as_of(), "alerts": self.daemon.alerts.latest(limit)}
+
+    def _as_of(self) -> float:
+        """Return the instant of what memory knows."""
+        decision = self.daemon.standing.decision
+        return self.daemon.standing.started_at if decision is None else decision.state.now
+
+    def _books(self) -> Books:
+        """Return the books.
+
+        Raises:
+            NotReady: when the database cannot be read.
+        """
+        if self.daemon.books is None:
+            raise NotReady(self.daemon.standing.fault)
+        return self.daemon.books
+
+
+def _failures(job: JobRecord) -> list[str]:
+    """Return how often a job failed and how it ended last, where it did."""
+    if not job.failures:
+        return []
+    times = "once" if job.failures == 1 else f"{job.failures} times"
+    return [f"It failed {times} so far; how it ended last: {job.cause}."]
+
+
+def _check_text(contents: Sequence[Any]) -> None:
+    """Refuse text that no file can hold.
+
+    Raises:
+        InputError: when a text is not Unicode.
+    """
+    try:
+        json.dumps(contents, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, ValueError, RecursionError):
+        raise InputError("a job file holds text that is not Unicode") from None

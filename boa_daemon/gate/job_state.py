@@ -1,0 +1,145 @@
+"""What the gate remembers of a job: its question, its lease, and what it measured of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boa_daemon.gate.types import Ask
+from boa_daemon.gate.worth import Habits
+from policies.links.ada_srsf import Message
+from policies.links.contention import Link
+from policies.model import JobId
+
+SMOOTHING = 0.2
+"""Weight of the newest value in a moving mean."""
+
+
+def smooth(old: float | None, new: float | None, weight: float = SMOOTHING) -> float | None:
+    """Return the moving mean after one more value; a missing value changes nothing."""
+    if new is None:
+        return old
+    return new if old is None else old + weight * (new - old)
+
+
+@dataclass(slots=True, kw_only=True)
+class Lease:
+    """A message in flight, as far as the gate can tell. `bytes_left` is the link model's guess."""
+
+    fence: int
+    bytes: float
+    servers: frozenset[str]
+    bytes_left: float
+    granted_at: float
+    deadline: float
+    updated_at: float
+    seconds_per_byte: float
+    crowd: int
+    is_mixed: bool = False
+
+    def advance(self, now: float) -> None:
+        """Count what was sent since the last change."""
+        self.bytes_left = max(0.0, self.bytes_left - (now - self.updated_at) / self.seconds_per_byte)
+        self.updated_at = now
+
+
+@dataclass(slots=True, kw_only=True)
+class Seat:
+    """A job at the gate."""
+
+    job: JobId
+    nics: frozenset[str]
+    gpus: int
+    weight: float
+    joined_at: float
+    ask: Ask | None = None
+    asked_at: float = 0.0
+    lease: Lease | None = None
+    compute_seconds: float | None = None
+    exposed_seconds: float | None = None
+    round_trip_seconds: float | None = None
+    iteration_bytes: float | None = None
+    iterations_left: float | None = None
+    asks_per_iteration: float = 1.0
+    grants: int = 0
+    waited_seconds: float = 0.0
+    stalls: int = 0
+    planned_gpu_seconds: float | None = None
+    """What the plan says is left."""
+
+    def learn(self, ask: Ask) -> None:
+        """Take in what the job measured of itself."""
+        self.compute_seconds = smooth(self.compute_seconds, ask.compute_seconds)
+        self.exposed_seconds = smooth(self.exposed_seconds, ask.exposed_seconds)
+        self.round_trip_seconds = smooth(self.round_trip_seconds, ask.round_trip_seconds)
+        if ask.iteration_bytes > 0.0:
+            self.iteration_bytes = ask.iteration_bytes
+        self.iterations_left = ask.iterations_left
+
+    def service_seconds(self, link: Link, now: float) -> float:
+        """Return the GPU-seconds left: by the job's own count, else by the plan, else those it has had.
+
+        The last is least attained service first, the usual stand-in where nobody knows the end.
+        """
+        if self.iterations_left is not None and (
+            self.compute_seconds is not None or self.planned_gpu_seconds is None
+        ):
+            compute = self.compute_seconds or 0.0
+            message = self.iteration_bytes or 0.0
+            # Whoever asks has computed this iteration, and may have sent a part of it.
+            sent = max(0.0, message - self.ask.message_bytes) if self.ask else 0.0
+            had = compute + sent * link.seconds_per_byte
+            return max(0.0, self.iterations_left * (compute + link.seconds(message)) - had) * self.gpus
+        if self.planned_gpu_seconds is not None:
+            return self.planned_gpu_seconds
+        return (now - self.joined_at) * self.gpus
+
+    def waiting(self, link: Link, now: float, *, servers: frozenset[str], most_bytes: float) -> Message:
+        """Return the message that waits; the job must have asked."""
+        assert self.ask is not None
+        return Message(
+            job=self.job,
+            servers=servers,
+            bytes_left=self.wanted_bytes(most_bytes),
+            service_seconds=self.service_seconds(link, now),
+            weight=self.weight,
+            waited_seconds=now - self.asked_at,
+        )
+
+    def sending(self, link: Link, now: float) -> Message:
+        """Return the message in flight; the job must hold a lease."""
+        assert self.lease is not None
+        return Message(
+            job=self.job,
+            servers=self.lease.servers,
+            bytes_left=self.lease.bytes_left,
+            service_seconds=self.service_seconds(link, now),
+            weight=self.weight,
+        )
+
+    def wanted_bytes(self, most_bytes: float) -> float:
+        """Return what one grant would cover: a bucket of what is ready, or the rest of the iteration."""
+        assert self.ask is not None
+        if most_bytes == float("inf"):
+            return max(self.ask.ready_bytes, self.ask.message_bytes)
+        return min(self.ask.ready_bytes, most_bytes)
+
+    def habits(self, link: Link, most_bytes: float) -> Habits | None:
+        """Return what the job does on its cards, or None until it has measured an iteration."""
+        if self.compute_seconds is None or self.iteration_bytes is None:
+            return None
+        alone = link.seconds(self.iteration_bytes)
+        sending = alone if self.exposed_seconds is None else min(alone, self.exposed_seconds)
+        left = None
+        if self.iterations_left is not None:
+            left = self.iterations_left * (self.compute_seconds + sending)
+        return Habits(
+            job=self.job,
+            compute_seconds=self.compute_seconds,
+            sending_seconds=sending,
+            asks=max(1.0, self.iteration_bytes / most_bytes),
+            round_trip_seconds=self.round_trip_seconds or 0.0,
+            left_seconds=left,
+            gpus=self.gpus,
+            weight=self.weight,
+            cards=self.nics,
+        )

@@ -1,0 +1,97 @@
+"""The gate as a part of the daemon: started with it, looked at every second, started again where it died.
+
+Nothing here ever stops the daemon. A gate that cannot be had is a fault in the status, and jobs without one
+send without asking.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.gate.companion import start_gate, tell_plan
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.tick.state import ClusterState
+
+_LOG = logging.getLogger("boa.gate")
+
+
+class KeptGate:
+    """One gate, kept alive. `keep` is called every second or so; all calls may come from any thread."""
+
+    def __init__(self, settings: GateSettings, folder: Path, *addresses: GateAddress) -> None:
+        self.settings, self.addresses = settings, addresses
+        self.fault = ""
+        self.starts = 0
+        self.gate: GateThread | None = None
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._state: ClusterState | None = None
+
+    def keep(self) -> None:
+        """See whether the gate answers, and start one where there is none."""
+        with self._lock:
+            if self.gate is not None:
+                if self.gate.is_listening():
+                    return
+                _LOG.warning("the gate died and is started again; until then jobs send without asking")
+                self._let_go()
+            self._start()
+
+    def tell(self, state: ClusterState) -> None:
+        """Tell the gate what is left of each job; one that is started again is told so at once."""
+        with self._lock:
+            self._state = state
+            if self.gate is not None:
+                tell_plan(self.gate, state)
+
+    def status(self) -> Mapping[str, Any]:
+        """Return how the gate is, in short; `boa gate status` has it card by card."""
+        with self._lock:
+            document: dict[str, Any] = {
+                "is_up": self.gate is not None,
+                "fault": self.fault,
+                "starts": self.starts,
+                "policy": self.settings.policy,
+                "listens": [str(address) for address in self.addresses],
+            }
+            found = None if self.gate is None else self.gate.status(patience_seconds=0.5)
+        if found is None:
+            return document
+        return document | {
+            "jobs": len(found["jobs"]),
+            "nics": len(found["nics"]),
+            "nics_ordered": sum(nic["is_on"] for nic in found["nics"]),
+            "grants": found["counts"]["grants"],
+        }
+
+    def close(self) -> None:
+        """Stop the gate; its jobs go on."""
+        with self._lock:
+            self._let_go()
+
+    def _start(self) -> None:
+        """Start a gate, or say why not."""
+        try:
+            gate = start_gate(self.settings, self._folder, *self.addresses)
+            gate.__enter__()
+        except (OSError, ValueError) as error:
+            if self.fault != str(error):
+                _LOG.error("the gate cannot be had: %s", error)
+            self.fault = str(error)
+            return
+        self.gate, self.fault = gate, ""
+        self.starts += 1
+        if self._state is not None:
+            tell_plan(gate, self._state)
+
+    def _let_go(self) -> None:
+        """Close what is left of a gate."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.close()

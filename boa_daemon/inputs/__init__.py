@@ -1,0 +1,1 @@
+"""Files that people write, read strictly: problems, jobs, prices, speed-ups, the catalogue."""

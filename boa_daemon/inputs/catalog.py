@@ -1,0 +1,246 @@
+"""The catalogue: instance types that the cloud rents, with their GPUs, prices and the day of each price.
+
+The shipped rows (`data/instance_types.csv`) are defaults that go stale; a price file of the user's wins.
+A type without a price raises `MissingPrice`: zero would be a lie. Planning prices are per GPU-hour: whole
+instances are rented, so a GPU costs its share of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError, MissingPrice, did_you_mean
+from boa_daemon.inputs.price_file import PriceFile, Status, TypeRow, read_price_file, read_rows
+from boa_daemon.inputs.yaml_file import Document, read_document
+from policies.model import InstanceType
+
+_EVERY_TYPE = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogEntry:
+    """An instance type as the catalogue knows it; `usd_per_hour` is None where no price is known.
+
+    `as_of` is the day of the price and `specs_as_of` that of the rest, both ISO dates; empty when nobody
+    said. Quotas are Service Quotas codes, counted in `vcpus`.
+    """
+
+    name: str
+    family: str
+    gpu_model: str
+    gpus: int
+    usd_per_hour: float | None
+    gpu_memory_mib: int = 0
+    vcpus: int = 0
+    memory_mib: int = 0
+    link_gigabits_per_second: float = 10.0
+    efa_interfaces: int = 0
+    spot_usd_per_hour_min: float | None = None
+    spot_usd_per_hour_max: float | None = None
+    spot_as_of: str = ""
+    vcpu_quota_on_demand: str = ""
+    vcpu_quota_spot: str = ""
+    zones: tuple[str, ...] = ()
+    status: Status = "current"
+    as_of: str = ""
+    specs_as_of: str = ""
+    source: str = ""
+
+    @property
+    def gpu_type(self) -> str:
+        """The short name of the GPU: ``a100`` for ``NVIDIA A100``."""
+        return self.gpu_model.lower().removeprefix("nvidia ").replace(" ", "-")
+
+    @property
+    def usd_per_gpu_hour(self) -> float | None:
+        """Planning price: the instance's, shared by its GPUs; None where no price is known."""
+        return None if self.usd_per_hour is None else self.usd_per_hour / self.gpus
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether the cloud no longer rents it: simulation and history only."""
+        return self.status == "retired"
+
+    @property
+    def warning(self) -> str:
+        """A sentence for whoever plans with a retired type; empty for the others."""
+        if not self.is_retired:
+            return ""
+        described = f", last described {self.specs_as_of}" if self.specs_as_of else ""
+        price = "has no price" if self.usd_per_hour is None else f"costs {self.usd_per_hour:g} USD/hour"
+        dated = f" as of {self.as_of}" if self.as_of else ""
+        return (
+            f"{self.name} is retired{described}: it {price}{dated}, serves simulation, and cannot be launched"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Instance types by name."""
+
+    entries: Mapping[str, CatalogEntry]
+
+    @classmethod
+    def load(cls, *overrides: str | Path) -> Catalog:
+        """Return the shipped catalogue as changed by price files, the last one strongest.
+
+        Discounts are fractions off shipped list prices; the most specific of type, family and ``*`` counts,
+        once. A price that a file states is taken as it stands.
+
+        Raises:
+            InputError: when a file cannot be read or names an unknown type, with file and line.
+        """
+        catalog = _shipped()
+        discounts: dict[str, float] = {}
+        stated: set[str] = set()
+        for path in overrides:
+            prices, document = read_price_file(path)
+            catalog = catalog._with_types(prices, document)._with_prices(prices, document)
+            catalog._check_discounts(prices, document)
+            discounts.update(prices.discounts)
+            stated.update(prices.prices, (row.instance_type for row in prices.types if row.usd_per_hour))
+        return catalog._with_discounts(discounts, stated)
+
+    def entry(self, name: str) -> CatalogEntry:
+        """Return the entry of a type.
+
+        Raises:
+            InputError: when the catalogue does not list it.
+        """
+        if name not in self.entries:
+            hint = did_you_mean(name, self.entries) or "`boa catalog --all` lists the types"
+            raise InputError(f"unknown instance type {name!r}", hint=hint)
+        return self.entries[name]
+
+    def price_of(self, name: str) -> float:
+        """Return the on-demand price of one instance, USD per hour.
+
+        Raises:
+            InputError: when the catalogue does not list the type.
+            MissingPrice: when it has no price.
+        """
+        price = self.entry(name).usd_per_hour
+        if price is None:
+            hint = f'Name one in a price file: [prices] "{name}" = USD per hour'
+            raise MissingPrice(f"instance type {name!r} has no price in the catalogue", hint=hint)
+        return price
+
+    def instance_type(self, name: str) -> InstanceType:
+        """Return a type as the planner's noun.
+
+        Raises:
+            InputError: when the catalogue does not list the type.
+            MissingPrice: when it has no price.
+        """
+        entry = self.entry(name)
+        return InstanceType(
+            name=name,
+            gpu_type=entry.gpu_type,
+            gpus=entry.gpus,
+            usd_per_hour=self.price_of(name),
+            link_gigabits_per_second=entry.link_gigabits_per_second,
+        )
+
+    def select(
+        self, *, family: str | None = None, gpu_type: str | None = None, with_retired: bool = False
+    ) -> tuple[CatalogEntry, ...]:
+        """Return the entries that match every filter given, in the order of the catalogue."""
+        return tuple(
+            entry
+            for entry in self.entries.values()
+            if (family is None or entry.family == family)
+            and (gpu_type is None or entry.gpu_type == gpu_type)
+            and (with_retired or not entry.is_retired)
+        )
+
+    def default_instance_for(self, gpu_type: str) -> CatalogEntry | None:
+        """Return the type to suggest for a GPU: newest status, then most GPUs, then cheapest per GPU-hour.
+
+        None where no type with that GPU has a price.
+        """
+        # Most GPUs before cheapest: a job that fits in one machine needs no network.
+        statuses = ("current", "previous generation", "retired")
+        priced = (entry for entry in self.entries.values() if entry.usd_per_hour is not None)
+        return min(
+            (entry for entry in priced if entry.gpu_type == gpu_type),
+            key=lambda entry: (statuses.index(entry.status), -entry.gpus, entry.usd_per_hour),
+            default=None,
+        )
+
+    def _with_types(self, prices: PriceFile, document: Document) -> Catalog:
+        """Return the catalogue with a file's instance types added or corrected."""
+        entries = dict(self.entries)
+        for index, row in enumerate(prices.types):
+            known = entries.get(row.instance_type)
+            if known is None and (row.gpus is None or row.gpu_model is None):
+                at = (index,) if document.language == "csv" else ("types", index)
+                hint = did_you_mean(row.instance_type, entries) or "Add gpus and gpu_model"
+                problem = f"the new instance type {row.instance_type!r} needs gpus and gpu_model"
+                raise document.error(problem, at=at, hint=hint)
+            values = _values(row)
+            if row.usd_per_hour is not None:
+                values = {"source": f"set in {document.name}", "as_of": prices.as_of or "", **values}
+            entries[row.instance_type] = replace(known, **values) if known else _new_entry(values)
+        return Catalog(entries=entries)
+
+    def _with_prices(self, prices: PriceFile, document: Document) -> Catalog:
+        """Return the catalogue with a file's prices."""
+        entries = dict(self.entries)
+        for name, usd_per_hour in prices.prices.items():
+            if name not in entries:
+                hint = did_you_mean(name, entries) or "Describe a new type under types"
+                raise document.error(f"unknown instance type {name!r}", at=("prices", name), hint=hint)
+            entries[name] = replace(
+                entries[name],
+                usd_per_hour=usd_per_hour,
+                source=f"set in {document.name}",
+                as_of=prices.as_of or "",
+            )
+        return Catalog(entries=entries)
+
+    def _check_discounts(self, prices: PriceFile, document: Document) -> None:
+        """Raise `InputError` for a discount on something that does not exist."""
+        known = {_EVERY_TYPE, *self.entries, *(entry.family for entry in self.entries.values())}
+        for name in prices.discounts:
+            if name not in known:
+                problem = f"unknown instance type or family {name!r}"
+                raise document.error(problem, at=("discounts", name), hint=did_you_mean(name, known))
+
+    def _with_discounts(self, discounts: Mapping[str, float], stated: set[str]) -> Catalog:
+        """Return the catalogue with list prices reduced; prices that a user stated stay."""
+        entries = dict(self.entries)
+        for name, entry in self.entries.items():
+            keys = [key for key in (name, entry.family, _EVERY_TYPE) if key in discounts]
+            if keys and name not in stated and entry.usd_per_hour is not None and discounts[keys[0]] > 0:
+                off = discounts[keys[0]]
+                source = f"list price less {100 * off:g} %: {entry.source}"
+                entries[name] = replace(entry, usd_per_hour=entry.usd_per_hour * (1.0 - off), source=source)
+        return Catalog(entries=entries)
+
+
+@cache
+def _shipped() -> Catalog:
+    """Return the catalogue in the package."""
+    with resources.as_file(resources.files("boa_daemon") / "data" / "instance_types.csv") as path:
+        rows = read_rows(read_document(path))
+    return Catalog(entries={row.instance_type: _new_entry(_values(row)) for row in rows})
+
+
+def _values(row: TypeRow) -> dict[str, Any]:
+    """Return the fields of an entry that a row states."""
+    values = row.model_dump(exclude_none=True)
+    values["name"] = values.pop("instance_type")
+    if row.zones is not None:
+        values["zones"] = tuple(row.zones.split())
+    return values
+
+
+def _new_entry(values: Mapping[str, Any]) -> CatalogEntry:
+    """Return an entry; the family is the part of the name before the dot, where none is stated."""
+    family = str(values["name"]).partition(".")[0]
+    return CatalogEntry(**{"family": family, "usd_per_hour": None, **values})

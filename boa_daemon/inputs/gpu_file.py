@@ -1,0 +1,92 @@
+"""The `gpu_types` of a problem file: for each GPU type its price, and the machine that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from boa_daemon.errors import InputError, MissingPrice
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict
+from boa_daemon.inputs.speedup_file import FORMS
+from boa_daemon.inputs.yaml_file import Document
+from policies.model import InstanceType
+
+DEFAULT_GPU_TYPE = "gpu"
+"""The one GPU type of a file that leaves `gpu_types` out; it costs 1, and only GPUs can be counted."""
+_DEFAULT_LINK_GIGABITS_PER_SECOND = 10.0
+
+
+class GpuRow(Strict):
+    """A price, or the machine that has one."""
+
+    usd_per_gpu_hour: Positive | None = Field(default=None, description="dollars per hour of one GPU")
+    instance_type: Name | None = Field(default=None, description="a type that `boa catalog` lists")
+    gpus_per_instance: Gpus | None = Field(default=None, description="GPUs in one machine")
+    link_gigabits_per_second: Positive | None = Field(default=None, description="gigabits per second")
+
+
+def read_machines(
+    rows: Mapping[str, GpuRow | None] | None, *, document: Document, catalog: Catalog | None
+) -> dict[str, InstanceType]:
+    """Return the machine that carries each GPU type; None for `rows` means one type, `DEFAULT_GPU_TYPE`.
+
+    Raises:
+        InputError: when an instance type is unknown or carries other GPUs, with file and line.
+        MissingPrice: when a type has no price.
+    """
+    if rows is None:
+        only = InstanceType(name=DEFAULT_GPU_TYPE, gpu_type=DEFAULT_GPU_TYPE, gpus=1, usd_per_hour=1.0)
+        return {DEFAULT_GPU_TYPE: only}
+    if not rows:
+        hint = "Name at least one type, or leave gpu_types out"
+        raise document.error("gpu_types is empty", at=("gpu_types",), hint=hint)
+    known = catalog or Catalog.load()
+    return {name: _machine(name, row or GpuRow(), document, known) for name, row in rows.items()}
+
+
+def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> InstanceType:
+    """Return the machine of one GPU type."""
+    at = ("gpu_types", name)
+    if name in FORMS:
+        raise document.error(f"{name!r} is a form of speed-up and cannot name a GPU type", at=at)
+    if row.instance_type is not None:
+        return _rented_machine(name, row, row.instance_type, document, catalog)
+    if row.usd_per_gpu_hour is None:
+        known = catalog.default_instance_for(name)
+        hint = "Add usd_per_gpu_hour" + (f", or instance_type: {known.name}" if known else "")
+        raise document.error(f"GPU type {name!r} has no price", at=at, hint=hint, kind=MissingPrice)
+    gpus = row.gpus_per_instance or 1
+    return InstanceType(
+        name=name if gpus == 1 else f"{name}-x{gpus}",
+        gpu_type=name,
+        gpus=gpus,
+        usd_per_hour=row.usd_per_gpu_hour * gpus,
+        link_gigabits_per_second=row.link_gigabits_per_second or _DEFAULT_LINK_GIGABITS_PER_SECOND,
+    )
+
+
+def _rented_machine(
+    name: str, row: GpuRow, instance_type: str, document: Document, catalog: Catalog
+) -> InstanceType:
+    """Return a machine of the catalogue, at the file's price where it states one."""
+    at = ("gpu_types", name, "instance_type")
+    own_price = row.usd_per_gpu_hour
+    try:
+        entry = catalog.entry(instance_type)
+        usd_per_hour = catalog.price_of(instance_type) if own_price is None else own_price * entry.gpus
+    except InputError as error:
+        raise document.error(error.problem, at=at, hint=error.hint, kind=type(error)) from None
+    if name != entry.gpu_type and catalog.default_instance_for(name) is not None:
+        raise document.error(f"GPU type {name!r}: {instance_type} carries {entry.gpu_type} GPUs", at=at)
+    if row.gpus_per_instance not in (None, entry.gpus):
+        problem = f"{instance_type} has {entry.gpus} GPUs; got gpus_per_instance {row.gpus_per_instance}"
+        raise document.error(problem, at=("gpu_types", name, "gpus_per_instance"))
+    return InstanceType(
+        name=instance_type,
+        gpu_type=name,
+        gpus=entry.gpus,
+        usd_per_hour=usd_per_hour,
+        link_gigabits_per_second=row.link_gigabits_per_second or entry.link_gigabits_per_second,
+    )

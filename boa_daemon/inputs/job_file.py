@@ -1,0 +1,69 @@
+"""The job file: what to run, as which class, within which widths and for how many dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, create_model
+
+from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, checked
+from boa_daemon.inputs.yaml_file import Document
+
+MAX_TEXT = 65_536
+
+
+class _JobFile(Strict):
+    """What a job file may hold, but for `class`, which Python does not allow as a name."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=NAME_FORM, description="text")
+    run: str = Field(
+        min_length=1, max_length=MAX_TEXT, description="shell command, started once on every node of the job"
+    )
+    workdir: str = Field(default=".", max_length=4096, description="folder that the command starts in")
+    min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
+    max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
+    max_usd: Positive | None = Field(default=None, description="dollars after which the job is stopped")
+    weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
+    scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
+    environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
+    stop_grace_seconds: Positive = Field(default=60.0, description="seconds to write a checkpoint in")
+    result: str = Field(default="", max_length=4096, description="file that must be there at the end")
+    retries: int = Field(
+        default=3,
+        ge=0,
+        le=100,
+        description="failures without a newer checkpoint, after which it is not tried again",
+    )
+    gate: bool = Field(
+        default=False, description="have DDP models ask the daemon's gate before they send, if it runs one"
+    )
+    deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
+
+
+_CLASS: dict[str, Any] = {
+    "class": (str, Field(min_length=1, max_length=100, description="whose speed-up curve applies"))
+}
+JobFile: type[_JobFile] = create_model("JobFile", __base__=_JobFile, __doc__="A job file.", **_CLASS)
+
+
+def check_job(document: Document) -> Mapping[str, Any]:
+    """Return the content of a job file with its defaults filled in.
+
+    Raises:
+        InputError: for the first fault, with the key, the file and the line.
+    """
+    if not isinstance(document.content, Mapping):
+        raise document.error("a job file is a mapping with the keys name, class and run")
+    model = checked(JobFile, document.content, document=document)
+    values: dict[str, Any] = model.model_dump()
+    least, most = values["min_gpus"], values["max_gpus"]
+    if least is not None and most is not None and least > most:
+        raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
+    return values
+
+
+def job_schema() -> dict[str, Any]:
+    """Return the JSON schema of a job file, for editors."""
+    schema: dict[str, Any] = JobFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,219 @@
+"""The problem file: GPU types with prices, classes with phases, a budget; read into the planner's nouns.
+
+`docs/reference/problem-file.md` describes the format. Whatever is wrong is one `InputError` that names the
+key, the file and the line. Cost: O(file); a table entry takes about a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import Field
+
+from boa_daemon.errors import MissingPrice
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.gpu_file import GpuRow, read_machines
+from boa_daemon.inputs.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
+from boa_daemon.inputs.speedup_file import limited, read_speedups
+from boa_daemon.inputs.yaml_file import At, Document, read_document
+from policies.links.contention import Link
+from policies.links.link_share import across_nodes, network_share
+from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
+
+_HOW_TO_PRICE = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}, or count GPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemFile:
+    """A problem file as read; `instance_types` says for each GPU type which machine carries it.
+
+    Classes in `classes_without_rates` stand at 1 arrival per hour until somebody estimates theirs.
+    `has_prices` is false where `gpu_types` was left out. `warnings` are sentences for the person who plans.
+    """
+
+    path: str
+    problem: Problem
+    budget: Budget | None
+    instance_types: Mapping[str, InstanceType]
+    classes_without_rates: frozenset[str] = frozenset()
+    has_prices: bool = True
+    warnings: tuple[str, ...] = ()
+
+
+class _Budget(Strict):
+    usd_per_hour: Positive | None = Field(default=None, description="dollars per hour")
+    gpus: Positive | None = Field(default=None, description="GPUs held, on average over time")
+
+
+class _Phase(Strict):
+    size_gpu_hours: Positive = Field(description="hours on one GPU of the reference type")
+    speedup: object = Field(description="table, amdahl, power or usl, or one of them for each GPU type")
+
+
+class _Network(Strict):
+    message_bytes: Positive = Field(description="bytes that one iteration all-reduces")
+    compute_seconds: Positive = Field(description="seconds of forward and backward per iteration")
+
+
+class _Class(Strict):
+    name: Name = Field(description="text")
+    arrivals_per_hour: Positive | None = Field(default=None, description="jobs per hour")
+    weight: Positive = Field(default=1.0, description="worth of an hour of a job's time, default 1")
+    startup_hours: NotNegative = Field(default=0.0, description="hours before the first phase")
+    rescale_hours: NotNegative = Field(default=0.0, description="hours at each change of type or width")
+    min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
+    max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
+    network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
+    phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
+
+
+class _File(Strict):
+    budget: _Budget | None = Field(default=None, description="usd_per_hour or gpus, a time average")
+    gpu_types: dict[Name, GpuRow | None] | None = Field(default=None, description="prices by GPU type")
+    classes: list[_Class] = Field(min_length=1, description="what runs")
+
+
+def load_problem(
+    path: str | Path, *, catalog: Catalog | None = None, require_rates: bool = True
+) -> ProblemFile:
+    """Return the problem in a YAML, JSON or TOML file; ``-`` is standard input.
+
+    Without `require_rates` a class may leave `arrivals_per_hour` out, as the class files of traces do.
+
+    Raises:
+        InputError: when the file cannot be read or is not a problem, with file and line.
+        MissingPrice: when a GPU type has no price.
+    """
+    return parse_problem(read_document(path), catalog=catalog, require_rates=require_rates)
+
+
+def parse_problem(
+    document: Document, *, catalog: Catalog | None = None, require_rates: bool = True
+) -> ProblemFile:
+    """Return the problem that a document holds.
+
+    Raises:
+        InputError: when it is not a problem, with file and line.
+        MissingPrice: when a GPU type has no price.
+    """
+    if not isinstance(document.content, Mapping):
+        message = f"a problem file is a mapping with the key classes; got {a_kind(document.content)}"
+        raise document.error(message)
+    file = checked(_File, document.content, document=document)
+    budget = _budget(file.budget, document)
+    if file.gpu_types is None and budget is not None and budget.unit == "usd_per_hour":
+        message = "gpu_types is missing: a budget in dollars needs the price of a GPU-hour"
+        raise document.error(message, at=("budget",), hint=_HOW_TO_PRICE, kind=MissingPrice)
+    machines = read_machines(file.gpu_types, document=document, catalog=catalog)
+    problem = Problem(
+        classes=_job_classes(file.classes, machines, document, require_rates=require_rates),
+        gpu_types=tuple(
+            GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
+            for name, machine in machines.items()
+        ),
+        budget_unit=_unit(budget, has_prices=file.gpu_types is not None),
+    )
+    return ProblemFile(
+        path=document.name,
+        problem=problem,
+        budget=budget,
+        instance_types=machines,
+        classes_without_rates=frozenset(row.name for row in file.classes if row.arrivals_per_hour is None),
+        has_prices=file.gpu_types is not None,
+        warnings=_warnings(machines, catalog),
+    )
+
+
+def with_budget(file: ProblemFile, budget: Budget) -> ProblemFile:
+    """Return the file with another budget, in dollars or in GPUs.
+
+    Raises:
+        MissingPrice: when the budget is in dollars and the file has no prices.
+    """
+    if budget.unit == "usd_per_hour" and not file.has_prices:
+        names = ", ".join(repr(gpu.name) for gpu in file.problem.gpu_types)
+        problem = f"a budget in dollars needs the price of GPU type {names}"
+        raise MissingPrice(problem, file=file.path, hint=_HOW_TO_PRICE)
+    return replace(file, budget=budget, problem=replace(file.problem, budget_unit=budget.unit))
+
+
+def _budget(row: _Budget | None, document: Document) -> Budget | None:
+    """Return the budget, which is given in exactly one unit."""
+    if row is None:
+        return None
+    if row.usd_per_hour is not None and row.gpus is None:
+        return Budget(amount=row.usd_per_hour)
+    if row.gpus is not None and row.usd_per_hour is None:
+        return Budget(amount=row.gpus, unit="gpus")
+    given = "neither" if row.gpus is None else "both"
+    raise document.error(f"budget needs either usd_per_hour or gpus; got {given}", at=("budget",))
+
+
+def _unit(budget: Budget | None, *, has_prices: bool) -> BudgetUnit:
+    """Return what a GPU-hour is counted in: the budget's unit, else dollars where prices are known."""
+    if budget is not None:
+        return budget.unit
+    return "usd_per_hour" if has_prices else "gpus"
+
+
+def _warnings(machines: Mapping[str, InstanceType], catalog: Catalog | None) -> tuple[str, ...]:
+    """Return a sentence for each retired machine."""
+    entries = (catalog or Catalog.load()).entries
+    found = (entries[machine.name].warning for machine in machines.values() if machine.name in entries)
+    return tuple(warning for warning in found if warning)
+
+
+def _job_classes(
+    rows: Sequence[_Class],
+    machines: Mapping[str, InstanceType],
+    document: Document,
+    *,
+    require_rates: bool,
+) -> tuple[JobClass, ...]:
+    """Return the classes; their names are distinct."""
+    classes: dict[str, JobClass] = {}
+    for index, row in enumerate(rows):
+        at: At = ("classes", index)
+        if row.name in classes:
+            raise document.error(f"class {row.name!r} is defined twice", at=(*at, "name"))
+        if require_rates and row.arrivals_per_hour is None:
+            problem = f"{spoken(at, document.content)}: arrivals_per_hour is missing"
+            raise document.error(problem, at=at, hint="It counts jobs per hour")
+        classes[row.name] = JobClass(
+            name=row.name,
+            phases=tuple(
+                _phase(row, phase, machines, document, (*at, "phases", number))
+                for number, phase in enumerate(row.phases)
+            ),
+            arrivals_per_hour=1.0 if row.arrivals_per_hour is None else row.arrivals_per_hour,
+            weight=row.weight,
+            startup_hours=row.startup_hours,
+            rescale_hours=row.rescale_hours,
+            network=None if row.network is None else AllReduce(**row.network.model_dump()),
+        )
+    return tuple(classes.values())
+
+
+def _phase(
+    row: _Class, phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+) -> Phase:
+    """Return one phase, with the widths that its class allows and what sending between nodes costs."""
+    curves = read_speedups(phase.speedup, tuple(machines), document=document, at=(*at, "speedup"))
+    if row.min_gpus is not None or row.max_gpus is not None:
+        curves = limited(curves, min_gpus=row.min_gpus, max_gpus=row.max_gpus)
+        if not curves:
+            problem = f"{spoken(at, document.content)}: min_gpus and max_gpus of the class leave no width"
+            raise document.error(problem, at=at)
+    if row.network is not None:
+        need = AllReduce(**row.network.model_dump())
+        curves = {
+            name: across_nodes(
+                curve,
+                gpus_per_node=machines[name].gpus,
+                share=network_share(Link.of_gigabits(machines[name].link_gigabits_per_second), need),
+            )
+            for name, curve in curves.items()
+        }
+    return Phase(size_gpu_hours=phase.size_gpu_hours, speedups=curves)

@@ -1,0 +1,155 @@
+"""From a document to checked values: pydantic finds the fault, one sentence reports it.
+
+Models inherit `Strict`: unknown keys are errors, text is not a number, true is not 1, NaN is nothing.
+A field's description gives its unit, and returns in the hint when somebody writes another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.yaml_file import At, Document
+from policies.speedup import MAX_GPUS
+
+LEAST, MOST = 1e-12, 1e12
+"""Rates, sizes, prices and speeds outside this range are slips of the pen, and drown in rounding."""
+
+Positive = Annotated[float, Field(ge=LEAST, le=MOST)]
+NotNegative = Annotated[float, Field(ge=0.0, le=MOST)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Strict(BaseModel):
+    """A mapping with exactly these keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_every_key(cls, value: object) -> object:
+        """Refuse an unknown key before anything else: it is often why another key is missing."""
+        if isinstance(value, Mapping):
+            for key in value:
+                if key not in cls.model_fields:
+                    raise PydanticCustomError(
+                        "unknown_key", "unknown key", {"key": key, "hint": cls._hint(key)}
+                    )
+        return value
+
+    @classmethod
+    def _hint(cls, key: object) -> str:
+        """Return a hint that names the closest key and its unit."""
+        meanings = {name: known.description or "" for name, known in cls.model_fields.items()}
+        return did_you_mean(str(key), meanings, meanings=meanings)
+
+
+_Model = TypeVar("_Model", bound=Strict)
+
+
+def checked(model: type[_Model], value: object, *, document: Document, at: At = ()) -> _Model:
+    """Return `value`, which stands at path `at` of a document, as a model.
+
+    Raises:
+        InputError: for the first fault, in one sentence that names the key, the file and the line.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as invalid:
+        fault = invalid.errors(include_url=False)[0]
+    raise _sentence(fault, document, at)
+
+
+def spoken(at: At, content: object) -> str:
+    """Return a path as a person says it, named list items by name: ``classes['vision'].weight``."""
+    words = ""
+    for key in at:
+        content = _step(content, key)
+        if isinstance(key, int):
+            name = _step(content, "name")
+            words += f"[{name!r}]" if isinstance(name, str) else f"[{key}]"
+        else:
+            words += f".{key}" if words else str(key)
+    return words or "the file"
+
+
+def a_kind(value: object) -> str:
+    """Return what a value is, for "got ...": ``the text '3'``, ``a list``, ``nothing``, ``-1.0``."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return f"the text {value if len(value) <= 40 else value[:40] + '...'!r}"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if isinstance(value, Mapping):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a whole number of about {value.bit_length() * 0.30103:.0f} digits"
+    return str(value)
+
+
+def _step(content: object, key: str | int) -> object:
+    """Return what stands at a key, or None."""
+    if isinstance(content, Mapping):
+        return content.get(key)
+    if isinstance(content, list) and isinstance(key, int) and key < len(content):
+        return content[key]
+    return None
+
+
+def _sentence(fault: ErrorDetails, document: Document, at: At) -> InputError:
+    """Return the error that says a pydantic fault in one sentence."""
+    context: dict[str, Any] = fault.get("ctx", {})
+    kind, value = fault["type"], fault["input"]
+    path: At = at + tuple(part for part in fault["loc"] if part != "[key]")
+    where = spoken(path, document.content)
+    if kind == "unknown_key":
+        path = (*path, str(context["key"]))
+        inside = "" if where == "the file" else f" in {where}"
+        return document.error(f"unknown key {context['key']!r}{inside}", at=path, hint=context["hint"])
+    if kind == "missing":
+        return document.error(f"{where} is missing", at=path)
+    if "[key]" in fault["loc"]:
+        return document.error(f"{where}: a name must be text; put quotes around it", at=path)
+    return document.error(f"{where} must be {_wanted(kind, value, context)}; got {a_kind(value)}", at=path)
+
+
+NAME_FORM = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_FORMS = {NAME_FORM: "letters, digits, dots, underscores and hyphens, a letter or a digit first"}
+
+
+def _wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
+    """Return what a value should have been, from the kind of fault."""
+    if kind == "greater_than_equal":
+        return "more than zero" if context["ge"] == LEAST and value <= 0 else f"at least {context['ge']:g}"
+    if kind == "less_than_equal":
+        return f"at most {context['le']:g}"
+    if kind == "less_than":
+        return f"less than {context['lt']:g}"
+    return {
+        "float_type": "a number",
+        "finite_number": "a finite number",
+        "int_type": "a whole number",
+        "string_type": "text",
+        "string_too_short": "text of at least one character",
+        "string_too_long": f"text of at most {context.get('max_length')} characters",
+        "string_pattern_mismatch": _FORMS.get(
+            str(context.get("pattern")), f"of the form {context.get('pattern')}"
+        ),
+        "too_short": "a list of at least one item",
+        "list_type": "a list",
+        "dict_type": "a mapping",
+        "model_type": "a mapping",
+        "model_attributes_type": "a mapping",
+        "date_type": "a date",
+        "bool_type": "true or false",
+        "literal_error": f"one of {context.get('expected')}",
+    }.get(kind, kind.replace("_", " "))

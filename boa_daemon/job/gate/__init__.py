@@ -1,0 +1,1 @@
+"""What a training process says to the gate of its node; standard library only."""

@@ -1,0 +1,46 @@
+"""`BOA_GATE` as a path: a JSON file with the address, so that a gate may come and go while a job runs.
+
+{"address": "unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1/gate.token", "order": {"n1": ["j2", "j1"]}}
+
+Engines write it. `order` is who sends first on each shared link by the plan, for people and for programs that
+make do without a gate.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from boa_daemon.job.gate.address import BadAddress, GateAddress
+
+
+def find_address(text: str) -> GateAddress | None:
+    """Return the address that `BOA_GATE` holds or leads to; None where there is none.
+
+    Raises:
+        BadAddress: when there is something that cannot be understood.
+    """
+    if not text:
+        return None
+    if not text.startswith(("/", "~")):
+        return GateAddress.parse(text)
+    try:
+        content = json.loads(Path(text).expanduser().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as fault:
+        raise BadAddress(f"{text} holds no gate address: {fault}") from None
+    if isinstance(content, dict) and "address" not in content:
+        return None
+    if not isinstance(content, dict) or not isinstance(content["address"], str):
+        raise BadAddress(f'{text} should hold {{"address": "unix:PATH?token_file=FILE"}}')
+    return GateAddress.parse(content["address"])
+
+
+def write_address(path: Path, address: GateAddress) -> None:
+    """Write the file that `BOA_GATE` may name.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    path.write_text(json.dumps({"address": str(address)}) + "\n", encoding="utf-8")

@@ -1,0 +1,228 @@
+"""What is believed of each class: its arrival rate and its size, prior and estimate, with intervals.
+
+The prior is the class file, the data are the rows of `boa_daemon.learning.samples` and the work of jobs that
+run. The mathematics is in `policies.online.estimates`. A class that may have changed is estimated anew, a few
+classes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from boa_daemon.learning.samples import HOUR, Sample
+from policies.model import JobClass, Phase
+from policies.online.estimates import Belief, Counts, Sizes, estimate_rate, estimate_size
+from policies.speedup import Floats
+
+PRIOR_JOBS, HALF_LIFE_HOURS = 2.0, 168.0
+UNSTATED_JOBS = 0.5
+"""The weight of a rate that nobody stated: the first arrivals outvote it."""
+AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
+"""Between estimates of a class that jobs came of, and of another."""
+MOST_AT_ONCE = 16
+"""Classes estimated in one tick: each takes up to ten milliseconds."""
+MOST_HALF_LIVES = 13.0
+CHANGED = 0.1
+"""A rate, a size or a speed that turns out so much different is worth a new plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """The class file counts as `prior_jobs` jobs; what is older by a half-life counts half."""
+
+    prior_jobs: float = PRIOR_JOBS
+    half_life_hours: float = HALF_LIFE_HOURS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassBelief:
+    """What is believed of a class.
+
+    `rate` is in jobs per hour, `size` in hours on one reference GPU for a job of scale 1; the stated ones are
+    those of the class file. `arrivals` and `ended` are how many jobs were counted, `cut` how many did not end
+    by themselves, `newest_at` when the last of them was seen; None before the first.
+    """
+
+    name: str
+    rate: Belief
+    size: Belief
+    stated_per_hour: float
+    stated_gpu_hours: float
+    arrivals: int = 0
+    ended: int = 0
+    cut: int = 0
+    newest_at: float | None = None
+
+    @property
+    def size_factor(self) -> float:
+        """How much larger jobs are than was stated."""
+        return self.size.mean / self.stated_gpu_hours
+
+
+def estimate_class(
+    job_class: JobClass,
+    rows: Collection[Sample],
+    running: Iterable[float],
+    *,
+    now: float,
+    weights: Weights,
+    is_rate_stated: bool = True,
+) -> ClassBelief:
+    """Return what is believed of a class from its rows, and the work that jobs which still run have done."""
+    stated = job_class.size_gpu_hours
+    life = weights.half_life_hours
+    rate = estimate_rate(
+        job_class.arrivals_per_hour,
+        _counts(rows, now, life),
+        prior_jobs=weights.prior_jobs if is_rate_stated else min(UNSTATED_JOBS, weights.prior_jobs),
+        half_life_hours=life,
+    )
+    ended = Sizes()
+    bounds, bound_weights = [work / stated for work in running if work > 0.0], []
+    bound_weights += [1.0] * len(bounds)
+    for row in rows:
+        age = 0.5 ** (max(now - row.at, 0.0) / (HOUR * life))
+        if row.kind == "size":
+            sums = Sizes(weight=row.count, mean=row.total, log_mean=row.moment)
+            ended = ended.plus(sums.over(stated).times(age))
+        elif row.kind == "cut":
+            bounds.append(row.total / stated)
+            bound_weights.append(row.count * age)
+    size = estimate_size(ended, np.array(bounds), np.array(bound_weights), prior_jobs=weights.prior_jobs)
+    return ClassBelief(
+        name=job_class.name,
+        rate=rate,
+        size=size.times(stated),
+        stated_per_hour=job_class.arrivals_per_hour,
+        stated_gpu_hours=stated,
+        arrivals=_count(rows, "seen") + _count(rows, "arrivals"),
+        ended=_count(rows, "size"),
+        cut=_count(rows, "cut"),
+        newest_at=max((row.at for row in rows), default=None),
+    )
+
+
+def _count(rows: Iterable[Sample], kind: str) -> int:
+    """Return how many things the rows of a kind stand for."""
+    return round(sum(row.count for row in rows if row.kind == kind))
+
+
+def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Counts | None:
+    """Return arrivals by the hour since a class was first seen; None where it never was."""
+    seen = [row.at for row in rows if row.kind == "seen"]
+    if not seen:
+        return None
+    last = int(now // HOUR)
+    first = max(int(min(seen) // HOUR), last - int(MOST_HALF_LIVES * half_life_hours))
+    hours = max(last - first, 0) + 1
+    jobs: Floats = np.zeros(hours)
+    squares: Floats = np.zeros(hours)
+    for row in rows:
+        at = int(row.at // HOUR) - first
+        if row.kind == "arrivals" and 0 <= at < hours:
+            jobs[at] += row.count
+            squares[at] += row.moment
+    watched: Floats = np.ones(hours)
+    watched[0] -= max(min(seen) / HOUR - first, 0.0)
+    watched[-1] -= last + 1.0 - now / HOUR
+    np.maximum(watched, 0.0, out=watched)
+    ages: Floats = np.arange(hours, dtype=np.float64)[::-1] + 0.5
+    return Counts(jobs=jobs, squares=squares, ages=ages, hours=watched)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The rate and the size that a class is planned by: jobs per hour, and the factor on the stated size."""
+
+    per_hour: float
+    size_factor: float = 1.0
+
+    def followed(self, belief: ClassBelief, *, rates: bool, sizes: bool) -> Planned:
+        """Return what to plan by: each figure stays until the data contradict it, then it is the estimate.
+
+        A figure is contradicted once it lies outside the interval: so a plan moves a few times in all, and
+        not with every job. `rates` and `sizes` say which may move.
+        """
+        per_hour, factor = self.per_hour, self.size_factor
+        if rates and not belief.rate.low <= per_hour <= belief.rate.high:
+            per_hour = belief.rate.mean
+        size = factor * belief.stated_gpu_hours
+        if sizes and not belief.size.low <= size <= belief.size.high:
+            factor = belief.size_factor
+        return Planned(per_hour=per_hour, size_factor=factor)
+
+    def of(self, job_class: JobClass) -> JobClass:
+        """Return a class, or a variant of it, at the rate and size; its phases keep their proportions."""
+        if self.size_factor == 1.0:
+            return replace(job_class, arrivals_per_hour=self.per_hour)
+        phases = tuple(
+            Phase(size_gpu_hours=phase.size_gpu_hours * self.size_factor, speedups=phase.speedups)
+            for phase in job_class.phases
+        )
+        return replace(job_class, phases=phases, arrivals_per_hour=self.per_hour)
+
+
+def differ(found: JobClass, known: JobClass) -> bool:
+    """Return whether two states of a class differ by more than `CHANGED` in rate, size or some speed."""
+    for new_figure, old_figure in (
+        (found.arrivals_per_hour, known.arrivals_per_hour),
+        (found.size_gpu_hours, known.size_gpu_hours),
+    ):
+        if abs(new_figure / old_figure - 1.0) > CHANGED:
+            return True
+    for new, old in zip(found.phases, known.phases, strict=True):
+        for name, curve in new.speedups.items():
+            widths = curve.whole_widths()
+            ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
+            if bool(np.any(np.abs(ratio - 1.0) > CHANGED)):
+                return True
+    return False
+
+
+def explain_belief(belief: ClassBelief) -> str:
+    """Return rate and size with their intervals in a sentence, beside what was stated."""
+    return (
+        f"Class {belief.name}: {_said(belief.rate)}; stated {belief.stated_per_hour:.3g}) jobs/h from "
+        f"{belief.arrivals} jobs; {_said(belief.size)}; stated {belief.stated_gpu_hours:.3g}) GPU-hours a "
+        f"job from {belief.ended} that ended."
+    )
+
+
+def _said(belief: Belief) -> str:
+    """Return an estimate and its interval, the bracket left open."""
+    return f"{belief.mean:.3g} ({belief.low:.3g} to {belief.high:.3g}"
+
+
+@dataclass(slots=True)
+class Beliefs:
+    """The newest belief about each class, brought up to date a few classes at a time."""
+
+    weights: Weights = field(default_factory=Weights)
+    again_seconds: float = AGAIN_SECONDS
+    known: dict[str, ClassBelief] = field(default_factory=dict)
+    _estimated_at: dict[str, float] = field(default_factory=dict)
+
+    def due(self, classes: Collection[str], seen: Collection[str], *, now: float) -> list[str]:
+        """Return the classes to estimate now, those that waited longest first."""
+        waited = {name: now - self._estimated_at.get(name, float("-inf")) for name in classes}
+        rests = {name: self.again_seconds if name in seen else LATE_SECONDS for name in classes}
+        found = [name for name, age in waited.items() if age >= rests[name]]
+        return sorted(found, key=lambda name: -waited[name])[:MOST_AT_ONCE]
+
+    def refresh(
+        self,
+        job_class: JobClass,
+        rows: Collection[Sample],
+        running: Iterable[float],
+        *,
+        is_rate_stated: bool = True,
+        now: float,
+    ) -> None:
+        """Estimate a class anew."""
+        self._estimated_at[job_class.name] = now
+        self.known[job_class.name] = estimate_class(
+            job_class, rows, running, now=now, weights=self.weights, is_rate_stated=is_rate_stated
+        )

@@ -1,0 +1,276 @@
+"""What the daemon learns while jobs come, run and end: rows of samples, from which classes are estimated.
+
+From one report of a generation to the next is a stretch of work at one width. Stretches of the same class and
+width within an hour are added up, arrivals by the hour; older rows are taken together, so that years of work
+stay small. Everything is in memory and read once; `save` writes what is new, one batch a tick. A job's end is
+written with its record, and arrivals carry the number of the job counted last, so a crash counts nothing
+twice and loses no more than the stretches since the last `save`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from boa_daemon.job.unit import read_json
+from boa_daemon.learning.samples import (
+    HOUR,
+    KEPT_SECONDS,
+    Sample,
+    SampleKind,
+    SampleStore,
+    compacted,
+    merged_of,
+)
+from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, estimate_all
+from boa_daemon.tick.ports import RunReport
+from policies.errors import InvalidProblem
+from policies.model import JobClass, JobId, Width
+
+STRETCH_SECONDS = 5.0
+"""A shorter stretch of work says little about the speed."""
+TOGETHER_SECONDS = 3600.0
+COMPACT_SECONDS = 3600.0
+MINUTE = 60.0
+
+
+class Learner:
+    """Keeps samples, in memory and in a store where it has one; all under the lock of the tick."""
+
+    def __init__(self, store: SampleStore | None = None) -> None:
+        self._store = store
+        self.reload()
+
+    def reload(self) -> None:
+        """Read everything back from the store; what was not saved is lost."""
+        found = None if self._store is None else self._store.read()
+        self.rows: dict[str, Sample] = {} if found is None else {row.key: row for row in found.rows}
+        self._of_class: dict[str, dict[str, Sample]] = {}
+        for row in self.rows.values():
+            self._file(row)
+        self.arrived_through = 0 if found is None else found.arrived_through
+        self._before: dict[JobId, RunReport] = {}
+        self._open: dict[tuple[object, ...], str] = {}
+        self._minutes: dict[str, tuple[int, int]] = {}
+        self._changed: set[str] = set()
+        self._gone: set[str] = set()
+        self._saved_through = self.arrived_through
+        self._compacted_at = float("-inf")
+        self._speeds: list[SpeedSample] | None = None
+        self.has_news = any(row.kind == "speed" for row in self.rows.values())
+
+    @property
+    def samples(self) -> list[SpeedSample]:
+        """The stretches of work, the oldest first."""
+        if self._speeds is None:
+            rows = sorted(
+                (row for row in self.rows.values() if row.kind == "speed"), key=lambda row: (row.at, row.key)
+            )
+            self._speeds = [
+                SpeedSample(
+                    class_name=row.class_name,
+                    gpu_type=row.gpu_type,
+                    gpus=row.gpus,
+                    samples=row.total,
+                    seconds=row.seconds,
+                    at=row.at,
+                    batch=row.batch,
+                    gradient_noise=row.gradient_noise,
+                )
+                for row in rows
+            ]
+        return self._speeds
+
+    def take(self, report: RunReport, *, class_name: str, width: Width, now: float) -> None:
+        """Take in a report of a generation that runs or has just ended."""
+        if report.samples is None or report.seconds is None or report.step is None:
+            return
+        before = self._before.get(report.job)
+        if before is None or before.generation != report.generation:
+            self._before[report.job] = report
+            return
+        seconds = report.seconds - (before.seconds or 0.0)
+        samples = report.samples - (before.samples or 0.0)
+        steps = report.step - (before.step or 0)
+        if seconds < STRETCH_SECONDS or samples <= 0.0:
+            return
+        self._before[report.job] = report
+        self.worked(
+            SpeedSample(
+                class_name=class_name,
+                gpu_type=width.gpu_type,
+                gpus=width.gpus,
+                samples=samples,
+                seconds=seconds,
+                at=now,
+                batch=samples / steps if steps > 0 else None,
+                gradient_noise=report.gradient_noise,
+            )
+        )
+
+    def worked(self, sample: SpeedSample) -> None:
+        """Add a stretch to the one before it, where they belong together."""
+        self.has_news = True
+        kind = _kind(sample)
+        row = _row_of(sample)
+        known = self.rows.get(self._open.get(kind, ""))
+        if known is not None and sample.at - known.at < TOGETHER_SECONDS:
+            row = replace(merged_of([known, row]), at=known.at, count=1.0)
+        else:
+            self._open[kind] = row.key
+        self._keep(row)
+        self._speeds = None
+
+    def arrived(self, class_name: str, at: float) -> None:
+        """Count an arrival; the first one of a class only begins the count."""
+        seen = f"seen|{class_name}"
+        if seen not in self.rows:
+            self._keep(Sample(key=seen, kind="seen", class_name=class_name, at=at))
+            self._minutes[class_name] = (int(at // MINUTE), 1)
+            return
+        hour = int(at // HOUR)
+        key = f"arrivals|{class_name}|{hour}"
+        row = self.rows.get(key) or Sample(
+            key=key, kind="arrivals", class_name=class_name, at=hour * HOUR, count=0.0
+        )
+        minute, number = self._minutes.get(class_name, (0, 0))
+        number = number + 1 if minute == int(at // MINUTE) else 1
+        self._minutes[class_name] = (int(at // MINUTE), number)
+        # The squares of the minutes' counts: n^2 - (n - 1)^2 more.
+        self._keep(replace(row, count=row.count + 1.0, moment=row.moment + 2.0 * number - 1.0))
+
+    def take_arrivals(self, arrivals: Iterable[tuple[int, str, float]]) -> None:
+        """Count jobs by (number, class, instant); those that were counted before are passed over."""
+        for number, class_name, at in arrivals:
+            if number > self.arrived_through:
+                self.arrived(class_name.partition("[")[0], at)
+                self.arrived_through = number
+
+    def ended(self, job: JobId, *, class_name: str, work_gpu_hours: float, at: float, is_whole: bool) -> None:
+        """Note how large a job was, over its scale, or what it did until it was cut off; written at once."""
+        self._before.pop(job, None)
+        if work_gpu_hours <= 0.0:
+            return
+        kind: SampleKind = "size" if is_whole else "cut"
+        row = Sample(
+            key=f"{kind}|{job}",
+            kind=kind,
+            class_name=class_name,
+            at=at,
+            total=work_gpu_hours,
+            moment=math.log(work_gpu_hours) if is_whole else 0.0,
+        )
+        if self._store is not None:
+            self._store.write([row])
+        self.rows[row.key] = row
+        self._file(row)
+
+    def save(self, now: float, *, kept_seconds: float = KEPT_SECONDS) -> None:
+        """Write what is new since the last time; now and then, take what is old together.
+
+        Raises:
+            SQLAlchemyError: when it cannot be written; then it is tried again at the next save.
+        """
+        if now - self._compacted_at >= COMPACT_SECONDS:
+            self._compact(now, kept_seconds)
+        if self._store is not None and (
+            self._gone or self._changed or self.arrived_through > self._saved_through
+        ):
+            self._store.write(
+                [self.rows[key] for key in sorted(self._changed)],
+                forget=sorted(self._gone),
+                arrived_through=self.arrived_through,
+            )
+        self._gone.clear()
+        self._changed.clear()
+        self._saved_through = self.arrived_through
+
+    def _compact(self, now: float, kept_seconds: float) -> None:
+        """Take old rows together."""
+        self._compacted_at = now
+        merged, gone = compacted(self.rows, now=now, kept_seconds=kept_seconds)
+        for key in gone:
+            row = self.rows.pop(key)
+            self._of_class.get(row.class_name, {}).pop(key, None)
+        self._gone.update(gone)
+        self._changed.difference_update(gone)
+        for row in merged:
+            self._keep(row)
+        self._speeds = None
+
+    def curves(self, stated: Iterable[JobClass], *, now: float) -> Mapping[tuple[str, str], CurveEstimate]:
+        """Return what is believed of each class and GPU type that was measured."""
+        self.has_news = False
+        return estimate_all(self.samples, stated, now=now)
+
+    def _keep(self, row: Sample) -> None:
+        """Keep a row, to be saved."""
+        self.rows[row.key] = row
+        self._file(row)
+        self._changed.add(row.key)
+
+    def _file(self, row: Sample) -> None:
+        """Make a row easy to find by its class."""
+        if row.kind != "speed":
+            self._of_class.setdefault(row.class_name, {})[row.key] = row
+
+    @property
+    def seen(self) -> Collection[str]:
+        """The classes that jobs came of."""
+        return self._of_class.keys()
+
+    def rows_of(self, class_name: str) -> Collection[Sample]:
+        """Return the rows on arrivals and sizes of a class."""
+        return self._of_class.get(class_name, {}).values()
+
+
+def _kind(sample: SpeedSample) -> tuple[object, ...]:
+    """Return what two stretches must share to be added up; with known noise, batches of about one size."""
+    batch = None
+    if sample.gradient_noise is not None and sample.batch:
+        batch = round(math.log2(sample.batch))
+    return sample.class_name, sample.gpu_type, sample.gpus, batch
+
+
+def _row_of(sample: SpeedSample) -> Sample:
+    """Return a stretch as a row of its own."""
+    name = "|".join(map(str, _kind(sample)))
+    return Sample(
+        key=f"speed|{name}|{sample.at!r}",
+        kind="speed",
+        class_name=sample.class_name,
+        gpu_type=sample.gpu_type,
+        gpus=sample.gpus,
+        at=sample.at,
+        total=sample.samples,
+        seconds=sample.seconds,
+        batch=sample.batch,
+        gradient_noise=sample.gradient_noise,
+    )
+
+
+def import_speeds(file: Path, store: SampleStore) -> int:
+    """Take the file in which earlier versions kept speeds into the store, once; return how many there were.
+
+    The file is renamed after its rows are written. Where that does not come about the rows are there already
+    the next time, and stay as they are. A damaged file is left alone: what was learnt can be learnt again.
+
+    Raises:
+        OSError: when the file cannot be renamed.
+    """
+    document = read_json(file)
+    if document is None:
+        return 0
+    try:
+        found = [_row_of(SpeedSample(**row)) for row in document["samples"]]
+    except (KeyError, TypeError, InvalidProblem):
+        return 0
+    rows: dict[str, Sample] = {}
+    for row in found:
+        known = rows.get(row.key)
+        rows[row.key] = row if known is None else merged_of([known, row])
+    store.add(rows.values())
+    file.rename(file.with_name(f"{file.name}.imported"))
+    return len(found)

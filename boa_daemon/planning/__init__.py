@@ -1,0 +1,1 @@
+"""Answers, curves and plots for people who plan a budget."""

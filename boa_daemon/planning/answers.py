@@ -1,0 +1,107 @@
+"""Answers of the planner as JSON documents, in the shapes that other programs read.
+
+The keys are an interface: names carry units, and new keys are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from boa_daemon.planning.curve import Curve
+from policies.errors import InfeasibleBudget
+from policies.model import Problem
+from policies.optimum.solution import ClassSolution, Solution, Version
+
+
+def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
+    """Return the answer of ``boa solve``."""
+    document: dict[str, Any] = {
+        "version": solution.version,
+        "status": solution.status,
+        "budget_unit": solution.budget_unit,
+        "budget": solution.budget,
+        "mean_jct_hours": solution.mean_jct_hours,
+    }
+    if has_weights(problem):
+        document["weighted_mean_jct_hours"] = solution.weighted_mean_jct_hours
+    return document | {
+        "mean_spend": solution.mean_spend,
+        "multiplier": solution.multiplier,
+        "cheapest_feasible_spend": solution.cheapest_feasible_spend,
+        "largest_useful_spend": solution.largest_useful_spend,
+        "lower_bound_mean_jct_hours": solution.lower_bound_mean_jct_hours,
+        "dual_bound_hours": solution.dual_bound_hours,
+        "gap": solution.gap,
+        "classes": [_class_document(answer) for answer in solution.classes],
+    }
+
+
+def landmarks(curve: Curve) -> dict[str, Any]:
+    """Return the knee and the floor of a curve; where jobs have weights, both means."""
+    knee, end = curve.knee(), curve.largest_useful
+    if not has_weights(curve.problem):
+        return {
+            "floor_mean_jct_hours": knee.floor_hours,
+            "knee": {
+                "budget": knee.budget,
+                "mean_jct_hours": knee.hours,
+                "flat_budget": knee.flat_budget,
+            },
+        }
+    return {
+        "floor_mean_jct_hours": curve.mean_jct_at(end),
+        "floor_weighted_mean_jct_hours": knee.floor_hours,
+        "knee": {
+            "budget": knee.budget,
+            "mean_jct_hours": curve.mean_jct_at(knee.budget),
+            "weighted_mean_jct_hours": knee.hours,
+            "flat_budget": knee.flat_budget,
+        },
+    }
+
+
+def has_weights(problem: Problem) -> bool:
+    """Return whether some class has a weight other than one."""
+    return any(job_class.weight != 1.0 for job_class in problem.classes)
+
+
+def _class_document(answer: ClassSolution) -> dict[str, Any]:
+    """Return the widths of one class: whole plans where phases are coupled, options per phase otherwise."""
+    document: dict[str, Any] = {
+        "name": answer.name,
+        "mean_jct_hours": answer.mean_jct_hours,
+        "mean_spend_per_job": answer.mean_spend,
+    }
+    if answer.is_coupled:
+        document["plans"] = [
+            {
+                "job_fraction": plan.job_fraction,
+                "phases": [{"gpu_type": step.gpu_type, "gpus": step.gpus} for step in plan.steps],
+            }
+            for plan in answer.plans
+        ]
+    else:
+        document["phases"] = [
+            {
+                "options": [
+                    {"gpu_type": step.gpu_type, "gpus": step.gpus, "job_fraction": fraction}
+                    for fraction, step in options
+                ]
+            }
+            for options in answer.options()
+        ]
+    return document
+
+
+def infeasible_document(
+    error: InfeasibleBudget, budget: float, problem: Problem, version: Version
+) -> dict[str, Any]:
+    """Return the answer where the budget cannot run every job; it names the least that would do."""
+    return {
+        "version": version,
+        "status": "infeasible",
+        "budget_unit": problem.budget_unit,
+        "budget": budget,
+        "cheapest_feasible_spend": error.least_spend,
+        "message": str(error),
+    }

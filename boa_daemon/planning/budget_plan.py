@@ -1,0 +1,148 @@
+"""What a budget owner asks of a plan: who gets what, what the next dollar buys, how wide the cluster swings.
+
+All figures are computed from the optimum; none needs an account or a network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.answers import landmarks, solution_document
+from boa_daemon.planning.curve import Curve
+from boa_daemon.traces.rates import at_mean_scale, with_rates
+from boa_daemon.traces.reader import Trace
+from policies.errors import ProblemTooLarge
+from policies.model import Budget, InstanceType, Problem
+from policies.optimum.knee import Knee
+from policies.optimum.solution import Solution, Version
+from policies.optimum.swing import Swing, swings
+
+QUOTA_SHARE = 0.99
+"""Share of the time that the quota to ask for must be enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Part of the spend that whole instances waste on one GPU type, in the budget's unit.
+
+    At least `shared` (jobs packed onto the fewest nodes at every moment), at most `unshared` (no two jobs on
+    a node). Planning prices per GPU-hour already count only the GPUs that jobs hold.
+    """
+
+    gpu_type: str
+    instance_type: InstanceType
+    swing: Swing
+    price: float
+
+    @property
+    def shared(self) -> float:
+        """Waste if every node were always as full as can be."""
+        return self.price * self.swing.shared_waste_gpus(self.instance_type.gpus)
+
+    @property
+    def unshared(self) -> float:
+        """Waste if no two jobs ever shared a node."""
+        return self.price * self.swing.unshared_waste_gpus(self.instance_type.gpus)
+
+    @property
+    def quota_gpus(self) -> int:
+        """GPUs that are enough for `QUOTA_SHARE` of the time."""
+        return self.swing.quantile(QUOTA_SHARE)
+
+    @property
+    def quota_nodes(self) -> int:
+        """Whole instances that hold `quota_gpus`."""
+        return -(-self.quota_gpus // self.instance_type.gpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPlan:
+    """The optimum at a budget, with what surrounds it on the curve."""
+
+    problem: Problem
+    budget: Budget
+    solution: Solution
+    curve: Curve
+    knee: Knee
+    next_unit_saves_hours: float
+    packing: tuple[Packing, ...]
+
+    @property
+    def waste(self) -> tuple[float, float]:
+        """Least and most part of the planned spend that packing may waste, as fractions of it."""
+        least = sum(p.shared for p in self.packing) / self.solution.mean_spend
+        most = sum(p.unshared for p in self.packing) / self.solution.mean_spend
+        return min(least, most), max(least, most)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as JSON: what ``boa solve`` answers, and what a budget owner asks besides."""
+        least, most = self.waste
+        return solution_document(self.solution, self.problem) | {
+            "class_spend": [
+                {
+                    "name": job_class.name,
+                    "arrivals_per_hour": job_class.arrivals_per_hour,
+                    "mean_jct_hours": answer.mean_jct_hours,
+                    "spend_per_job": answer.mean_spend,
+                    "spend_per_hour": job_class.arrivals_per_hour * answer.mean_spend,
+                }
+                for job_class, answer in zip(self.problem.classes, self.solution.classes, strict=True)
+            ],
+            "next_unit_saves_hours": self.next_unit_saves_hours,
+            **landmarks(self.curve),
+            "packing_waste_fraction": {"least": least, "most": most},
+            "swing": [
+                {
+                    "gpu_type": p.gpu_type,
+                    "instance_type": p.instance_type.name,
+                    "gpus_per_instance": p.instance_type.gpus,
+                    "mean_gpus": p.swing.mean_gpus,
+                    "sd_gpus": p.swing.sd_gpus,
+                    "p99_gpus": p.quota_gpus,
+                    "p99_instances": p.quota_nodes,
+                }
+                for p in self.packing
+            ],
+        }
+
+
+def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPlan:
+    """Return the plan for a stream of jobs; the best found where the proof of a pure one is too long.
+
+    Raises:
+        InfeasibleBudget: when the budget is below the least feasible one.
+    """
+    problem = file.problem
+    curve = Curve.of(problem, version)
+    try:
+        solution = curve.solution_at(budget.amount)
+    except ProblemTooLarge as error:
+        solution = error.best
+    here, there = curve.weighted_hours_at(np.array([budget.amount, budget.amount + 1.0]))
+    return BudgetPlan(
+        problem=problem,
+        budget=budget,
+        solution=solution,
+        curve=curve,
+        knee=curve.knee(),
+        next_unit_saves_hours=float(here - there),
+        packing=tuple(
+            Packing(
+                gpu_type=swing.gpu_type,
+                instance_type=file.instance_types[swing.gpu_type],
+                swing=swing,
+                price=problem.price_of(swing.gpu_type),
+            )
+            for swing in swings(problem, solution)
+        ),
+    )
+
+
+def with_trace(file: ProblemFile, trace: Trace) -> ProblemFile:
+    """Return the file with rates and mean sizes as the trace has them; classes that it lacks are left out."""
+    classes = at_mean_scale(with_rates(file.problem.classes, trace), trace)
+    return replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())

@@ -1,0 +1,169 @@
+"""A policy that learns while the world goes on: the daemon's own samples and beliefs, under the same tick.
+
+The world tells it what an engine would report: who came, what each job has done, how fast it works, who
+ended. What it believes of classes, and of the work that a job has left, is estimated from that alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, differ
+from boa_daemon.learning.learner import STRETCH_SECONDS, Learner
+from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, measured_class
+from boa_daemon.sim.jobs import SimulatedJobs
+from boa_daemon.sim.running import Running
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.ports import Store
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.errors import InfeasibleBudget
+from policies.model import Allocation, Job, JobClass, JobId, Money
+from policies.online.estimates import lean_after
+from policies.protocols import Allocator
+from policies.registry import PolicyOptions, Site, build_policy
+
+AGAIN_SECONDS = 300.0
+"""Between estimates: less often than the daemon, as a simulated minute should take no second."""
+LEAST_LEFT = 0.02
+"""A job that outruns its believed size still has this part of it left."""
+
+
+class Taught:
+    """Implements `Allocator`: the named policy for the site, built anew when its beliefs have changed.
+
+    `noise` is the spread of what jobs report of their speed. Give `watch` to the run, so that it sees every
+    tick.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        site: Site,
+        options: PolicyOptions,
+        *,
+        jobs: SimulatedJobs,
+        store: Store,
+        weights: Weights | None = None,
+        noise: float = 0.05,
+        seed: int = 0,
+    ) -> None:
+        self.stated = {c.name: c for c in site.problem.classes}
+        self.learner = Learner()
+        self.beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
+        self.figures = {c.name: Planned(per_hour=c.arrivals_per_hour) for c in site.problem.classes}
+        self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
+        self.plans = 1
+        self._name, self._site, self._options = name, site, options
+        self._jobs, self._store, self._noise, self._random = jobs, store, noise, Random(f"{seed}/reports")
+        self._seen: dict[JobId, tuple[str, float]] = {}
+        self._looked_at: dict[JobId, tuple[int, float]] = {}
+        self._planned = dict(self.stated)
+        self._base: Allocator = build_policy(name, site, options).allocator
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return what the policy wants for the work that is believed to be left."""
+        return self._base.allocate([self._told(job) for job in jobs], now=now, money=money)
+
+    def _told(self, job: Job) -> Job:
+        """Return a job with the work that its class's believed size leaves of it."""
+        running = self._jobs.running.get(job.id)
+        if running is None:
+            return job
+        left = self._planned[job.class_name].size_gpu_hours * job.scale
+        done = _work(running) - job.remaining_gpu_hours / running.told_size
+        return replace(job, remaining_gpu_hours=max(left - done, LEAST_LEFT * left))
+
+    def watch(self, decision: Decision) -> None:
+        """Take a tick in: who came, who left, how fast who works; plan anew where that changes beliefs."""
+        now, present = decision.state.now, decision.state.jobs
+        for job in [job for job in self._seen if job not in present]:
+            class_name, work = self._seen.pop(job)
+            self._looked_at.pop(job, None)
+            self.learner.ended(job, class_name=class_name, work_gpu_hours=work, at=now, is_whole=True)
+        for job, state in present.items():
+            running = self._jobs.running.get(job)
+            if running is None:
+                continue
+            if job not in self._seen:
+                self._seen[job] = (state.job.class_name, _work(running) / state.job.scale)
+                self.learner.arrived(state.job.class_name, state.job.arrived_at)
+            self._measure(job, running, now)
+        self._believe(decision, now)
+
+    def _measure(self, job: JobId, running: Running, now: float) -> None:
+        """Let a job report its speed since the last look."""
+        before = self._looked_at.get(job)
+        self._looked_at[job] = (running.generation, now)
+        if before is None or before[0] != running.generation or running.width is None:
+            return
+        seconds = now - max(before[1], running.works_from)
+        if seconds < STRETCH_SECONDS or not running.slots:
+            self._looked_at[job] = before
+            return
+        samples = running.rate * seconds * self._random.lognormvariate(0.0, self._noise)
+        if samples > 0.0:
+            self.learner.worked(
+                SpeedSample(
+                    class_name=running.trace.class_name,
+                    gpu_type=running.width.gpu_type,
+                    gpus=running.width.gpus,
+                    samples=samples,
+                    seconds=seconds,
+                    at=now,
+                )
+            )
+
+    def _believe(self, decision: Decision, now: float) -> None:
+        """Estimate what is due, and build the policy anew where the plan's figures have changed."""
+        due = self.beliefs.due(list(self.stated), self.learner.seen, now=now)
+        if not due:
+            return
+        self.learner.save(now)
+        for name in due:
+            self.beliefs.refresh(
+                self.stated[name], self.learner.rows_of(name), self._done(decision, name), now=now
+            )
+            self.figures[name] = self.figures[name].followed(self.beliefs.known[name], rates=True, sizes=True)
+        if self.learner.has_news:
+            self.curves = self.learner.curves(self.stated.values(), now=now)
+        curves = list(self.curves.values())
+        found = {name: self.figures[name].of(measured_class(c, curves)) for name, c in self.stated.items()}
+        if any(differ(found[name], self._planned[name]) for name in found):
+            self._plan_anew(found)
+
+    def _done(self, decision: Decision, name: str) -> list[float]:
+        """Return what the jobs of a class that are present have done, over their scales."""
+        found = []
+        for job, state in decision.state.jobs.items():
+            running = self._jobs.running.get(job)
+            if running is not None and state.job.class_name == name:
+                done = _work(running) - state.job.remaining_gpu_hours / running.told_size
+                if done > 0.01 * _work(running):
+                    found.append(done / state.job.scale)
+        return found
+
+    def _plan_anew(self, found: dict[str, JobClass]) -> None:
+        """Build the policy for other classes; the lean gives up what the beliefs take over."""
+        ratio = _work_per_hour(found) / _work_per_hour(self._planned)
+        problem = replace(self._site.problem, classes=tuple(found.values()))
+        try:
+            built = build_policy(self._name, replace(self._site, problem=problem), self._options)
+        except InfeasibleBudget:
+            return  # As the daemon: the plan keeps to the figures that it had.
+        self._planned, self._base = found, built.allocator
+        self.plans += 1
+        known = self._store.lean()
+        if known is not None:
+            self._store.record_lean(lean_after(known[0], ratio), at=known[1])
+
+
+def _work(running: Running) -> float:
+    """Return the true work of a job, reference GPU-hours."""
+    return sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR
+
+
+def _work_per_hour(classes: Mapping[str, JobClass]) -> float:
+    """Return the work that comes in an hour."""
+    return sum(c.arrivals_per_hour * c.size_gpu_hours for c in classes.values())

@@ -1,0 +1,240 @@
+"""Days that a budget has to survive: steady load, bursts, nights, outages, steps, and wrong beliefs.
+
+A scenario is a trace, when the cloud has no stock, and how far the policy's beliefs are from the truth. The
+books of a run say what was spent when, and which multiplier was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.ledger import Ledger, money_of
+from boa_daemon.traces.reader import Trace, TraceJob
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.model import Allocation, Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
+from policies.online.paced import PacedBudgetOptimal
+from policies.registry import PolicyOptions
+from policies.speedup import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """`load` says, as (from hour, factor) pairs, how busy it is; `bursts` add jobs at an hour, all at once.
+
+    The policy believes rates and sizes to be the true ones times `rate_belief` and `size_belief`.
+    """
+
+    name: str
+    load: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+    bursts: tuple[tuple[float, int], ...] = ()
+    outage_hours: tuple[tuple[float, float], ...] = ()
+    rate_belief: float = 1.0
+    size_belief: float = 1.0
+
+    @property
+    def outages(self) -> tuple[tuple[float, float], ...]:
+        """When the cloud has no stock, in seconds."""
+        return tuple((b * SECONDS_PER_HOUR, e * SECONDS_PER_HOUR) for b, e in self.outage_hours)
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(name="steady"),
+    Scenario(name="rates believed twice too high", rate_belief=2.0),
+    Scenario(name="rates believed half", rate_belief=0.5),
+    Scenario(name="sizes believed twice too high", size_belief=2.0),
+    Scenario(name="sizes believed half", size_belief=0.5),
+    Scenario(name="a burst", bursts=((30.0, 150),)),
+    Scenario(name="a night without jobs", load=((0.0, 1.0), (28.0, 0.0), (36.0, 1.0))),
+    Scenario(name="a day without stock", outage_hours=((24.0, 48.0),)),
+    Scenario(name="a load step, half as much again", load=((0.0, 1.0), (30.0, 1.5))),
+    Scenario(name="a load step, down to two thirds", load=((0.0, 1.0), (30.0, 2.0 / 3.0))),
+)
+
+
+def a_trace_of(scenario: Scenario, classes: Sequence[JobClass], *, hours: float, seed: int) -> Trace:
+    """Return Poisson arrivals of all classes, thinned to the load, with exponential scales."""
+    rng = np.random.default_rng(seed)
+    most = max(factor for _, factor in scenario.load)
+    rows: list[tuple[float, str, float]] = []
+    for job_class in classes:
+        count = rng.poisson(job_class.arrivals_per_hour * most * hours)
+        at, keep = rng.uniform(0.0, hours, count), rng.uniform(0.0, most, count)
+        scales = rng.exponential(1.0, count)
+        rows += [
+            (float(t), job_class.name, float(scale))
+            for t, chance, scale in zip(at, keep, scales, strict=True)
+            if chance < _factor_at(scenario, float(t))
+        ]
+    names = [job_class.name for job_class in classes]
+    for hour, count in scenario.bursts:
+        scales = rng.exponential(1.0, count)
+        rows += [(hour, names[n % len(names)], float(scale)) for n, scale in enumerate(scales)]
+    return Trace(
+        tuple(
+            TraceJob(f"j{n}", t * SECONDS_PER_HOUR, name, max(scale, 0.01))
+            for n, (t, name, scale) in enumerate(sorted(rows))
+        )
+    )
+
+
+def _factor_at(scenario: Scenario, hour: float) -> float:
+    """Return the load at an hour."""
+    return next(factor for begin, factor in reversed(scenario.load) if begin <= hour)
+
+
+def believed(problem: Problem, scenario: Scenario) -> Problem:
+    """Return the problem as the policy sees it."""
+    classes = tuple(
+        replace(
+            c,
+            arrivals_per_hour=c.arrivals_per_hour * scenario.rate_belief,
+            phases=tuple(
+                Phase(size_gpu_hours=p.size_gpu_hours * scenario.size_belief, speedups=p.speedups)
+                for p in c.phases
+            ),
+        )
+        for c in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongSizes:
+    """A paced policy that is told of every job's work what the beliefs make of it."""
+
+    policy: PacedBudgetOptimal
+    size_belief: float
+
+    def told(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs as the policy sees them."""
+        if self.size_belief == 1.0:
+            return list(jobs)
+        return [replace(job, remaining_gpu_hours=job.remaining_gpu_hours * self.size_belief) for job in jobs]
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return what the policy wants."""
+        return self.policy.allocate(self.told(jobs), now=now, money=money)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The books after one tick: hours since the start, money, and what the law made of it.
+
+    `is_at_end` says that no multiplier would spend more, or none less.
+    """
+
+    hour: float
+    spent_usd: float
+    usd_per_hour: float
+    multiplier: float
+    credit_usd: float
+    lean: float
+    is_at_end: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """Samples of a run, in order of time; give `seen_by` to the run."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    def seen_by(self, allocator: WrongSizes) -> Callable[[Decision], None]:
+        """Return a callback that keeps a sample of every tick."""
+
+        def on_tick(decision: Decision) -> None:
+            state, money = decision.state, money_of(decision.state)
+            if money is None:
+                return
+            jobs = allocator.told([job.job for job in state.jobs.values()])
+            step = allocator.policy.step(jobs, money)
+            self.samples.append(
+                Sample(
+                    hour=state.now / SECONDS_PER_HOUR,
+                    spent_usd=Ledger.of(state).committed_usd,
+                    usd_per_hour=state.usd_per_hour,
+                    multiplier=step.position.multiplier,
+                    credit_usd=step.credit,
+                    lean=step.lean,
+                    is_at_end=allocator.policy.table.is_end(step.position),
+                )
+            )
+
+        return on_tick
+
+    def spent_between(self, begin: float, end: float) -> float:
+        """Return the dollars spent between two hours."""
+        hours = [sample.hour for sample in self.samples]
+        spent = [sample.spent_usd for sample in self.samples]
+        at_begin, at_end = np.interp([begin, end], hours, spent)
+        return float(at_end - at_begin)
+
+
+NODE = InstanceType(name="gpu-x4", gpu_type="gpu", gpus=4, usd_per_hour=4.0)
+
+
+def _a_class(name: str, sizes: Sequence[float], curve: dict[int, float], rate: float) -> JobClass:
+    """Return a class with 30 s of start-up and of rescale."""
+    speedup = Table(gpus=tuple(curve), speeds=tuple(curve.values()))
+    return JobClass(
+        name=name,
+        phases=tuple(Phase(size_gpu_hours=size, speedups={"gpu": speedup}) for size in sizes),
+        arrivals_per_hour=rate,
+        startup_hours=30.0 / SECONDS_PER_HOUR,
+        rescale_hours=30.0 / SECONDS_PER_HOUR,
+    )
+
+
+PROBLEM = Problem(
+    classes=(
+        _a_class("vision", (0.3, 0.5), {1: 1.0, 2: 1.9, 4: 3.5, 8: 5.8, 16: 8.5, 32: 11.0}, 20.0),
+        _a_class("language", (2.0,), {1: 1.0, 2: 1.95, 4: 3.8, 8: 7.2, 16: 13.0, 32: 21.0}, 4.0),
+        _a_class("stiff", (0.5,), {1: 1.0, 2: 1.5, 4: 2.0, 8: 2.4}, 8.0),
+    ),
+    gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=1.0),),
+)
+"""32 jobs and 28 GPU-hours of work per hour; at 1 USD per GPU-hour 30 to 121 USD/hour can be spent on it."""
+BUDGET = Budget(amount=60.0)
+
+
+def settings_of(scenario: Scenario, *, hours: float, seed: int = 1) -> SimulationSettings:
+    """Return the settings of a run of the fixed plan."""
+    return SimulationSettings(
+        trace=a_trace_of(scenario, PROBLEM.classes, hours=hours, seed=seed),
+        problem=PROBLEM,
+        instance_types={"gpu": NODE},
+        budget=BUDGET,
+        outages=scenario.outages,
+        seed=seed,
+    )
+
+
+def paced_run(
+    scenario: Scenario,
+    *,
+    hours: float,
+    window_hours: float = 24.0,
+    seed: int = 1,
+    max_nodes: int | None = None,
+) -> tuple[Simulation, Books]:
+    """Run the paced policy with the scenario's beliefs; return the figures and the books."""
+    options = PolicyOptions(window_hours=window_hours)
+    truth = replace(
+        settings_of(scenario, hours=hours, seed=seed),
+        policy="boa-paced",
+        options=options,
+        max_nodes=max_nodes,
+    )
+    policy = prepare(replace(truth, problem=believed(PROBLEM, scenario))).controller.allocator
+    if not isinstance(policy, PacedBudgetOptimal):
+        raise TypeError(f"boa-paced builds a {type(policy).__name__}")
+    allocator = WrongSizes(policy=policy, size_belief=scenario.size_belief)
+    run = prepare(truth)
+    run = replace(run, controller=replace(run.controller, allocator=allocator))
+    books = Books()
+    return run.finish(books.seen_by(allocator)), books

@@ -1,0 +1,337 @@
+"""Where parts meet: settings become a controller with its ports, and a simulation becomes a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from types import MappingProxyType
+
+import numpy as np
+
+from boa_daemon.inputs.problem_file import ProblemFile, with_budget
+from boa_daemon.inputs.speedup_file import limited
+from boa_daemon.sim.beliefs import believed
+from boa_daemon.sim.report import Simulation, report
+from boa_daemon.sim.settings import WorldSettings, of_type
+from boa_daemon.sim.workload import a_workload
+from boa_daemon.sim.world import World
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules
+from boa_daemon.traces.rates import at_mean_scale, with_rates
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.errors import InfeasibleBudget
+from policies.model import Budget, InstanceType, Phase, Problem
+from policies.registry import BuiltPolicy, PolicyOptions, Site, build_policy, find_placer, find_policy
+
+REHEARSALS = 14
+"""Planning budgets that a rehearsal tries over the whole range."""
+REFINEMENTS = 5
+"""Further ones, each halving the gap above the best."""
+WIDER_TRIALS, WIDER_STEP = 4, 1.08
+"""Plans above the budget that are tried while the widest one still keeps it, and the factor between them."""
+NEARLY = 1.02
+"""Spends within this factor of the least are as good as the least, where none is within the budget."""
+LEAST_BUDGET = 1e-9
+"""A budget that no plan meets: the refusal names the least that would do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationSettings:
+    """A run: a trace, the classes and machines, a policy under a budget, and the world's constants.
+
+    Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
+    The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
+    no plan counts: nodes that are idle or only partly used. In `outages`, pairs of instants, nothing can be
+    launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
+    `boot_seconds`.
+    """
+
+    trace: Trace
+    problem: Problem
+    instance_types: Mapping[str, InstanceType]
+    budget: Budget
+    policy: str = "boa"
+    options: PolicyOptions = field(default_factory=PolicyOptions)
+    placer: str = "lwf"
+    seed: int = 0
+    boot_seconds: float = 180.0
+    idle_hold_seconds: float = IDLE_HOLD_SECONDS
+    max_nodes: int | None = None
+    links_in_order: bool = True
+    planning_budget: Budget | None = None
+    sized_by_trace: frozenset[str] = frozenset()
+    outages: tuple[tuple[float, float], ...] = ()
+    world: WorldSettings = field(default_factory=WorldSettings)
+
+    @property
+    def rules(self) -> Rules:
+        """The site's rules that follow."""
+        return Rules(
+            instance_types=self.instance_types,
+            idle_hold_seconds=self.idle_hold_seconds,
+            max_nodes=self.max_nodes_with_quotas,
+            orders_links=self.has_networks,
+        )
+
+    @property
+    def planned_boot_seconds(self) -> float:
+        """What the policy takes a boot for: the mean over the types that may be rented, unless it is told."""
+        if self.world.beliefs.boot_seconds is not None:
+            return self.world.beliefs.boot_seconds
+        kinds = self.instance_types.values()
+        means = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
+        return fmean(self.boot_seconds if boot is None else boot.mean_seconds for boot in means)
+
+    @property
+    def max_nodes_with_quotas(self) -> int | None:
+        """The cap on nodes, or the sum of the quotas where every type has one and that is less."""
+        kinds = self.instance_types.values()
+        quotas = [of_type(self.world.quotas, kind.name, kind.gpu_type) for kind in kinds]
+        in_all = None if None in quotas else sum(quota for quota in quotas if quota is not None)
+        return min((limit for limit in (self.max_nodes, in_all) if limit is not None), default=None)
+
+    @property
+    def most_nodes(self) -> dict[str, int | None]:
+        """By GPU type, the most nodes that one job could ever hold: the cap, quotas and stock of a zone."""
+        by_type: dict[str, int | None] = {}
+        for name, kind in self.instance_types.items():
+            limits = (self.max_nodes, self.world.most_nodes(kind.name, kind.gpu_type))
+            by_type[name] = min((limit for limit in limits if limit is not None), default=None)
+        return by_type
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether some class says what it sends between nodes, so that links matter at all."""
+        return any(job_class.network is not None for job_class in self.problem.classes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """A world at its first instant and the controller that will drive it."""
+
+    settings: SimulationSettings
+    policy: BuiltPolicy
+    world: World
+    controller: Controller
+
+    def finish(self, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
+        """Run to the end and return the figures; `on_tick` sees every decision."""
+        began = time.perf_counter()
+        self.world.run(self.controller, on_tick)
+        return report(
+            self.world,
+            policy=self.settings.policy,
+            budget=self.settings.budget,
+            problem=self._at_least_prices(),
+            built=self.policy,
+            wall_seconds=time.perf_counter() - began,
+        )
+
+    def _at_least_prices(self) -> Problem:
+        """Return the problem at the least prices that there were: the bound holds for whoever paid them."""
+        kinds = self.settings.instance_types
+        least = self.world.shelves.least_prices(self.world.clock.now())
+        return _at_prices(
+            self.settings.problem,
+            {name: least[kind.name] / kind.usd_per_hour for name, kind in kinds.items()},
+        )
+
+
+def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationSettings:
+    """Return the settings of a run of the BOA policy; classes without a rate get that of the trace.
+
+    Where GPUs are counted, a node costs its GPUs: money is then GPU-hours at price 1.
+    """
+    file = with_budget(file, budget)
+    machines = {
+        name: replace(kind, usd_per_hour=float(kind.gpus)) if budget.unit == "gpus" else kind
+        for name, kind in file.instance_types.items()
+    }
+    classes = with_rates(file.problem.classes, trace, missing=file.classes_without_rates)
+    return SimulationSettings(
+        trace=trace,
+        problem=replace(file.problem, classes=classes),
+        instance_types=MappingProxyType(machines),
+        budget=budget,
+        sized_by_trace=file.classes_without_rates,
+    )
+
+
+def site_of(settings: SimulationSettings) -> Site:
+    """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
+    classes = at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace)
+    planned = believed(replace(settings.problem, classes=classes), settings.world.beliefs)
+    fraction = settings.world.mean_price_fraction
+    return Site(
+        problem=_at_prices(
+            _with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds),
+            dict.fromkeys(settings.instance_types, fraction),
+        ),
+        budget=settings.planning_budget or settings.budget,
+        instance_types={
+            name: kind if fraction == 1.0 else replace(kind, usd_per_hour=kind.usd_per_hour * fraction)
+            for name, kind in settings.instance_types.items()
+        },
+        boot_hours=settings.planned_boot_seconds / SECONDS_PER_HOUR,
+    )
+
+
+def prepare(settings: SimulationSettings) -> PreparedRun:
+    """Return a run that is ready to start.
+
+    Raises:
+        InputError: when a job of the trace cannot run on anything that may be rented.
+        PolicyError: when the policy does not exist or the budget is too small for it.
+    """
+    workload = a_workload(
+        settings.trace, settings.problem.classes, settings.instance_types, most_nodes=settings.most_nodes
+    )
+    entry = find_policy(settings.policy)
+    policy = build_policy(settings.policy, site_of(settings), settings.options)
+    world = World(
+        workload,
+        tuple(settings.instance_types.values()),
+        settings.world,
+        seed=settings.seed,
+        boot_seconds=settings.boot_seconds,
+        fresh_progress=entry.reads_progress or settings.has_networks,
+        links_in_order=settings.links_in_order,
+        outages=settings.outages,
+    )
+    controller = Controller(
+        allocator=policy.allocator,
+        is_job_by_job=entry.is_job_by_job,
+        placer=find_placer(settings.placer),
+        rules=_rules_for(settings, policy),
+        ports=Ports(
+            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+        ),
+    )
+    return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)
+
+
+def _rules_for(settings: SimulationSettings, policy: BuiltPolicy) -> Rules:
+    """Return the site's rules with what the policy brings along."""
+    rules = replace(settings.rules, pace=policy.pace, round_seconds=policy.round_seconds)
+    if policy.idle_hold_seconds is None:
+        return rules
+    return replace(rules, idle_hold_seconds=policy.idle_hold_seconds)
+
+
+def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
+    """Return the figures of one run."""
+    return prepare(settings).finish(on_tick)
+
+
+def rehearsed(settings: SimulationSettings) -> SimulationSettings:
+    """Return the settings with the planning budget whose run waits least within the budget.
+
+    What a run spends does not rise smoothly with what is planned, so the whole range from the least feasible
+    plan to the budget is tried, and then the gap above the best trial. Where every plan spends more than the
+    budget, it is the one that waits least among those that spend least.
+    """
+    most = settings.budget.amount
+    plans = np.geomspace(most, min(_least_plan(settings), most), REHEARSALS).tolist()
+    trials = {planned: _rehearse(settings, planned) for planned in plans}
+    for _ in range(WIDER_TRIALS):
+        # Plans count a boot for every job; where most are spared theirs, a wider plan spends the budget.
+        widest = max(trials)
+        if _best_plan(trials, most) != widest:
+            break
+        result = _rehearse(settings, widest * WIDER_STEP)
+        if result == trials[widest]:
+            break
+        trials[widest * WIDER_STEP] = result
+    for _ in range(REFINEMENTS):
+        best = _best_plan(trials, most)
+        above = min((planned for planned in trials if planned > best), default=best)
+        if above > best:
+            middle = 0.5 * (best + above)
+            trials[middle] = _rehearse(settings, middle)
+    best = _best_plan(trials, most)
+    return replace(settings, planning_budget=replace(settings.budget, amount=best))
+
+
+def _rehearse(settings: SimulationSettings, planned: float) -> tuple[float, float]:
+    """Return (money per hour, mean JCT in hours) of a run that plans for a budget."""
+    run = simulate(replace(settings, planning_budget=replace(settings.budget, amount=planned)))
+    return run.mean_usd_per_hour, run.mean_jct_hours
+
+
+def _best_plan(trials: Mapping[float, tuple[float, float]], budget: float) -> float:
+    """Return the plan that waits least within the budget, or nearly within the least that any spends."""
+    allowed = max(budget, NEARLY * min(spent for spent, _ in trials.values()))
+    within = [planned for planned, (spent, _) in trials.items() if spent <= budget] or [
+        planned for planned, (spent, _) in trials.items() if spent <= allowed
+    ]
+    return min(within, key=lambda planned: (trials[planned][1], -planned))
+
+
+def _least_plan(settings: SimulationSettings) -> float:
+    """Return the least budget that the policy can plan for; the budget itself where it names none."""
+    try:
+        build_policy(
+            settings.policy,
+            site_of(replace(settings, planning_budget=replace(settings.budget, amount=LEAST_BUDGET))),
+            settings.options,
+        )
+    except InfeasibleBudget as error:
+        return error.least_spend * (1.0 + 1e-9)
+    return settings.budget.amount
+
+
+def _with_boots(problem: Problem, boot_seconds: float) -> Problem:
+    """Return the problem with a boot in each job's start-up: a job waits for nodes that are billed meanwhile.
+
+    Jobs that start on warm nodes are spared it, so plans err on the narrow side.
+    """
+    classes = tuple(
+        replace(job_class, startup_hours=job_class.startup_hours + boot_seconds / SECONDS_PER_HOUR)
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+def _at_prices(problem: Problem, fractions: Mapping[str, float]) -> Problem:
+    """Return the problem with the price of each GPU type times a factor.
+
+    Where GPUs are counted money is GPU-hours at price 1, of which a discount takes a part all the same.
+    """
+    if all(fraction == 1.0 for fraction in fractions.values()):
+        return problem
+    gpu_types = tuple(
+        replace(gpu, usd_per_gpu_hour=problem.price_of(gpu.name) * fractions.get(gpu.name, 1.0))
+        for gpu in problem.gpu_types
+    )
+    return replace(problem, gpu_types=gpu_types, budget_unit="usd_per_hour")
+
+
+def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:
+    """Return the problem without the widths that no cluster that may be rented can ever hold."""
+    most_nodes = settings.most_nodes
+    if all(nodes is None for nodes in most_nodes.values()):
+        return problem
+    classes = tuple(
+        replace(
+            job_class, phases=tuple(_phase_within(phase, settings, most_nodes) for phase in job_class.phases)
+        )
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+def _phase_within(phase: Phase, settings: SimulationSettings, most_nodes: Mapping[str, int | None]) -> Phase:
+    """Return a phase without the widths that are wider than its type's nodes."""
+    speedups = {}
+    for name, whole in phase.speedups.items():
+        nodes = most_nodes.get(name)
+        most_gpus = None if nodes is None else nodes * settings.instance_types[name].gpus
+        # A type of which none may be rented leaves the planner's table, not only its widths.
+        kept = {} if most_gpus == 0 else limited({name: whole}, min_gpus=None, max_gpus=most_gpus)
+        speedups.update(kept)
+    return replace(phase, speedups=speedups)

@@ -1,0 +1,125 @@
+"""What the daemon remembers of a job and of a node, beside what a tick may see."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.state import NodeState
+from policies.model import GpuSlot, JobId, Width
+
+JobStatus: TypeAlias = Literal["queued", "running", "finished", "failed", "cancelled"]
+ACTIVE: frozenset[JobStatus] = frozenset({"queued", "running"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job as submitted, and how far it is.
+
+    `content` is its job file with defaults filled in, `class_name` the class that its widths are planned by.
+    `remaining_gpu_hours` is the work left when the generation that runs was started, hours on one reference
+    GPU. `starts` are the instants of its starts within the last hour. `slots` are held from the intent to
+    start on until the generation has ended. `begun_step` is the step that the newest generation began after,
+    `lost_steps` the steps of all generations that were done and are in no checkpoint. `settled_generation`
+    is the one whose end was
+    taken in last. `failed` are instant
+    and step of its failures, `not_before` until when it rests after one. `exit_code` and `last_lines` are
+    those of the generation that ended last, `stalled_since` since when one that runs makes no step.
+    """
+
+    id: JobId
+    seq: int
+    user: str
+    class_name: str
+    content: Mapping[str, Any]
+    arrived_at: float
+    remaining_gpu_hours: float
+    size_gpu_hours: float
+    status: JobStatus = "queued"
+    generation: int = 0
+    width: Width | None = None
+    slots: tuple[GpuSlot, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    step: int | None = None
+    cause: str = ""
+    is_cancelled: bool = False
+    failures: int = 0
+    starts: tuple[float, ...] = ()
+    micro_dollars: int = 0
+    begun_step: int = 0
+    lost_steps: int = 0
+    settled_generation: int = 0
+    failed: tuple[tuple[float, int], ...] = ()
+    not_before: float = 0.0
+    exit_code: int | None = None
+    last_lines: tuple[str, ...] = ()
+    stalled_since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in the job file."""
+        return str(self.content["name"])
+
+    @property
+    def draw(self) -> float:
+        """A number on [0, 1) that is fixed for the job: where the optimum mixes two plans, it picks one."""
+        return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:6], "big") / 2.0**48
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it waits or runs."""
+        return self.status in ACTIVE
+
+    @property
+    def spec(self) -> JobSpec:
+        """What an engine runs."""
+        content = self.content
+        return JobSpec(
+            job=self.id,
+            name=self.name,
+            class_name=str(content["class"]),
+            run=str(content["run"]),
+            workdir=str(content["workdir"]),
+            environment=dict(content["environment"]),
+            stop_grace_seconds=float(content["stop_grace_seconds"]),
+            result=str(content["result"]),
+            gate=bool(content.get("gate", False)),
+            weight=float(content.get("weight", 1.0)),
+        )
+
+
+def job_id(name: str, seq: int) -> JobId:
+    """Return the id of the job with a name and a number: readable, and never given twice."""
+    return f"{re.sub(r'[^A-Za-z0-9-]+', '-', name).strip('-').lower()[:40] or 'job'}-{seq}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRecord:
+    """A node as last listed, and what the daemon adds to that.
+
+    `idle_since` is since when it is ready and carries no job; `was_used` whether it ever carried one.
+    """
+
+    node: NodeState
+    ready_at: float | None = None
+    idle_since: float | None = None
+    was_used: bool = False
+    last_seen_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One generation of a job: the GPUs that it held, from when to when, and what they cost in the end."""
+
+    job: JobId
+    generation: int
+    width: Width
+    slots: tuple[GpuSlot, ...] = field(repr=False)
+    started_at: float
+    ended_at: float | None = None
+    end: str = ""

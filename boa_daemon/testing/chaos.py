@@ -1,0 +1,184 @@
+"""Weeks of the daemon in minutes: Poisson arrivals, and a world that refuses, loses answers and lags.
+
+The cloud and the engine keep their own records; at the end the daemon's books are held against them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from boa_daemon.backends.simulated import FileCloud
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ledger import charge_for
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.state import NodeState
+from boa_daemon.units import dollars
+from policies.model import NodeId
+
+
+class Clock:
+    """A clock that the rehearsal sets."""
+
+    def __init__(self, instant: float) -> None:
+        self.instant = instant
+
+    def now(self) -> float:
+        """Return the instant."""
+        return self.instant
+
+
+@dataclass(slots=True)
+class FaultyCloud:
+    """A cloud that does as it likes now and then; it is honest about money."""
+
+    inner: FileCloud
+    clock: Clock
+    chance: Random
+    faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return the nodes; some young ones are not listed yet, and now and then one is taken back."""
+        listed = list(self.inner.nodes())
+        live = [node for node in listed if node.ended_at is None]
+        if live and self.chance.random() < 0.02:
+            self.faults["interruptions"] += 1
+            self.inner.interrupt(self.chance.choice(live).id)
+            listed = list(self.inner.nodes())
+        young = {node.id for node in live if self.clock.now() - node.launched_at < 60.0}
+        hidden = {name for name in young if self.chance.random() < 0.5}
+        self.faults["late listings"] += len(hidden)
+        return [node for node in listed if node.id not in hidden or node.ended_at is not None]
+
+    def offers(self) -> Sequence[Offer]:
+        """Return what the cloud offers."""
+        return self.inner.offers()
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Launch; or refuse; or launch and lose the answer."""
+        draw = self.chance.random()
+        if draw < 0.10:
+            self.faults["refusals"] += 1
+            return Refused(reason="no capacity", kind="no-capacity")
+        answer = self.inner.launch(action)
+        if draw < 0.15:
+            self.faults["lost answers"] += 1
+            return Unknown(reason="timeout")
+        return answer
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """End nodes; or throttle; or end them and lose the answer."""
+        draw = self.chance.random()
+        if draw < 0.05:
+            self.faults["throttled ends"] += 1
+            return {action.node: Refused(reason="throttled", kind="throttled") for action in actions}
+        answers = self.inner.terminate(actions)
+        if draw < 0.10:
+            self.faults["lost ends"] += 1
+            return {action.node: Unknown(reason="timeout") for action in actions}
+        return dict(answers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it; dollars by the cloud's own records."""
+
+    jobs: int
+    finished: int
+    restarts: int
+    faults: Mapping[str, int]
+    failed_ticks: int
+    moves: int
+    leaked: int
+    started_twice: int
+    ledger_difference_micro_dollars: int
+    spent_usd: float
+    budget_usd: float
+    dearest_day_usd: float
+    day_cap_usd: float
+    most_instances: int
+
+
+def rehearse(
+    folder: Path, *, days: float, seed: int, tick_seconds: float = 300.0, jobs_per_hour: float = 4.0
+) -> Outcome:
+    """Let so many days pass, then let everything go, and hold the books against the world's."""
+    usd_per_hour, cap = 10.0, 300.0
+    settings: dict[str, Any] = {
+        "budget": {"usd_per_hour": usd_per_hour, "usd_per_day_cap": cap, "max_instances": 40},
+        "cloud": {"boot_seconds": 120.0},
+        "daemon": {"tick_seconds": tick_seconds},
+    }
+    chance, clock = Random(seed), Clock(1_800_000_000.0 - 1_800_000_000.0 % 86_400.0)
+    begin, faults = clock.instant, defaultdict[str, int](int)
+
+    def opened() -> Rehearsal:
+        return Rehearsal(
+            folder,
+            clock,
+            settings,
+            wrap_cloud=lambda inner: FaultyCloud(inner=inner, clock=clock, chance=chance, faults=faults),
+        )
+
+    play = opened()
+    end, next_job, jobs, restarts, most = begin + days * 86_400.0, begin, 0, 0, 0
+    failed = 0
+    while clock.instant < end:
+        while next_job <= clock.instant:
+            play.service.submit([job_content(f"j{jobs}", hours=1.0, max_gpus=8)], user="ann")
+            jobs, next_job = jobs + 1, next_job + chance.expovariate(jobs_per_hour) * 3600.0
+        failed += play.daemon.tick() is None
+        most = max(most, sum(node.ended_at is None for node in play.cloud.nodes()))
+        if chance.random() < 0.01:
+            play.close()
+            play, restarts = opened(), restarts + 1
+        clock.instant += tick_seconds
+    spent = play.cloud.bill_micro_dollars()
+    play.service.down(is_down=True)
+    for _ in range(40):
+        play.daemon.tick()
+        clock.instant += tick_seconds
+    found = replace(
+        _outcome(play),
+        jobs=jobs,
+        restarts=restarts,
+        failed_ticks=failed,
+        faults=dict(faults),
+        spent_usd=dollars(spent),
+        budget_usd=days * 24.0 * usd_per_hour,
+        most_instances=most,
+    )
+    play.close()
+    return found
+
+
+def _outcome(play: Rehearsal) -> Outcome:
+    """Return what the world's records and the daemon's say of each other."""
+    by_day: dict[int, int] = defaultdict(int)
+    nodes = play.cloud.everything()
+    for node in nodes:
+        for day, part in charge_for(node).days:
+            by_day[day] += part
+    return Outcome(
+        jobs=0,
+        finished=sum(row["status"] == "finished" for row in play.service.jobs(limit=20_000)["jobs"]),
+        restarts=0,
+        faults={},
+        failed_ticks=0,
+        moves=sum(generation > 1 for _, generation in play.runner.started),
+        leaked=sum(node.ended_at is None for node in nodes),
+        started_twice=len(play.runner.started) - len(set(play.runner.started)),
+        ledger_difference_micro_dollars=play.books.store.settled_micro_dollars()
+        - play.cloud.bill_micro_dollars(),
+        spent_usd=0.0,
+        budget_usd=0.0,
+        dearest_day_usd=dollars(max(by_day.values(), default=0)),
+        day_cap_usd=play.settings.budget.usd_per_day_cap or 0.0,
+        most_instances=0,
+    )

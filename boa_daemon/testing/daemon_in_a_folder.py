@@ -1,0 +1,77 @@
+"""A whole daemon on a clock of one's own: its real store, a cloud in a file, jobs that only take time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
+from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.service import Service
+from boa_daemon.sim.runner import SimulatedRunner
+from boa_daemon.store.engine import sqlite_url
+from boa_daemon.tick.ports import Clock, Cloud, Runner
+from policies.model import Width
+
+
+def job_content(name: str = "job", *, hours: float = 1.0, **changes: Any) -> dict[str, Any]:
+    """Return a job file of so many hours on one GPU."""
+    content = {
+        "name": name,
+        "class": "default",
+        "run": "true",
+        "max_gpus": 1,
+        "scale": hours,
+        "environment": {"HOURS": repr(hours)},
+    }
+    return content | changes
+
+
+class Rehearsal:
+    """A daemon in a folder; opening the folder again is what a restart is."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        wrap_cloud: Any = None,
+        wrap_runner: Any = None,
+        rented_from: Cloud | None = None,
+    ) -> None:
+        """Open a folder. `rented_from` takes the place of the cloud in a file.
+
+        Raises:
+            InputError: when the settings are wrong.
+        """
+        self.settings = Settings.model_validate(settings or {})
+        planner = Planner(self.settings)
+        self.clock = clock
+
+        def speed(class_name: str, width: Width) -> float:
+            found = planner.class_of(class_name) or planner.classes[class_name]
+            return float(found.phases[0].speedups[width.gpu_type].speed_at(width.gpus))
+
+        limits = SimulatedLimits(
+            boot_seconds=self.settings.cloud.boot_seconds, stock=self.settings.cloud.stock
+        )
+        self.cloud = FileCloud(folder / "cloud.sqlite", clock, limits=limits, durable=False)
+        within = self.cloud if rented_from is None else rented_from
+        self.runner = SimulatedRunner(clock, speed=speed, journal=folder / "runner.jsonl")
+        cloud: Cloud = within if wrap_cloud is None else wrap_cloud(within)
+        runner: Runner = self.runner if wrap_runner is None else wrap_runner(self.runner)
+        books = open_books(sqlite_url(folder / "boa.sqlite"), durable=False)
+        self.daemon = Daemon(self.settings, World(clock=clock, cloud=cloud, runner=runner), books)
+        self.books = books
+        self.service = Service(self.daemon)
+        self.daemon.start()
+
+    def close(self) -> None:
+        """Let everything go."""
+        self.daemon.close()
+        self.cloud.close()

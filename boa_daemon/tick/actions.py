@@ -1,0 +1,88 @@
+"""What a tick may do: five small acts, each with an id and a reason.
+
+The id comes from the tick and the target, so that the same decision taken twice is the same request: it
+doubles as the cloud's idempotency token. Changing a job's width is a stop and then a start of the next
+generation, because the GPUs that one job leaves may be those that another one needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from boa_daemon.tick.limits import Act
+from boa_daemon.tick.offers import Offer
+from policies.errors import InvalidProblem
+from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopJob:
+    """Checkpoint a job and free its GPUs."""
+
+    id: str
+    job: JobId
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateNode:
+    """Give a node back."""
+
+    id: str
+    node: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartJob:
+    """Start a generation of a job on the given GPUs."""
+
+    id: str
+    job: JobId
+    generation: int
+    width: Width
+    slots: tuple[GpuSlot, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchNodes:
+    """Rent instances of one type in one request.
+
+    A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` says where and on
+    which market; None leaves that to the cloud. `for_jobs` are the first of the jobs that wait for nodes of
+    this type, each with the generation that would start: who a forgotten node was rented for.
+    """
+
+    id: str
+    instance_type: InstanceType
+    reason: str
+    count: int = 1
+    is_gang: bool = False
+    offer: Offer | None = None
+    for_jobs: tuple[tuple[JobId, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidProblem(f"{self.id}: a launch asks for at least one node, got {self.count}")
+
+    @property
+    def offer_key(self) -> str:
+        """The key of its offer; that of the type alone where the cloud names no offers."""
+        return (self.offer or Offer(instance_type=self.instance_type.name)).key
+
+
+Action: TypeAlias = StopJob | TerminateNode | StartJob | LaunchNodes
+
+
+def act_of(action: Action, *, at: float) -> Act:
+    """Return an action as history remembers it: a launch by its instance type."""
+    if isinstance(action, StopJob):
+        return Act(kind="stop", target=action.job, at=at)
+    if isinstance(action, StartJob):
+        return Act(kind="start", target=action.job, at=at)
+    if isinstance(action, TerminateNode):
+        return Act(kind="terminate", target=action.node, at=at)
+    return Act(kind="launch", target=action.instance_type.name, at=at)

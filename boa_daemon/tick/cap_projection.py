@@ -1,0 +1,198 @@
+"""What the hard caps leave, while a plan decides until when each node may cost.
+
+One purse for the day and one for the month (UTC), and those of the next day and month where a node that is
+launched now could run into them. Money is in micro-dollars; a projection is rounded up, so that no rounding
+of bills can break a cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TypeAlias
+
+from boa_daemon.tick.ledger import MINIMUM_BILLED_SECONDS, bill_within
+from boa_daemon.tick.limits import CapCode, Caps, HeldCode, Window, day_of, month_of
+from boa_daemon.tick.state import ClusterState, NodeState
+from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars
+from policies.model import NodeId
+
+_ROUNDING = 2.0
+"""Micro-dollars per node by which its bill, split at borders, may exceed price times time."""
+
+
+_Row: TypeAlias = tuple[CapCode, float | None, Callable[[float], Window], int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Purse:
+    """One stretch of the calendar with its cap, and what is left of it, in micro-dollars."""
+
+    code: CapCode
+    window: Window
+    cap: int
+    left: float
+
+
+class Books:
+    """What each cap leaves for nodes that go on until given instants."""
+
+    def __init__(self, state: ClusterState, caps: Caps, *, ending: Collection[NodeId] = ()) -> None:
+        """Count every node as kept, those of `ending` and those that end already as given back."""
+        self._now, self._caps = state.now, caps
+        nodes = [node for node in state.nodes.values() if node.phase != "terminated"]
+        self._present = len(nodes)
+        self._prices = {node.id: node.usd_per_hour for node in nodes}
+        self._rates = {node.id: _most_per_second(node) for node in nodes}
+        self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
+        self._until = dict.fromkeys(self._rates, state.now)
+        self._staying = set(self._rates)
+        self._usd_per_hour = self._present_usd_per_hour = sum(self._prices.values())
+        self._purses = list(self._open(state, nodes))
+        for node in nodes:
+            seen_at = state.now if node.is_listed else max(state.now, node.launched_at + caps.unseen_seconds)
+            self._go_on(node.id, seen_at + caps.keep_seconds)
+        for name in (*ending, *(node.id for node in nodes if node.phase == "terminating")):
+            self.end(name)
+
+    def _open(self, state: ClusterState, nodes: Sequence[NodeState]) -> Iterator[_Purse]:
+        """Yield a purse for every window that a node launched now could cost in."""
+        caps, horizon = self._caps, state.now + self._caps.launch_seconds
+        rows: tuple[_Row, ...] = (
+            ("cap-day", caps.usd_per_day, day_of, state.settled_today_micro_dollars),
+            ("cap-month", caps.usd_per_month, month_of, state.settled_month_micro_dollars),
+        )
+        for code, usd, window_of, bills in rows:
+            if usd is None:
+                continue
+            window, cap = window_of(state.now), micro_dollars(usd)
+            meters = sum(bill_within(node, window, until=state.now) for node in nodes)
+            rounding = _ROUNDING * len(nodes)
+            yield _Purse(code=code, window=window, cap=cap, left=cap - bills - meters - rounding)
+            if horizon > window.ends_at:
+                yield _Purse(code=code, window=window_of(window.ends_at), cap=cap, left=cap - rounding)
+
+    @property
+    def broken(self) -> CapCode | None:
+        """Which cap could break, if any."""
+        caps = self._caps
+        if caps.instances is not None and len(self._staying) > caps.instances:
+            return "cap-instances"
+        if caps.usd_per_hour is not None and self._usd_per_hour > caps.usd_per_hour + 1e-9:
+            return "cap-hour"
+        return next((purse.code for purse in self._purses if purse.left < 0.0), None)
+
+    @property
+    def is_overspent(self) -> bool:
+        """Whether money could run out, whatever the number of nodes."""
+        return any(purse.left < 0.0 for purse in self._purses)
+
+    def end(self, name: NodeId) -> None:
+        """Count a node as given back now."""
+        self._leave(name, self._now + self._caps.shutdown_seconds)
+
+    def stop(self, name: NodeId) -> None:
+        """Count a node as given back once its jobs have stopped."""
+        self._leave(name, self._now + self._caps.stop_seconds)
+
+    def wait(self, name: NodeId) -> None:
+        """Count a node as given back at the next look, whatever its jobs do."""
+        self._leave(name, self._now + self._caps.tick_seconds + self._caps.shutdown_seconds)
+
+    def look_ahead(self) -> None:
+        """Count every node that stays as running for as long as a launch must be able to."""
+        for name in self._staying:
+            self._go_on(name, max(self._now + self._caps.launch_seconds, self._until[name]))
+
+    def room_for(self, usd_per_hour: float) -> tuple[float, CapCode]:
+        """Return how many more nodes at a price every cap has room for, and the cap that says so.
+
+        Nodes that end take up room until they are gone.
+        """
+        caps, rate = self._caps, usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
+        rooms: list[tuple[float, CapCode]] = [(inf, "cap-instances")]
+        if caps.instances is not None:
+            rooms.append((float(max(caps.instances - self._present, 0)), "cap-instances"))
+        if caps.usd_per_hour is not None:
+            left = max(caps.usd_per_hour - self._present_usd_per_hour, 0.0)
+            rooms.append((left / usd_per_hour, "cap-hour"))
+        for purse in self._purses:
+            cost = rate * self._ahead(purse.window) + _ROUNDING
+            rooms.append((max(purse.left, 0.0) / cost, purse.code))
+        return min(rooms)
+
+    def add(self, usd_per_hour: float, count: int) -> None:
+        """Count nodes that are launched now."""
+        rate = usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
+        self._present += count
+        self._usd_per_hour += count * usd_per_hour
+        self._present_usd_per_hour += count * usd_per_hour
+        for purse in self._purses:
+            purse.left -= count * (rate * self._ahead(purse.window) + _ROUNDING)
+
+    def _ahead(self, window: Window) -> float:
+        """Return how long a node that is launched now may cost in a window.
+
+        The window in which it is launched bears the minimum billing, even if it ends before that does.
+        """
+        seconds = window.overlap_seconds(self._now, self._now + self._caps.launch_seconds)
+        return max(seconds, MINIMUM_BILLED_SECONDS) if window.begins_at <= self._now else seconds
+
+    def numbers(self, code: CapCode) -> dict[str, float]:
+        """Return the numbers behind a refusal."""
+        caps = self._caps
+        if code == "cap-instances":
+            return {"cap_nodes": float(caps.instances or 0), "present_nodes": float(self._present)}
+        if code == "cap-hour":
+            return {
+                "cap_usd_per_hour": caps.usd_per_hour or 0.0,
+                "usd_per_hour": self._present_usd_per_hour,
+            }
+        purse = min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
+        return {"cap_usd": dollars(purse.cap), "left_usd": dollars(round(purse.left))}
+
+    @property
+    def dry_at(self) -> float | None:
+        """When keeping what stays could break a cap, today or after midnight; None where it never does."""
+        rate, keep = sum(self._rates[name] for name in self._staying), self._caps.keep_seconds
+        if rate <= 0.0:
+            return None
+        wakes: list[float] = []
+        for purse in self._purses:
+            if purse.window.begins_at <= self._now:
+                at = self._now + purse.left / rate
+                anew = purse.window.ends_at + purse.cap / rate - keep
+                wakes += [at, anew] if at + keep <= purse.window.ends_at else [anew]
+        return max(min(wakes), self._now + 1.0) if wakes else None
+
+    def opens_at(self, refused: Collection[HeldCode], *, is_moving: bool) -> float | None:
+        """Return when there may be room again: at the next look if nodes come or go, or in a new window."""
+        wakes = [purse.window.ends_at for purse in self._purses if purse.code in refused]
+        if is_moving or len(self._staying) < len(self._rates):
+            wakes.append(self._now + self._caps.tick_seconds)
+        return min(wakes, default=None)
+
+    def _leave(self, name: NodeId, until: float) -> None:
+        """Count a node as one that goes."""
+        if name in self._staying:
+            self._staying.remove(name)
+            self._usd_per_hour -= self._prices[name]
+        self._go_on(name, until)
+
+    def _go_on(self, name: NodeId, until: float) -> None:
+        """Let a node cost until an instant, and at least its minimum."""
+        until = max(until, self._least[name])
+        before, self._until[name] = self._until[name], until
+        for purse in self._purses:
+            change = purse.window.overlap_seconds(self._now, until)
+            change -= purse.window.overlap_seconds(self._now, before)
+            purse.left -= change * self._rates[name]
+
+
+def _most_per_second(node: NodeState) -> float:
+    """Return the most that a node may cost per second from now on, in micro-dollars."""
+    price = node.usd_per_hour
+    if node.market == "spot":
+        price = max(price, node.instance_type.usd_per_hour)
+    return price * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR

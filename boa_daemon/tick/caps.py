@@ -1,0 +1,223 @@
+"""Hard caps on a plan: nothing is launched, and nothing kept, that could break one.
+
+For the day and the month (UTC) the books are projected: final bills, and every node that may exist, be it
+running, booting, ending or only asked for, up to the instant until which it may cost at the most:
+
+    given back now     now + the shutdown (and the minimum billing in any case)
+    jobs told to stop  now + checkpoint + one tick + shutdown
+    kept               one tick more: the next look can still stop it in time
+    not listed yet     what is kept, counted from when the listing shows it at the latest
+
+A node that is kept costs what it costs now, and on the spot market up to its type's price, which is the most
+that a request without a limit pays. If that could break a cap, nodes are given back until it could not: idle
+ones, then booting ones, then those whose jobs lose least per dollar, which is where the most work is left per
+weight (Smith's rule: delay hurts the short and the heavy most). Their jobs are told to stop and the node ends
+when they have; where the time for that is over, it ends under them. New nodes are allowed only if everything
+could go on for `Caps.launch_seconds`.
+
+Cost: O(nodes), and O(nodes log nodes) where something is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from math import floor, inf
+
+from boa_daemon.tick.cap_projection import Books
+from boa_daemon.tick.limits import CapCode, Held
+from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
+from policies.model import JobId, NodeId
+
+_Rank = tuple[int, float, float, NodeId]
+_IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)
+
+
+def within_instances(rules: Rules) -> Rules:
+    """Return the rules with the planner's limit on nodes at or below the hard cap on instances."""
+    most = None if rules.caps is None else rules.caps.instances
+    if most is None or (rules.max_nodes is not None and rules.max_nodes <= most):
+        return rules
+    return replace(rules, max_nodes=most)
+
+
+def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
+    """Return the plan with everything taken out that could break a cap, and with what must end for one."""
+    if rules.caps is None:
+        return plan
+    books = Books(state, rules.caps, ending=plan.releases)
+    code = books.broken
+    if code is None:
+        wakes = [plan.wake_at, books.dry_at]
+        plan = _fewer_launches(state, plan, books)
+    else:
+        plan = _wound_down(state, plan, books, code)
+        wakes = [plan.wake_at, books.dry_at]
+    wakes.append(books.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches)))
+    return replace(plan, wake_at=min((at for at in wakes if at is not None), default=None))
+
+
+def hold_back(
+    state: ClusterState, plan: Plan, jobs: set[JobId], *, letting_go: frozenset[JobId] = frozenset()
+) -> Plan:
+    """Return the plan in which some jobs start nowhere now.
+
+    A running one among them keeps its GPUs, unless it is `letting_go`; whoever was to have those is held
+    back too.
+    """
+    slots = dict(plan.slots)
+    takers = {slot: job for job, taken in slots.items() for slot in taken}
+    queue = sorted(jobs & slots.keys())
+    while queue:
+        job = queue.pop()
+        if slots.pop(job, None) is None or job in letting_go:
+            continue
+        queue += [takers[slot] for slot in state.jobs[job].slots if takers.get(slot) in slots]
+    return replace(plan, slots=slots)
+
+
+def _wound_down(state: ClusterState, plan: Plan, books: Books, code: CapCode) -> Plan:
+    """Return the plan with nodes given back until keeping the others breaks no cap; nothing is launched."""
+    ended, emptied, stopped = _give_back(state, plan, books)
+    forced = _forced(emptied, books)
+    gone = {*ended, *emptied}
+    numbers = books.numbers(code)
+    touched = {job for job, taken in plan.slots.items() if any(slot.node in gone for slot in taken)}
+    refused = {plan.instance_types[name].gpu_type for name in plan.launches}
+    late = {job for job, width in plan.widths.items() if width.gpu_type in refused and job in plan.waiting}
+    cut = hold_back(state, plan, touched | stopped, letting_go=frozenset(stopped))
+    held = (
+        *(Held(what=f"job {job}", code=code, numbers=numbers) for job in sorted(stopped)),
+        *(Held(what=f"node {node}", code=code, numbers=numbers) for node in sorted(gone)),
+        *(Held(what=f"{n} {name}", code=code, numbers=numbers) for name, n in plan.launches.items()),
+    )
+    stops = [job for job in sorted(stopped) if not state.jobs[job].is_stopping]
+    waiting = [job for job in plan.widths if job in touched | stopped | late]
+    return replace(
+        cut,
+        stops=tuple(dict.fromkeys((*plan.stops, *stops))),
+        releases=tuple(dict.fromkeys((*plan.releases, *ended))),
+        forced=forced,
+        launches={},
+        gangs={},
+        waiting={**plan.waiting, **dict.fromkeys(waiting, code)},
+        held=(*plan.held, *held),
+    )
+
+
+def _give_back(
+    state: ClusterState, plan: Plan, books: Books
+) -> tuple[list[NodeId], list[NodeId], set[JobId]]:
+    """Return the nodes to end now, those to end once their jobs have stopped, and these jobs."""
+    stopped: set[JobId] = set()
+    kept = [node for node in state.nodes.values() if node.is_listed and node.phase in ("ready", "requested")]
+    queue = [_rank(state, node, stopped) for node in kept if node.id not in plan.releases]
+    heapify(queue)
+    ended: list[NodeId] = []
+    emptied: list[NodeId] = []
+    seen: set[NodeId] = set()
+    while queue and books.broken:
+        name = heappop(queue)[-1]
+        if name in seen:
+            continue
+        seen.add(name)
+        jobs = {job for job in state.nodes[name].gpus if job is not None}
+        if not jobs:
+            ended.append(name)
+            books.end(name)
+            continue
+        emptied.append(name)
+        books.stop(name)
+        for job in jobs - stopped:
+            stopped.add(job)
+            others = {slot.node for slot in state.jobs[job].slots if job in state.jobs} - seen
+            for other in others & state.nodes.keys():
+                heappush(queue, _rank(state, state.nodes[other], stopped))
+    return ended, emptied, stopped & state.jobs.keys()
+
+
+def _rank(state: ClusterState, node: NodeState, stopped: set[JobId]) -> _Rank:
+    """Return where a node stands in the order of giving back: what is lost, then the youngest first."""
+    jobs = {job for job in node.gpus if job is not None}
+    if not jobs:
+        return (_IDLE if node.phase == "ready" else _BOOTING, 0.0, -node.launched_at, node.id)
+    staying = [
+        state.jobs[job].job for job in jobs - stopped if job in state.jobs and not state.jobs[job].is_stopping
+    ]
+    if not staying:
+        return (_EMPTYING, 0.0, -node.launched_at, node.id)
+    loss = sum(
+        job.weight / job.remaining_gpu_hours if job.remaining_gpu_hours > 0 else inf for job in staying
+    )
+    return (_WORKING, loss, -node.launched_at, node.id)
+
+
+def _forced(emptied: list[NodeId], books: Books) -> tuple[NodeId, ...]:
+    """Return the nodes that cannot wait for their jobs: at the next look it would be too late."""
+    for name in emptied:
+        books.wait(name)
+    forced: list[NodeId] = []
+    for name in emptied:
+        if not books.is_overspent:
+            break
+        books.end(name)
+        forced.append(name)
+    return tuple(forced)
+
+
+def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
+    """Return the plan with as many of its launches as every cap leaves room for."""
+    if not plan.launches:
+        return plan
+    books.look_ahead()
+    launches: dict[str, int] = {}
+    gangs: dict[str, tuple[int, ...]] = {}
+    held: list[Held] = []
+    codes: dict[str, CapCode] = {}
+    for name, count in plan.launches.items():
+        price = _price(state, plan, name)
+        fits, code = books.room_for(price)
+        allowed = count if fits >= count else floor(fits)
+        tied = plan.gangs.get(name, ())
+        kept = _whole(tied, allowed)
+        taken = sum(kept) + min(count - sum(tied), allowed - sum(kept))
+        if taken < count:
+            gpu_type = plan.instance_types[name].gpu_type
+            codes[gpu_type] = code
+            held.append(Held(what=f"{count - taken} {name}", code=code, numbers=books.numbers(code)))
+        if taken:
+            launches[name], gangs[name] = taken, kept
+            books.add(price, taken)
+    return replace(
+        plan,
+        launches=launches,
+        gangs={name: sizes for name, sizes in gangs.items() if sizes},
+        waiting=_waiting(plan, codes),
+        held=(*plan.held, *held),
+    )
+
+
+def _price(state: ClusterState, plan: Plan, name: str) -> float:
+    """Return the most that a node of a type may cost per hour, over the offers that are known."""
+    known = (offer.usd_per_hour for offer in state.offers if offer.instance_type == name)
+    return max(plan.instance_types[name].usd_per_hour, *(price or 0.0 for price in known), 0.0)
+
+
+def _whole(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Return the gangs, in order, that fit into so many nodes."""
+    kept: list[int] = []
+    for size in gangs:
+        if sum(kept) + size <= nodes:
+            kept.append(size)
+    return tuple(kept)
+
+
+def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
+    """Return what jobs wait for, now that fewer nodes of some GPU types are launched."""
+    waiting = dict(plan.waiting)
+    for job in plan.waiting:
+        width = plan.widths.get(job)
+        if width is not None and width.gpu_type in codes:
+            waiting[job] = codes[width.gpu_type]
+    return waiting

@@ -1,0 +1,201 @@
+"""Nouns as JSON and back, exactly: what a tick saw and what it did must be readable a year later.
+
+A dataclass becomes ``{"$": name, field: value}``, fields that have their default being left out; a mapping
+becomes an object, or a list of pairs where its keys are not text; tuples become lists and lists come back as
+tuples. Floats are written so that they come back to the bit. Classes are known by name, from an explicit
+table: a record cannot make the reader build anything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from json.encoder import encode_basestring_ascii as _quoted
+from math import isfinite
+from typing import Any
+
+from boa_daemon.errors import BoaError
+from boa_daemon.tick import actions, limits, offers, ports, state
+from policies import model, registry, speedup
+from policies.online import pacing
+
+_KEY = "$"
+_KNOWN: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for module in (actions, limits, offers, ports, state, model, pacing, registry, speedup)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and is_dataclass(kind)
+}
+_Encoder = Callable[[Any], Any]
+_encoders: dict[type[Any], _Encoder] = {}
+
+
+class UnreadableRecord(BoaError):
+    """A stored record names something that this version does not know."""
+
+
+def encode(value: Any) -> Any:
+    """Return a value as what `json` can write."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if isfinite(value) else {_KEY: "float", "is": repr(value)}
+    encoder = _encoders.get(kind)
+    if encoder is None:
+        encoder = _encoders[kind] = _encoder_of(kind)
+    return encoder(value)
+
+
+def _encoder_of(kind: type[Any]) -> _Encoder:
+    """Return how values of a type are written."""
+    if is_dataclass(kind):
+        return _dataclass_encoder(kind)
+    if issubclass(kind, Mapping):
+        return _mapping
+    if issubclass(kind, tuple | list):
+        return lambda value: [encode(item) for item in value]
+    if issubclass(kind, frozenset | set):
+        return lambda value: {_KEY: "set", "is": [encode(item) for item in sorted(value)]}
+    if issubclass(kind, float):
+        return lambda value: encode(float(value))
+    if hasattr(kind, "item"):
+        return lambda value: encode(value.item())
+    raise BoaError(f"a {kind.__name__} cannot be recorded")
+
+
+_fields: dict[type[Any], list[tuple[str, Any]]] = {}
+
+
+def _shown(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Return the fields of a dataclass that are written, each with its default."""
+    found = _fields.get(kind)
+    if found is None:
+        found = _fields[kind] = _written_fields(kind)
+    return found
+
+
+def _written_fields(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Return the public fields of a dataclass, each with its default."""
+    return [
+        (
+            field.name,
+            field.default_factory() if field.default_factory is not MISSING else field.default,
+        )
+        for field in fields(kind)
+        if field.init and not field.name.startswith("_")
+    ]
+
+
+def _dataclass_encoder(kind: type[Any]) -> _Encoder:
+    """Return how values of a dataclass are written; private fields are caches and stay out."""
+    shown, name = _shown(kind), kind.__name__
+
+    def write(value: Any) -> dict[str, Any]:
+        document: dict[str, Any] = {_KEY: name}
+        for key, default in shown:
+            item = getattr(value, key)
+            if item is default or (type(item) is type(default) and item == default):
+                continue
+            document[key] = encode(item)
+        return document
+
+    return write
+
+
+def _mapping(value: Mapping[Any, Any]) -> Any:
+    """Return a mapping as an object, or as pairs where its keys are not plain text."""
+    if all(type(key) is str and key != _KEY for key in value):
+        return {key: encode(item) for key, item in value.items()}
+    return {_KEY: "map", "is": [[encode(key), encode(item)] for key, item in value.items()]}
+
+
+def decode(document: Any) -> Any:
+    """Return the value that was encoded.
+
+    Raises:
+        UnreadableRecord: when it names a class or a field that is not known here.
+    """
+    if isinstance(document, list):
+        return tuple(decode(item) for item in document)
+    if not isinstance(document, dict):
+        return document
+    name = document.get(_KEY)
+    if name is None:
+        return {key: decode(item) for key, item in document.items()}
+    if name == "float":
+        return float(document["is"])
+    if name == "set":
+        return frozenset(decode(item) for item in document["is"])
+    if name == "map":
+        return {decode(key): decode(item) for key, item in document["is"]}
+    try:
+        return _KNOWN[name](**{key: decode(item) for key, item in document.items() if key != _KEY})
+    except (KeyError, TypeError) as error:
+        raise UnreadableRecord(f"a record holds {name!r}, which this version cannot read: {error}") from None
+
+
+def dumps(value: Any) -> str:
+    """Return a value as compact JSON text; equal values give equal text."""
+    return json.dumps(encode(value), separators=(",", ":"), allow_nan=False)
+
+
+class Scribe:
+    """Writes nouns as `dumps` does, and writes what it wrote last time only once.
+
+    From one tick to the next most jobs and nodes are the very same objects. It also never writes the whole in
+    one call that nothing can interrupt: requests are answered in between.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}
+
+    def text_of(self, value: Any) -> str:
+        """Return the text of a dataclass, to the letter that of `dumps`."""
+        # An entry holds its object: no other one can have its number meanwhile.
+        fresh: dict[int, tuple[Any, str]] = {}
+        parts = [f'"{_KEY}":{_quoted(type(value).__name__)}']
+        for key, default in _shown(type(value)):
+            item = getattr(value, key)
+            if item is default or (type(item) is type(default) and item == default):
+                continue
+            parts.append(f"{_quoted(key)}:{self._text_of_field(item, fresh)}")
+        self._known = fresh
+        return f"{{{','.join(parts)}}}"
+
+    def _text_of_field(self, item: Any, fresh: dict[int, tuple[Any, str]]) -> str:
+        """Return the text of a field; the values of a mapping are remembered one by one."""
+        if not isinstance(item, Mapping) or not all(type(key) is str and key != _KEY for key in item):
+            return dumps(item)
+        known, entries = self._known, []
+        for key, value in item.items():
+            name = id(value)
+            found = known.get(name)
+            if found is None or found[0] is not value:
+                found = (value, dumps(value))
+            fresh[name] = found
+            entries.append(f"{_quoted(key)}:{found[1]}")
+        return f"{{{','.join(entries)}}}"
+
+
+def loads(text: str) -> Any:
+    """Return the value in JSON text."""
+    return decode(json.loads(text))
+
+
+def pack(text: str) -> bytes:
+    """Return text compressed."""
+    return zlib.compress(text.encode(), 1)
+
+
+def unpack(data: bytes) -> str:
+    """Return compressed text."""
+    return zlib.decompress(data).decode()
+
+
+def digest(text: str) -> str:
+    """Return a short name of a text that no other text has."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

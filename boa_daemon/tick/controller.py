@@ -1,0 +1,225 @@
+"""run_once(): the shell around decide().  Observe, decide, record the intent, act, record the outcome.
+
+It is the same program for the daemon and for the simulator; only the ports differ. A tick works from what is
+there, so a missed one heals itself on the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeAlias
+
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.ledger import charge_for, opening_of
+from boa_daemon.tick.limits import day_of, month_of
+from boa_daemon.tick.ports import (
+    Clock,
+    Cloud,
+    Engine,
+    JobSource,
+    Launched,
+    Outcome,
+    Refused,
+    Store,
+    Telemetry,
+    Unknown,
+)
+from boa_daemon.tick.state import ClusterState, NodeState, Rules
+from policies.model import Job, NodeId
+from policies.protocols import Allocator, Placer
+
+_Nodes: TypeAlias = dict[NodeId, NodeState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Everything outside."""
+
+    clock: Clock
+    cloud: Cloud
+    jobs: JobSource
+    engine: Engine
+    store: Store
+    telemetry: Telemetry | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """A policy, the site's rules, and the ports to act through.
+
+    `is_job_by_job` says that the allocator gives each job a width that no other job changes. A launch that
+    was accepted but does not show up in the cloud's list within `unseen_seconds` is given up: listings lag,
+    but not for that long.
+    """
+
+    allocator: Allocator
+    placer: Placer
+    rules: Rules
+    ports: Ports
+    is_job_by_job: bool = False
+    unseen_seconds: float = 300.0
+
+    def run_once(self) -> Decision:
+        """Do one tick and return what was decided."""
+        state = self.observe()
+        decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
+        self.ports.store.record_decision(state, decision.actions, decision.plan)
+        if decision.plan.lean is not None:
+            self.ports.store.record_lean(decision.plan.lean, at=state.now)
+        orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
+        self._carry_out(orders, at=state.now)
+        # A launch is written down only when it is sent: an intent counts as nodes that may exist.
+        for action in decision.actions[len(orders) :]:
+            self._carry_out([action], at=state.now)
+        if self.rules.orders_links:
+            self.ports.engine.order_links(decision.plan.link_order)
+        return decision
+
+    def observe(self) -> ClusterState:
+        """Return everything known now; bills of nodes that have ended become final on the way."""
+        ports, now = self.ports, self.ports.clock.now()
+        nodes: _Nodes = {}
+        listed = ports.cloud.nodes()
+        for node in listed:
+            if node.ended_at is None:
+                nodes[node.id] = node
+            else:
+                ports.store.record_charge(charge_for(node))
+        self._add_unseen(nodes, listed, now)
+        state = ClusterState(
+            now=now,
+            tick=ports.store.next_tick(),
+            nodes=nodes,
+            jobs=ports.jobs.jobs(),
+            offers=tuple(ports.cloud.offers()),
+            cooldowns=ports.store.cooldowns(now),
+            settled_micro_dollars=ports.store.settled_micro_dollars(),
+            books_opened_at=ports.store.books_opened_at(now),
+            lean=ports.store.lean(),
+        )
+        return self._with_books_in_time(self._with_history(state))
+
+    def _with_history(self, state: ClusterState) -> ClusterState:
+        """Return the state with what the limits look at: the day's and the month's bills, recent acts."""
+        store, steady = self.ports.store, self.rules.steady
+        if steady is not None:
+            state = replace(state, acts=tuple(store.acts_since(state.now - steady.memory_seconds)))
+        if self.rules.caps is None:
+            return state
+        return replace(
+            state,
+            settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
+            settled_month_micro_dollars=store.settled_since(month_of(state.now).begins_at),
+        )
+
+    def _with_books_in_time(self, state: ClusterState) -> ClusterState:
+        """Return the state with the books opened later where money was not spent for longer than a window."""
+        if self.rules.pace is None:
+            return state
+        opening = opening_of(state, self.rules.pace)
+        if opening is None or opening == state.books_opened_at:
+            return state
+        self.ports.store.reopen_books(opening)
+        return replace(state, books_opened_at=opening)
+
+    def needs_tick(self, job: Job) -> bool:
+        """Return whether a job in a new phase is worth a tick: unless it surely keeps its width."""
+        if not self.is_job_by_job:
+            return True
+        now = self.ports.clock.now()
+        width = self.allocator.allocate((job,), now=now).widths.get(job.id)
+        if width == job.width or job.phase == 0:
+            return width != job.width
+        # On more or less than planned, and the plan is as before: what kept it from that is no phase.
+        before = self.allocator.allocate((replace(job, phase=job.phase - 1),), now=now).widths.get(job.id)
+        return width != before
+
+    def _add_unseen(self, nodes: _Nodes, listed: Sequence[NodeState], now: float) -> None:
+        """Count launched nodes that no listing shows yet as requested, so that nothing is rented twice."""
+        unsettled = self.ports.store.unsettled()
+        if not unsettled:
+            return
+        by_launch: dict[str, list[NodeId]] = {}
+        for node in listed:
+            by_launch.setdefault(node.launched_by, []).append(node.id)
+        for launch in unsettled:
+            action = launch.action
+            found = by_launch.get(action.id, [])
+            if not launch.seen.issuperset(found):
+                self.ports.store.record_seen(action.id, found)
+            unseen = replace(launch, seen=launch.seen | frozenset(found)).unseen
+            if unseen and now - launch.at > self.unseen_seconds:
+                self.ports.store.give_up(
+                    action.id, f"not in the cloud's list after {now - launch.at:.0f} s", at=now
+                )
+                continue
+            for name in unseen:
+                nodes[name] = _requested(name, action, at=launch.at)
+
+    def _carry_out(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write the intents down, act, write the outcomes down."""
+        if not actions:
+            return
+        self.ports.store.record_intents(actions, at=at)
+        outcomes: list[tuple[Action, Outcome]] = []
+        for together in _requests(actions):
+            outcomes += zip(together, self._act(together), strict=True)
+        self.ports.store.record_outcomes(outcomes, at=at)
+        if self.ports.telemetry is not None:
+            for action, outcome in outcomes:
+                self.ports.telemetry.say(f"{action.id}: {_said(action, outcome)}", action=action.id)
+
+    def _act(self, actions: Sequence[Action]) -> Sequence[Outcome]:
+        """Send actions to the port that does them: terminations together, everything else one at a time."""
+        first = actions[0]
+        if isinstance(first, StartJob):
+            return [self.ports.engine.start(first)]
+        if isinstance(first, StopJob):
+            return [self.ports.engine.stop(first)]
+        if isinstance(first, LaunchNodes):
+            return [self.ports.cloud.launch(first)]
+        orders = [action for action in actions if isinstance(action, TerminateNode)]
+        outcomes = self.ports.cloud.terminate(orders)
+        return [outcomes.get(order.node, Unknown(reason="the cloud did not say")) for order in orders]
+
+
+def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """Yield what goes to the world in one request each: terminations in a row together."""
+    for is_end, together in groupby(actions, key=lambda action: isinstance(action, TerminateNode)):
+        if is_end:
+            yield list(together)
+        else:
+            yield from ([action] for action in together)
+
+
+def _requested(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
+    """Return a node that was asked for and is not listed yet."""
+    offer = launch.offer
+    price = None if offer is None else offer.usd_per_hour
+    return NodeState(
+        id=name,
+        instance_type=launch.instance_type,
+        phase="requested",
+        launched_at=at,
+        gpus=(None,) * launch.instance_type.gpus,
+        launched_by=launch.id,
+        zone="" if offer is None else offer.zone,
+        market="on-demand" if offer is None else offer.market,
+        is_listed=False,
+        prices=() if price is None else ((at, price),),
+    )
+
+
+def _said(action: Action, outcome: Outcome) -> str:
+    """Return what became of an action, for people."""
+    if isinstance(outcome, Refused):
+        return f"refused: {outcome.reason}"
+    if isinstance(outcome, Unknown):
+        return f"no answer: {outcome.reason}"
+    if isinstance(outcome, Launched) and outcome.short is not None:
+        asked = action.count if isinstance(action, LaunchNodes) else 1
+        return f"{len(outcome.nodes)} of {asked}: {outcome.short.reason}"
+    return action.reason

@@ -1,0 +1,131 @@
+"""What we have, what we want -> ordered actions.
+
+First jobs let go (stops), then nodes are given back, then jobs start, then nodes are rented: releases never
+wait for launches, and a GPU is free before its next job starts. Cost: O(what changes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.offers import Offer, open_offers
+from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.units import format_hours
+from policies.model import GpuSlot, InstanceType, JobId, Width
+
+NAMED_JOBS = 4
+"""So many of the jobs that a node is rented for are named with it."""
+
+
+def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
+    """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
+    held = {held.what: held.sentence for held in plan.held}
+    return (
+        *(_stop(state, job, held.get(f"job {job}", "the plan gives it no GPUs now")) for job in plan.stops),
+        *(
+            _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")
+            for job in plan.slots
+            if state.jobs[job].slots
+        ),
+        *(_terminate(state, node, held.get(f"node {node}", "")) for node in (*plan.releases, *plan.forced)),
+        *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
+        *_launches(state, plan),
+    )
+
+
+def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:
+    """Return the order to stop the generation that runs."""
+    generation = state.jobs[job].generation
+    return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=generation, reason=reason)
+
+
+def _terminate(state: ClusterState, node: str, held: str) -> TerminateNode:
+    """Return the order to give a node back; `held` says what else than idleness is the reason."""
+    if held:
+        return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=held)
+    idle_since = state.nodes[node].idle_since
+    idle = state.now - (state.now if idle_since is None else idle_since)
+    reason = f"idle for {format_hours(idle / 3600.0)}, and no job needs it"
+    return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=reason)
+
+
+def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
+    """Return the order to start the next generation of a job."""
+    width, nodes = plan.widths[job], len({slot.node for slot in slots})
+    return StartJob(
+        id=f"t{state.tick}-start-{job}",
+        job=job,
+        generation=state.jobs[job].generation + 1,
+        width=width,
+        slots=slots,
+        reason=f"{width} planned, free on {nodes} node{'s' if nodes > 1 else ''}",
+    )
+
+
+def _launches(state: ClusterState, plan: Plan) -> list[Action]:
+    """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
+    orders: list[Action] = []
+    for name, count in plan.launches.items():
+        instance_type = plan.instance_types[name]
+        reason = _launch_reason(plan, instance_type, count)
+        for_jobs = _waiting_for(state, plan, instance_type)
+        gangs = plan.gangs.get(name, ())
+        groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
+        left = {offer.key: (offer, offer.nodes_left) for offer in _open_offers(state, name)}
+        for size, is_gang in groups:
+            for offer, part in _shares(left, size, is_gang=is_gang):
+                orders.append(
+                    LaunchNodes(
+                        id=f"t{state.tick}-launch-{name}-{len(orders)}",
+                        instance_type=instance_type,
+                        count=part,
+                        is_gang=is_gang,
+                        offer=offer if state.offers else None,
+                        reason=reason,
+                        for_jobs=for_jobs,
+                    )
+                )
+    return orders
+
+
+def _waiting_for(
+    state: ClusterState, plan: Plan, instance_type: InstanceType
+) -> tuple[tuple[JobId, int], ...]:
+    """Return the first jobs that wait for a type, each with the generation that would start."""
+    waiting = (job for job in plan.waiting if plan.widths[job].gpu_type == instance_type.gpu_type)
+    return tuple((job, state.jobs[job].generation + 1) for job in islice(waiting, NAMED_JOBS))
+
+
+def _open_offers(state: ClusterState, name: str) -> list[Offer]:
+    """Return the offers of a type that may be asked for now, the cheapest first."""
+    return open_offers(name, state.offers, state.cooldowns, now=state.now)
+
+
+def _shares(
+    left: dict[str, tuple[Offer, int | None]], size: int, *, is_gang: bool
+) -> Iterator[tuple[Offer, int]]:
+    """Yield how many nodes to ask of which offer, cheapest first; `left` is what the quotas leave.
+
+    A gang goes to one offer whole, or is not asked for.
+    """
+    for key, (offer, nodes) in left.items():
+        part = size if nodes is None else min(size, nodes)
+        if part < 1 or (is_gang and part < size):
+            continue
+        left[key] = (offer, None if nodes is None else nodes - part)
+        yield offer, part
+        size -= part
+
+
+def _launch_reason(plan: Plan, instance_type: InstanceType, count: int) -> str:
+    """Return why nodes of a type are rented, with the numbers."""
+    waiting: list[Width] = [
+        plan.widths[job] for job in plan.waiting if plan.widths[job].gpu_type == instance_type.gpu_type
+    ]
+    gpus = sum(width.gpus for width in waiting)
+    jobs = f"{len(waiting)} job{'s' if len(waiting) != 1 else ''}"
+    if not waiting:
+        return f"{count} more {instance_type.name} planned than present"
+    return f"{jobs} wait for {gpus} GPUs of {instance_type.gpu_type}: {count} more {instance_type.name}"

@@ -1,0 +1,203 @@
+"""Emptying nodes: the jobs of a node move into gaps on others, so that it can be given back.
+
+At most one node per tick and type. Each of its jobs goes, at its planned width, to the fullest node that has
+room for the part that is on this one, once those who were lent GPUs there have let go of them: a job on
+several nodes stays in its zone, and is on no more of them afterwards. It is done where what the node costs
+until its last job, or the last of those who take them in, would have ended, is more than twice what all who
+move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs until the others have
+ended. A job of a week makes room for those of an hour, and then has the node again. A node that is empty soon
+is left alone, and nobody moves back and forth: each move leaves less room.
+
+Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few looked at more closely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from boa_daemon.tick.state import ClusterState, NodeState, Plan
+from boa_daemon.tick.whole_nodes import job_hours_left
+from policies.model import Allocation, Follower, GpuSlot, Job, JobId, NodeId, Width
+
+LEAST_RETURN = 2.0
+"""A move must save so many times what it costs: forecasts are no better than that."""
+CANDIDATES = 3
+"""Nodes that are looked at more closely: those with the fewest planned GPUs."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shared:
+    """A node with jobs on it: the planned GPUs of each of them here, and whether one has to stay."""
+
+    node: NodeState
+    planned: dict[JobId, int] = field(default_factory=dict)
+    is_fixed: bool = False
+
+    @property
+    def used(self) -> int:
+        """GPUs that are taken by plan."""
+        return sum(self.planned.values())
+
+    @property
+    def gap(self) -> int:
+        """GPUs that nobody has by plan."""
+        return len(self.node.gpus) - self.used
+
+
+def emptied(
+    state: ClusterState,
+    plan: Plan,
+    allocation: Allocation,
+    lent_widths: Mapping[JobId, Width],
+    *,
+    claimed: AbstractSet[NodeId],
+) -> Plan:
+    """Return the plan with the jobs of a node moved to others, where giving it back pays."""
+    follower = allocation.follower
+    if follower is None:
+        return plan
+    for kind, nodes in _shared_nodes(state, plan, allocation, lent_widths, claimed).items():
+        if len(nodes) < 2 or sum(node.gap for node in nodes) < min(len(node.node.gpus) for node in nodes):
+            continue
+        worth = follower.node_worth(kind)
+        for giver in sorted(nodes, key=lambda node: node.used)[:CANDIDATES]:
+            moved = None if giver.is_fixed else _moved(state, giver, nodes, lent_widths)
+            if moved is not None and _pays(state, giver, moved, follower, worth):
+                slots = moved.slots
+                widths = {job: Width(kind, len(taken)) for job, taken in slots.items()}
+                plan = replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
+                break
+    return plan
+
+
+def _shared_nodes(
+    state: ClusterState,
+    plan: Plan,
+    allocation: Allocation,
+    lent_widths: Mapping[JobId, Width],
+    claimed: AbstractSet[NodeId],
+) -> dict[str, list[_Shared]]:
+    """Return by GPU type the nodes with jobs and a gap on them that the plan leaves as they are."""
+    touched = {slot.node for slots in plan.slots.values() for slot in slots} | claimed
+    lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
+    found = {
+        name: _Shared(node=node)
+        for name, node in state.nodes.items()
+        if (None in node.gpus or name in lending)
+        and node.phase == "ready"
+        and node.ends_by is None
+        and node.idle_since is None
+        and name not in touched
+    }
+    present = dict.fromkeys(job for shared in found.values() for job in shared.node.gpus if job is not None)
+    for job_id in present:
+        job = state.jobs[job_id]
+        may_move = not (
+            job_id in plan.slots
+            or job_id in plan.stops
+            or job_id in plan.waiting
+            or job_id in allocation.stay
+            or job.is_stopping
+        )
+        planned = lent_widths.get(job_id) if may_move else None
+        own = len(job.slots) if planned is None else planned.gpus
+        for number, slot in enumerate(job.slots):
+            node = found.get(slot.node)
+            if node is not None:
+                node.planned[job_id] = node.planned.get(job_id, 0) + (number < own)
+                node.is_fixed |= not may_move
+    by_type: dict[str, list[_Shared]] = {}
+    for node in found.values():
+        by_type.setdefault(node.node.instance_type.gpu_type, []).append(node)
+    return by_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moved:
+    """New slots of those who move and of those who make room for them, and the nodes that take them in."""
+
+    slots: dict[JobId, tuple[GpuSlot, ...]]
+    takers: list[_Shared]
+
+
+def _moved(
+    state: ClusterState, giver: _Shared, nodes: list[_Shared], lent_widths: Mapping[JobId, Width]
+) -> _Moved | None:
+    """Return where the jobs of a node could go, the widest first; None where one has nowhere to go."""
+    gaps = {node.node.id: node.gap for node in nodes if node is not giver}
+    by_name = {node.node.id: node for node in nodes}
+    free: dict[NodeId, list[int]] = {}
+    slots: dict[JobId, tuple[GpuSlot, ...]] = {}
+    for job, gpus in sorted(giver.planned.items(), key=lambda item: -item[1]):
+        elsewhere = _elsewhere(state, job, giver, lent_widths)
+        if gpus == 0:
+            slots[job] = elsewhere
+            continue
+        fitting = [
+            name
+            for name, gap in gaps.items()
+            if gap >= gpus and (not elsewhere or by_name[name].node.zone == giver.node.zone)
+        ]
+        if not fitting:
+            return None
+        name = min(fitting, key=lambda name: gaps[name])
+        here = free.setdefault(name, [i for i, on in enumerate(by_name[name].node.gpus) if on is None])
+        for lender, kept in _lenders(state, by_name[name], lent_widths):
+            if len(here) < gpus and lender not in slots:
+                slots[lender] = kept
+                here += [slot.index for slot in state.jobs[lender].slots[len(kept) :] if slot.node == name]
+        if len(here) < gpus:
+            return None
+        slots[job] = (*elsewhere, *(GpuSlot(name, index) for index in here[:gpus]))
+        del here[:gpus]
+        gaps[name] -= gpus
+    return _Moved(slots=slots, takers=[by_name[name] for name in free]) if free else None
+
+
+def _elsewhere(
+    state: ClusterState, job: JobId, giver: _Shared, lent_widths: Mapping[JobId, Width]
+) -> tuple[GpuSlot, ...]:
+    """Return the slots that a job has on other nodes by plan."""
+    held, planned = state.jobs[job].slots, lent_widths.get(job)
+    kept = held if planned is None else held[: planned.gpus]
+    return tuple(slot for slot in kept if slot.node != giver.node.id)
+
+
+def _lenders(
+    state: ClusterState, node: _Shared, lent_widths: Mapping[JobId, Width]
+) -> Iterator[tuple[JobId, tuple[GpuSlot, ...]]]:
+    """Yield the jobs that could make room on a node, each with the slots that it would keep."""
+    for job in node.planned:
+        if job in lent_widths:
+            held = state.jobs[job].slots
+            if all(slot.node == node.node.id for slot in held):
+                yield job, held[: lent_widths[job].gpus]
+
+
+def _pays(state: ClusterState, giver: _Shared, moved: _Moved, follower: Follower, worth: float) -> bool:
+    """Return whether giving the node back is worth the moves."""
+
+    def left(job: JobId) -> float:
+        return job_hours_left(state, state.jobs[job].job, follower)
+
+    stays = min(max(left(job) for job in taker.planned) for taker in moved.takers)
+    gain = worth * min(stays, max(left(job) for job in giver.planned))
+    kind = giver.node.instance_type.gpu_type
+    together = {*giver.planned}.union(*(taker.planned for taker in moved.takers))
+    cost = sum(
+        follower.hours_lost(
+            _job(state, job),
+            Width(kind, len(slots)),
+            hours_left=left(job),
+            back_in_hours=max((left(other) for other in together if other != job), default=0.0),
+        )
+        for job, slots in moved.slots.items()
+    )
+    return gain > LEAST_RETURN * cost
+
+
+def _job(state: ClusterState, name: JobId) -> Job:
+    """Return what a policy may know of a job."""
+    return state.jobs[name].job

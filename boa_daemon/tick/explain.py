@@ -1,0 +1,145 @@
+"""Why this job has this width and this node, or why it waits: sentences with numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.tick.link_order import rank
+from boa_daemon.tick.offers import NO_PRICE_SECONDS
+from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.units import format_hours
+from policies.model import GpuSlot, JobId, NodeId, Width
+
+_CLOSED: Mapping[WaitReason, str] = {
+    "out-of-stock": "The cloud is out of stock",
+    "quota": "The account's quota is used up",
+    "denied": "The cloud denies the launch: see `boa doctor`",
+    "throttled": "The cloud asks to slow down",
+    "bad-request": "The cloud does not understand the launch: see `boa doctor`",
+    "no-price": "No price of what it needs is known, and nothing is rented without one",
+}
+
+
+def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
+    """Return why a job has its width and its nodes, or why it waits.
+
+    Raises:
+        InputError: when no job of that id is present.
+    """
+    job = state.jobs.get(job_id)
+    if job is None:
+        raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
+    width = plan.widths.get(job_id)
+    sentences = [_presence(state, job), *_losses(job), _width(plan, job, width)]
+    if job_id in plan.waiting and width is not None:
+        sentences.append(_wait(state, plan, plan.waiting[job_id], width))
+    elif job_id in plan.slots:
+        sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    if job_id in plan.head_starts:
+        later = plan.head_starts[job_id]
+        sentences.append(
+            f"It is to have {later} once there is room; what it does until then outweighs the restart."
+        )
+    if job_id in plan.stretched:
+        own = plan.stretched[job_id]
+        sentences.append(
+            f"{own} are planned for it; the rest would be idle on its nodes and is lent until somebody waits."
+        )
+    sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
+    slots = plan.slots.get(job_id, job.slots)
+    if len({slot.node for slot in slots}) > 1:
+        sentences += [_span(state, slots), *_links(state, plan, job_id)]
+    return " ".join(sentences)
+
+
+def _span(state: ClusterState, slots: Sequence[GpuSlot]) -> str:
+    """Return why a job is on several nodes."""
+    names = dict.fromkeys(slot.node for slot in slots)
+    largest = max(state.nodes[name].instance_type.gpus for name in names)
+    if len(slots) > largest:
+        return (
+            f"It is on {len(names)} nodes because {len(slots)} GPUs are more than the {largest} of one node."
+        )
+    return f"It is on {len(names)} nodes because no one node had {len(slots)} GPUs free when it was placed."
+
+
+def _links(state: ClusterState, plan: Plan, job_id: JobId) -> list[str]:
+    """Return with whom a job shares a link, and who sends first."""
+    found: dict[tuple[JobId, bool], list[NodeId]] = {}
+    for node, jobs in plan.link_order.items():
+        if job_id in jobs:
+            place = jobs.index(job_id)
+            for at, name in enumerate(jobs):
+                if name != job_id:
+                    found.setdefault((name, place < at), []).append(node)
+    own = rank(state.jobs[job_id].job)[0]
+    sentences = []
+    for (other_id, is_first), nodes in found.items():
+        other = rank(state.jobs[other_id].job)[0]
+        who = "it" if is_first else other_id
+        sentences.append(
+            f"It shares the link of {', '.join(nodes)} with job {other_id}; {who} sends first, because less "
+            f"of {who} is left: {min(own, other):.3g} against {max(own, other):.3g} GPU-hours over weight."
+        )
+    return sentences
+
+
+def _presence(state: ClusterState, job: JobState) -> str:
+    """Return who the job is, what it holds and where."""
+    since = format_hours((state.now - job.job.arrived_at) / 3600.0)
+    phase = job.job.phase + 1
+    who = f"Job {job.job.id} of class {job.job.class_name} arrived {since} ago and is in phase {phase}"
+    if not job.slots:
+        return f"{who}; it holds no GPUs."
+    return f"{who}; it holds {job.job.width} on {_nodes(slot.node for slot in job.slots)}."
+
+
+def _losses(job: JobState) -> list[str]:
+    """Return what a job lost to ends without a checkpoint, where it did."""
+    lost = job.lost_steps
+    if not lost:
+        return []
+    return [f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; it is left again."]
+
+
+def _width(plan: Plan, job: JobState, width: Width | None) -> str:
+    """Return which width is planned and why."""
+    if width is None:
+        return "The policy gives it no GPUs now: earlier jobs have them all."
+    why = plan.reasons.get(job.job.id, "the policy's width for its class and phase")
+    return f"Planned are {width}: {why}."
+
+
+def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> str:
+    """Return what a job waits for."""
+    of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
+    free = sum(node.free_gpus for node in of_type if node.phase == "ready")
+    coming = [node for node in of_type if node.phase == "requested"]
+    new = sum(
+        count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
+    )
+    have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
+    if reason in _CLOSED:
+        until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
+        if reason == "no-price":
+            until = state.now + NO_PRICE_SECONDS
+        return f"{_CLOSED[reason]}; it is asked again in {until - state.now:.0f} s. {have}."
+    if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances", "loop"):
+        said = next((held.sentence for held in plan.held if held.code == reason), "a hard cap is reached")
+        return f"It is held back: {said}. {have}."
+    if reason == "node-limit":
+        held = len(state.nodes)
+        return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."
+    if reason == "fleet-full":
+        return f"The fixed fleet is full. {have}."
+    if reason == "gpus-to-fall-free":
+        return f"It waits for GPUs that other jobs let go of soon: a new node is not worth its boot. {have}."
+    return f"It waits for nodes. {have}."
+
+
+def _nodes(names: Iterable[str]) -> str:
+    """Return node names, each with the number of GPUs used on it."""
+    counts = Counter(names)
+    return ", ".join(f"{name} ({gpus} GPU{'s' if gpus > 1 else ''})" for name, gpus in counts.items())

@@ -1,0 +1,134 @@
+"""What was spent, and what is already promised.
+
+Bills are whole micro-dollars: a million charges add up without drift. A node costs its price by the second
+from launch to termination, and at least the minimum (60 s). An intent whose outcome is unknown may have
+become a node, so until it is settled it counts as a requested node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import fsum
+
+from boa_daemon.tick.limits import DAY_SECONDS, Window
+from boa_daemon.tick.ports import Charge
+from boa_daemon.tick.state import ClusterState, NodeState
+from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
+from policies.model import InstanceType, Money
+from policies.online.pacing import Pace
+
+MINIMUM_BILLED_SECONDS = 60.0
+"""AWS bills Linux instances per second, with a minimum of one minute."""
+
+
+def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
+    """Return the price of running a node that long, at least the minimum, in whole micro-dollars."""
+    billed = seconds if seconds > MINIMUM_BILLED_SECONDS else MINIMUM_BILLED_SECONDS
+    return round(billed * instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
+
+
+def bill(node: NodeState, *, until: float) -> int:
+    """Return what a node costs from its launch to an instant, each second at its price, in micro-dollars."""
+    if not node.prices:
+        return micro_dollars_for(node.instance_type, until - node.launched_at)
+    until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
+    begins = [node.launched_at, *(max(at, node.launched_at) for at, _ in node.prices[1:])]
+    ends = [*begins[1:], until]
+    spent = (
+        max(min(end, until) - begin, 0.0) * price
+        for begin, end, (_, price) in zip(begins, ends, node.prices, strict=True)
+    )
+    return round(fsum(spent) * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
+
+
+def bill_within(node: NodeState, window: Window, *, until: float) -> int:
+    """Return the part of a node's bill up to an instant that falls into a window, in micro-dollars.
+
+    Differences of whole bills, so that the parts of adjacent windows add up to the bill. The minimum counts
+    where the node is launched.
+    """
+    return _bill_to(node, min(until, window.ends_at)) - _bill_to(node, min(until, window.begins_at))
+
+
+def _bill_to(node: NodeState, instant: float) -> int:
+    """Return what a node costs up to an instant; nothing before its launch."""
+    return bill(node, until=instant) if instant > node.launched_at else 0
+
+
+def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
+    """Return (day since the epoch, micro-dollars) for each day that a final bill falls into."""
+    first, last = int(node.launched_at // DAY_SECONDS), int(ended_at // DAY_SECONDS)
+    borders = [_bill_to(node, day * DAY_SECONDS) for day in range(first + 1, last + 1)]
+    sums = [0, *borders, bill(node, until=ended_at)]
+    return tuple((first + n, after - before) for n, (before, after) in enumerate(pairwise(sums)))
+
+
+def charge_for(node: NodeState) -> Charge:
+    """Return the final bill of a node that has ended."""
+    ended_at = node.launched_at if node.ended_at is None else node.ended_at
+    return Charge(
+        days=_by_day(node, ended_at),
+        node=node.id,
+        instance_type=node.instance_type.name,
+        started_at=node.launched_at,
+        ended_at=ended_at,
+        micro_dollars=bill(node, until=ended_at),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Final bills, running meters and requested nodes, in whole micro-dollars."""
+
+    settled: int
+    running: int
+    promised: int
+
+    @classmethod
+    def of(cls, state: ClusterState) -> Ledger:
+        """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
+        promised = running = 0
+        now = state.now
+        for node in state.nodes.values():
+            if node.prices:
+                cost = bill(node, until=now)
+            else:
+                cost = micro_dollars_for(node.instance_type, now - node.launched_at)
+            if node.phase == "requested":
+                promised += cost
+            else:
+                running += cost
+        return cls(settled=state.settled_micro_dollars, running=running, promised=promised)
+
+    @property
+    def spent_usd(self) -> float:
+        """Dollars of final bills and running meters."""
+        return dollars(self.settled + self.running)
+
+    @property
+    def committed_usd(self) -> float:
+        """Dollars spent, and what requested nodes cost so far and at the least."""
+        return dollars(self.settled + self.running + self.promised)
+
+
+def money_of(state: ClusterState) -> Money | None:
+    """Return the books as a policy sees them; None where none were opened."""
+    if state.books_opened_at is None:
+        return None
+    lean, learnt_at = state.lean or (0.0, state.now)
+    return Money(
+        lean=lean,
+        lean_age_hours=(state.now - learnt_at) / SECONDS_PER_HOUR,
+        spent_usd=Ledger.of(state).committed_usd,
+        elapsed_hours=(state.now - state.books_opened_at) / SECONDS_PER_HOUR,
+        is_refused=bool(state.cooldowns),
+    )
+
+
+def opening_of(state: ClusterState, pace: Pace) -> float | None:
+    """Return when the books should open: later than they did, where credit is older than the window."""
+    money = money_of(state)
+    if money is None or state.books_opened_at is None:
+        return None
+    return state.books_opened_at + pace.opening_hours(money) * SECONDS_PER_HOUR

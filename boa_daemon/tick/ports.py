@@ -1,0 +1,391 @@
+"""What the controller needs from the world: six small protocols, and the wide one of an engine.
+
+The controller only starts and stops jobs (`Engine`). What runs them for real says much more (`Runner`): what
+a generation is doing, which checkpoint it left, what it printed. Expected failures are values: a launch that
+the cloud cannot serve returns `Refused`, and the next tick reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.limits import Act
+from boa_daemon.tick.offers import Cooldown, Offer, RefusalKind
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan
+from policies.errors import InvalidProblem
+from policies.model import JobId, NodeId, check_positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The cloud said yes: the nodes are requested. Where they are fewer than asked for, `short` says why."""
+
+    nodes: tuple[NodeId, ...]
+    short: Refused | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """It was done, or is being done; observation will show it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """It was not done, and nothing changed.
+
+    `scopes` are what is out of reach (see `boa_daemon.tick.offers`), where it is more than what was asked
+    for. `retry_after_seconds` is when to ask again; None leaves it to the cool-downs, which grow.
+    """
+
+    reason: str
+    kind: RefusalKind = "busy"
+    retry_after_seconds: float | None = None
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Nobody knows whether it was done: the answer was lost. The intent stays open and counts as spent."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Launched | Accepted | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLaunch:
+    """A launch that is not settled: unanswered, or answered with nodes that no listing has shown yet.
+
+    `nodes` are those that the answer named, None without an answer; `seen` are those that were listed.
+    """
+
+    action: LaunchNodes
+    at: float
+    nodes: tuple[NodeId, ...] | None = None
+    seen: frozenset[NodeId] = frozenset()
+
+    @property
+    def unseen(self) -> tuple[NodeId, ...]:
+        """The nodes that may exist and were not listed yet; made-up names where no answer named them."""
+        if self.nodes is not None:
+            return tuple(node for node in self.nodes if node not in self.seen)
+        return tuple(f"{self.action.id}/{number}" for number in range(len(self.seen), self.action.count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """The final bill of one node, in whole micro-dollars.
+
+    `days` are its parts by the day since the epoch (UTC) that they fall into; they add up to the bill.
+    """
+
+    node: NodeId
+    instance_type: str
+    started_at: float
+    ended_at: float
+    micro_dollars: int
+    days: tuple[tuple[int, int], ...] = ()
+
+
+RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
+"""What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
+FailureCause: TypeAlias = Literal[
+    "error", "signal", "out-of-memory", "missing-command", "disk-full", "no-result", "agent-lost", "killed"
+]
+"""Why a generation failed; a closed list."""
+ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
+NEVER_RETRIED: frozenset[FailureCause] = frozenset({"out-of-memory", "missing-command"})
+"""Failures that the same command would meet again at once."""
+_NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A checkpoint that is whole: which generation wrote it, after which step, its digest and its file.
+
+    `path` is relative to the job's checkpoint folder.
+    """
+
+    generation: int
+    step: int
+    sha256: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What to run for a job.
+
+    `run` is a shell command, started in `workdir` once on every node of the job. After a stop was ordered it
+    has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
+    part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
+    With `gate` its DDP models ask the gate without a line in the script; `weight` is what the gate ranks by.
+    """
+
+    job: JobId
+    name: str
+    class_name: str
+    run: str
+    workdir: str = "."
+    environment: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
+    stop_grace_seconds: float = 60.0
+    log_bytes: int = 64 * 2**20
+    result: str = ""
+    gate: bool = False
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.job or not self.run.strip():
+            raise InvalidProblem(f"job {self.job or self.name!r} needs an id and a command to run")
+        check_positive(f"stop_grace_seconds of {self.job}", self.stop_grace_seconds)
+        check_positive(f"log_bytes of {self.job}", self.log_bytes)
+
+
+class JobGate(Protocol):
+    """How an engine makes the gate known to its jobs."""
+
+    def admit(self, job: JobId, folder: Path) -> str:
+        """Write a job's token to its folder, and return the address that leads the job to the gate.
+
+        Raises:
+            OSError: when the token cannot be written.
+        """
+        ...
+
+    def hooked(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment in which DDP models ask the gate without a line in the script."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What is known of one generation of a job.
+
+    `step` is the last step that it reported, counted over all generations; `samples` and `seconds` are what
+    this generation worked through and how long that took, so their ratio is its speed. `gradient_noise` is
+    its gradient noise scale, where it reports one. `manifest` is the newest whole checkpoint of the job.
+    `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
+    """
+
+    job: JobId
+    generation: int
+    phase: RunPhase
+    step: int | None = None
+    samples: float | None = None
+    seconds: float | None = None
+    loss: float | None = None
+    reported_at: float | None = None
+    exit_code: int | None = None
+    evidence: str = ""
+    manifest: Manifest | None = None
+    lost_steps: int = 0
+    cause: FailureCause | None = None
+    gradient_noise: float | None = None
+    gpus: int = 0
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the generation has ended and holds nothing any more."""
+        return self.phase in ENDS
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether starting it again could help."""
+        return self.cause not in NEVER_RETRIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone."""
+
+    text: str
+    next_offset: int
+    dropped_bytes: int = 0
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> float:
+        """Return the instant: seconds since the Unix epoch."""
+        ...
+
+
+class Cloud(Protocol):
+    """Rents nodes."""
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return every node that is ours, and each ended one at least once with its `ended_at`."""
+        ...
+
+    def offers(self) -> Sequence[Offer]:
+        """Return what may be rented where at which price, as cached; empty where nothing is named."""
+        ...
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Ask for nodes; the same action id asks for the same nodes."""
+        ...
+
+    def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Give nodes back, and say of each what became of it; one that is gone already is accepted."""
+        ...
+
+
+class JobSource(Protocol):
+    """Knows the jobs."""
+
+    def jobs(self) -> Mapping[JobId, JobState]:
+        """Return the jobs that are present and not finished, in order of arrival."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs jobs on nodes."""
+
+    def start(self, action: StartJob) -> Accepted | Refused:
+        """Start one generation of a job; a generation that runs already is accepted."""
+        ...
+
+    def stop(self, action: StopJob) -> Accepted | Refused:
+        """Checkpoint and stop a job; one that does not run is accepted."""
+        ...
+
+    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
+        """Tell the jobs that share a node's link who may send first; links not named are not shared."""
+        ...
+
+
+class Runner(Engine, Protocol):
+    """An engine that really runs jobs, generation by generation.
+
+    A stop is asynchronous: it is accepted at once, `poll` then shows `stopping`, and later `stopped` with the
+    manifest, or with lost steps where none came in time. Nothing here waits for a job.
+    """
+
+    def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
+        """Make nodes ready to run jobs, and say of each whether it is; to be called until it is."""
+        ...
+
+    def admit(self, spec: JobSpec) -> Accepted | Refused:
+        """Learn what to run for a job; refused where it could not work. A later spec replaces it."""
+        ...
+
+    def kill(self, job: JobId, generation: int) -> Accepted | Refused:
+        """End a generation at once, without a checkpoint; one that is not there is accepted."""
+        ...
+
+    def poll(self) -> Mapping[JobId, RunReport]:
+        """Return the newest generation of every job that was started and not forgotten."""
+        ...
+
+    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
+        """Return what a generation printed from a byte on, by default the newest; empty when that is all."""
+        ...
+
+    def reattach(self) -> Mapping[JobId, RunReport]:
+        """Find what earlier processes of ours started, take it over, and return it as `poll` does."""
+        ...
+
+    def forget(self, job: JobId) -> None:
+        """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
+        ...
+
+
+@runtime_checkable
+class Warned(Protocol):
+    """A runner that hears from the cloud which nodes it takes back."""
+
+    def interruptions(self) -> Mapping[NodeId, float]:
+        """Return the nodes that the cloud takes back, and when, as far as its warnings have come."""
+        ...
+
+
+class Store(Protocol):
+    """Remembers: intents before the act, outcomes after it, charges and decisions."""
+
+    def next_tick(self) -> int:
+        """Return the number of the tick that begins: one more than any before."""
+        ...
+
+    def record_intent(self, action: Action, *, at: float) -> None:
+        """Write down an action before it is tried."""
+        ...
+
+    def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
+        """Write down what became of an action."""
+        ...
+
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Write down several actions at once before they are tried; a start takes its GPUs with it."""
+        ...
+
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Write down at once what became of several actions."""
+        ...
+
+    def unsettled(self) -> Sequence[OpenLaunch]:
+        """Return launches that have no outcome, or whose nodes were not all seen yet."""
+        ...
+
+    def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
+        """Write down that nodes of a launch are in the cloud's list; all of them settle it."""
+        ...
+
+    def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
+        """Settle a launch with the nodes that were seen: the others are not coming."""
+        ...
+
+    def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
+        """Return the scopes that were refused and are not to be asked again yet."""
+        ...
+
+    def record_charge(self, charge: Charge) -> None:
+        """Append a final bill; a second one for the same node is ignored."""
+        ...
+
+    def settled_micro_dollars(self) -> int:
+        """Return the sum of all final bills."""
+        ...
+
+    def settled_since(self, at: float) -> int:
+        """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
+        ...
+
+    def acts_since(self, at: float) -> Sequence[Act]:
+        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
+        ...
+
+    def books_opened_at(self, now: float) -> float:
+        """Return the instant from which the budget accrues; the first call sets it to `now`."""
+        ...
+
+    def reopen_books(self, at: float) -> None:
+        """Let the budget accrue from a later instant: what was not spent before is forgone."""
+        ...
+
+    def record_lean(self, lean: float, *, at: float) -> None:
+        """Write down what the policy learnt about its beliefs."""
+        ...
+
+    def lean(self) -> tuple[float, float] | None:
+        """Return what was learnt last, and when; None before the first time."""
+        ...
+
+    def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
+        """Write down what a tick saw and what it decided."""
+        ...
+
+
+class Telemetry(Protocol):
+    """Sends sentences for people and numbers for machines."""
+
+    def say(self, sentence: str, **numbers: float | str) -> None:
+        """Publish one sentence with the numbers in it."""
+        ...

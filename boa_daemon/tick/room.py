@@ -1,0 +1,245 @@
+"""The part of the cluster that has room: what a placer is asked about.
+
+Most nodes are full of jobs that stay. Only nodes with a free GPU, or with a job that may move, matter to a
+placement; the placer sees those, and of each staying job the GPUs that it holds there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import TypeAlias
+
+from boa_daemon.tick.state import ClusterState
+from policies.model import GpuSlot, InstanceType, JobId, Node, NodeId, Width
+from policies.placement.packing import slots_of_node
+from policies.protocols import Placer
+
+Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
+_Holders: TypeAlias = dict[NodeId, list[JobId | None]]
+_a_width = lru_cache(maxsize=4096)(Width)
+_NEW = "(new)"
+"""The zone of nodes that nobody has asked for yet."""
+
+
+_known_nodes: dict[NodeId, Node] = {}
+_MOST_KNOWN = 65_536
+
+
+def _node(name: NodeId, kind: InstanceType) -> Node:
+    """Return a ready node as the placer sees it: the same object each time, as long as its type is."""
+    known = _known_nodes.get(name)
+    if known is None or known.instance_type is not kind:
+        if len(_known_nodes) >= _MOST_KNOWN:
+            _known_nodes.clear()
+        known = _known_nodes[name] = Node(id=name, instance_type=kind, is_ready=True)
+    return known
+
+
+class Room:
+    """Who is on which GPU of the nodes with room, and a placer to ask."""
+
+    def __init__(
+        self, state: ClusterState, *, leaving: AbstractSet[JobId], stopped: frozenset[JobId], placer: Placer
+    ) -> None:
+        """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs."""
+        self._placer = placer
+        self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
+        moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
+        self._types: dict[NodeId, InstanceType] = {}
+        self._holders: _Holders = {}
+        zones = {node.id: node.zone for node in state.nodes.values()}
+        several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
+        self._zones: Mapping[NodeId, str] | None = zones if several else None
+        for node in state.nodes.values():
+            if node.phase != "ready" or node.ends_by is not None:
+                continue
+            if node.id in moving or None in node.gpus:
+                self._types[node.id] = node.instance_type
+                self._holders[node.id] = [None if job in stopped else job for job in node.gpus]
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether nodes may be in several zones: a job is then inside one."""
+        return self._zones is not None
+
+    def place(
+        self, wishes: Mapping[JobId, Width], *, extra: Sequence[Node] = (), keep_movers: bool = True
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the slots of the wishes that fit, in their order.
+
+        With `keep_movers` a running job whose new width does not fit keeps its GPUs, and nobody else gets
+        them.
+        """
+        wishes = dict(wishes)
+        while True:
+            placed = self._in_zones(self._ask(wishes, extra), wishes, extra)
+            stuck = (
+                [job for job in wishes if job in self._movers and job not in placed] if keep_movers else []
+            )
+            if not stuck:
+                return placed
+            for job in stuck:
+                del wishes[job]
+
+    def shortfall(
+        self,
+        wishes: Mapping[JobId, Width],
+        placed: Slots,
+        *,
+        extra: Sequence[Node] = (),
+        across_zones: bool = False,
+    ) -> dict[str, int]:
+        """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
+
+        Types of which every wish was placed are left out; zero or less says that only the placer's rules,
+        not the number of GPUs, kept a wish out. `across_zones`, free GPUs count wherever they are.
+        """
+        need: dict[str, int] = {}
+        for job, width in wishes.items():
+            if job not in placed:
+                need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
+        if self._zones is not None and not across_zones:
+            return self._short_of_new(need, placed, extra)
+        wished = wishes.keys()
+        for node, jobs in self._holders.items():
+            if (kind := self._types[node].gpu_type) in need:
+                need[kind] -= jobs.count(None)
+                if not wished.isdisjoint(jobs):
+                    need[kind] -= sum(job in wished for job in jobs)
+        for extra_node in extra:
+            if (kind := extra_node.instance_type.gpu_type) in need:
+                need[kind] -= extra_node.instance_type.gpus
+        for job in placed:
+            if (kind := wishes[job].gpu_type) in need:
+                need[kind] += wishes[job].gpus
+        return need
+
+    def _short_of_new(self, need: dict[str, int], placed: Slots, extra: Sequence[Node]) -> dict[str, int]:
+        """Return what new nodes lack: free GPUs elsewhere are in other zones than where they are needed."""
+        taken = Counter(slot.node for slots in placed.values() for slot in slots)
+        for node in extra:
+            if (kind := node.instance_type.gpu_type) in need and node.id not in (self._zones or {}):
+                need[kind] -= node.instance_type.gpus - taken[node.id]
+        return need
+
+    def after(self, placed: Slots) -> Room:
+        """Return the room that is left once the placed jobs sit on their slots."""
+        left = object.__new__(Room)
+        left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
+        left._zones = self._zones
+        gone = placed.keys()
+        left._holders = {
+            node: jobs.copy() if gone.isdisjoint(jobs) else [None if job in gone else job for job in jobs]
+            for node, jobs in self._holders.items()
+        }
+        for job, slots in placed.items():
+            for slot in slots:
+                left._holders[slot.node][slot.index] = job
+        return left
+
+    def without(self, ending: frozenset[JobId], state: ClusterState) -> Room:
+        """Return the room that there is once some of the running jobs have ended."""
+        if not ending:
+            return self
+        later = self.after({})
+        later._types = dict(self._types)
+        freed = {slot.node for job in ending for slot in state.jobs[job].slots}
+        for name in sorted(freed):  # a set's own order differs from one process to the next
+            node = state.nodes[name]
+            if node.phase == "ready" and node.ends_by is None:
+                later._types[name] = node.instance_type
+                holders = self._holders.get(name, list(node.gpus))
+                later._holders[name] = [None if job in ending else job for job in holders]
+        return later
+
+    def free_gpus(self) -> dict[str, int]:
+        """Return by GPU type how many GPUs no job is on."""
+        free: dict[str, int] = {}
+        for node, jobs in self._holders.items():
+            kind = self._types[node].gpu_type
+            free[kind] = free.get(kind, 0) + jobs.count(None)
+        return free
+
+    def _in_zones(
+        self, placed: dict[JobId, tuple[GpuSlot, ...]], wishes: Mapping[JobId, Width], extra: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the placement with every job inside one zone: what crosses zones is asked for again.
+
+        Nodes that nobody has asked for yet are a zone of their own: those of a job are rented as one gang.
+        """
+        zones = self._zones
+        if zones is None:
+            return placed
+        crossing = [job for job, slots in placed.items() if len({zones.get(s.node, _NEW) for s in slots}) > 1]
+        if not crossing:
+            return placed
+        kept = {job: slots for job, slots in placed.items() if job not in crossing}
+        room = self._with(extra)
+        for zone in dict.fromkeys(zones.get(node, _NEW) for node in room._types):
+            rest = {job: wishes[job] for job in crossing if job not in kept}
+            kept |= room.after(kept)._only(zone)._ask(rest, ())
+        return kept
+
+    def _with(self, extra: Sequence[Node]) -> Room:
+        """Return the room with more nodes in it, empty ones."""
+        more = self.after({})
+        more._types = self._types | {node.id: node.instance_type for node in extra}
+        more._holders |= {node.id: [None] * node.instance_type.gpus for node in extra}
+        return more
+
+    def _only(self, zone: str) -> Room:
+        """Return the part of the room that is in one zone."""
+        part, zones = self.after({}), self._zones or {}
+        part._types = {node: kind for node, kind in self._types.items() if zones.get(node, _NEW) == zone}
+        part._holders = {node: self._holders[node] for node in part._types}
+        return part
+
+    def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
+        """Return the wishes that leave no more GPUs taken than there are, in their order."""
+        if not wishes:
+            return wishes
+        left: dict[str, int] = {}
+        wished = wishes.keys()
+        for node, jobs in self._holders.items():
+            kind = self._types[node].gpu_type
+            left[kind] = left.get(kind, 0) + jobs.count(None)
+            if not wished.isdisjoint(jobs):
+                left[kind] += sum(job in wished for job in jobs)
+        for blank in extra:
+            kind = blank.instance_type.gpu_type
+            left[kind] = left.get(kind, 0) + blank.instance_type.gpus
+        fitting: dict[JobId, Width] = {}
+        for job, width in wishes.items():
+            if width.gpus <= left.get(width.gpu_type, 0):
+                left[width.gpu_type] -= width.gpus
+                fitting[job] = width
+        return fitting
+
+    def _ask(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what the placer says to the wishes, with everyone else where they are.
+
+        Wishes for which too few GPUs are left, in their order, are not asked about: a queue behind a full
+        fleet costs the placer nothing.
+        """
+        wishes = self._fitting(wishes, extra)
+        if not wishes:
+            return {}
+        held: dict[JobId, list[GpuSlot]] = {}
+        widths: dict[JobId, Width] = {}
+        for node, jobs in self._holders.items():
+            for slot, job in zip(slots_of_node(node, len(jobs)), jobs, strict=True):
+                if job is not None:
+                    held.setdefault(job, []).append(slot)
+        for job, slots in held.items():
+            if job not in wishes:
+                widths[job] = _a_width(self._types[slots[0].node].gpu_type, len(slots))
+        nodes = [_node(name, kind) for name, kind in self._types.items()]
+        placement = self._placer.place(
+            widths | dict(wishes),
+            nodes=[*nodes, *extra],
+            held={job: tuple(slots) for job, slots in held.items()},
+        )
+        return {job: placement.slots[job] for job in wishes if job in placement.slots}

@@ -1,0 +1,199 @@
+"""Everything known at one instant, and everything wanted: the two ends of a tick.
+
+*Planned* is what should be, *requested* is what the cloud said yes to, *observed* is what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from boa_daemon.tick.limits import Act, Caps, Held, Steady
+from boa_daemon.tick.offers import Cooldown, Market, Offer
+from policies.model import Follower, GpuSlot, InstanceType, Job, JobId, NodeId, Width
+from policies.online.pacing import Pace
+
+NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
+WaitReason: TypeAlias = Literal[
+    "nodes-to-come",
+    "gpus-to-fall-free",
+    "node-limit",
+    "out-of-stock",
+    "fleet-full",
+    "quota",
+    "denied",
+    "throttled",
+    "bad-request",
+    "no-price",
+    "cap-day",
+    "cap-month",
+    "cap-hour",
+    "cap-instances",
+    "loop",
+]
+"""Why a job does not have its width yet; a closed list."""
+_NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
+
+IDLE_HOLD_SECONDS = 60.0
+"""A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """An instance as the cloud lists it.
+
+    `gpus` names the job on each GPU, None where it is free. `idle_since` is the instant when the node became
+    ready or its last job left; None while a job is on it or before it is ready. `launched_by` is the id of
+    the action that asked for it, so that an intent and its instance find each other after a crash.
+    `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
+    that it costs from an instant on, in order; where there are none, its type's price holds. `ends_by` is
+    when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
+    listing shows it yet: it cannot be given back.
+    """
+
+    id: NodeId
+    instance_type: InstanceType
+    phase: NodePhase
+    launched_at: float
+    gpus: tuple[JobId | None, ...]
+    launched_by: str = ""
+    idle_since: float | None = None
+    ended_at: float | None = None
+    zone: str = ""
+    market: Market = "on-demand"
+    prices: tuple[tuple[float, float], ...] = ()
+    ends_by: float | None = None
+    is_listed: bool = True
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What it costs per hour now."""
+        return self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that no job holds."""
+        return self.gpus.count(None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is ready and no job holds a GPU of it."""
+        return self.phase == "ready" and self.idle_since is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """A job that is present: what a policy may know, and what it holds.
+
+    `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
+    `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
+    in no checkpoint; the work in them is part of what remains.
+    """
+
+    job: Job
+    slots: tuple[GpuSlot, ...] = ()
+    generation: int = 0
+    is_stopping: bool = False
+    lost_steps: int = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it holds GPUs."""
+        return bool(self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """Everything that a tick may look at.
+
+    `jobs` stand in order of arrival. `offers` is what the cloud rents; empty where it names no zones or
+    prices. `cooldowns` are the scopes that were refused, and when to ask again.
+    `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
+    `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
+    are known where there are caps. `acts` are the recent ones in order of time, known where the rules
+    against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
+    opened. `lean` is what the policy learnt last about its beliefs, and when.
+    """
+
+    now: float
+    tick: int
+    nodes: Mapping[NodeId, NodeState]
+    jobs: Mapping[JobId, JobState]
+    offers: tuple[Offer, ...] = ()
+    cooldowns: Mapping[str, Cooldown] = field(default_factory=lambda: _NOTHING)
+    settled_micro_dollars: int = 0
+    books_opened_at: float | None = None
+    lean: tuple[float, float] | None = None
+    settled_today_micro_dollars: int = 0
+    settled_month_micro_dollars: int = 0
+    acts: tuple[Act, ...] = ()
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What the nodes cost per hour right now."""
+        return sum(node.usd_per_hour for node in self.nodes.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
+
+    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that
+    prices the hold itself keeps it no longer than `longest_hold_seconds`, where that is given. With
+    `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
+    that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
+    after it last changed its mind, even if nothing happens. `caps` are never exceeded;
+    `steady` keeps jobs from moving about.
+    """
+
+    instance_types: Mapping[str, InstanceType]
+    idle_hold_seconds: float = IDLE_HOLD_SECONDS
+    longest_hold_seconds: float | None = None
+    max_nodes: int | None = None
+    orders_links: bool = False
+    pace: Pace | None = None
+    caps: Caps | None = None
+    steady: Steady | None = None
+    round_seconds: float | None = None
+
+    @property
+    def by_name(self) -> Mapping[str, InstanceType]:
+        """The instance types by their own names."""
+        return {kind.name: kind for kind in self.instance_types.values()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What should be.
+
+    `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
+    be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
+    nothing. `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
+    are the sizes of those groups among them that are of use only together. `releases` names nodes that
+    nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
+    `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
+    they may send. `lean` is for the books. `held` is what the policy wanted and was not allowed, and why;
+    `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise. `stretched`
+    says what is planned for jobs that hold more, on GPUs that nobody else needs. `follower` is what widths
+    and nodes are worth to the policy, where it knows: for whoever asks what else there was.
+    """
+
+    widths: Mapping[JobId, Width]
+    slots: Mapping[JobId, tuple[GpuSlot, ...]]
+    stops: tuple[JobId, ...] = ()
+    launches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    releases: tuple[NodeId, ...] = ()
+    gangs: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    instance_types: Mapping[str, InstanceType] = field(default_factory=lambda: MappingProxyType({}))
+    waiting: Mapping[JobId, WaitReason] = field(default_factory=lambda: MappingProxyType({}))
+    reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
+    wake_at: float | None = None
+    link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    lean: float | None = None
+    head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
+    held: tuple[Held, ...] = ()
+    forced: tuple[NodeId, ...] = ()
+    stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
+    follower: Follower | None = None

@@ -1,0 +1,1 @@
+"""Jobs that share a network link: what that costs, and who sends first."""

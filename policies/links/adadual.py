@@ -1,0 +1,82 @@
+"""AdaDUAL: start a second message on a busy link only if it is small enough beside the first.
+
+Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, the two-task theorems. One link carries a message with M1
+bytes left; another of M2 bytes is ready. The sum of their finish times, as a function of the second one's
+start, rises and then falls until the link is free, so the best start is at once or then, never in between.
+At once is best if and only if
+
+    M2 / M1 < b / (2 (b + eta))
+
+M1 shrinks as it is sent, so a refused message stays refused until the link's load changes: testing on events
+is enough. With weights w1, w2 of the two jobs and W the summed weight of further messages that wait for the
+link (each loses eta M2), the same comparison gives
+
+    M2 / M1 < w2 b / ((w1 + w2)(b + eta) + W eta)
+
+    symbol   here                          meaning
+    M1       bytes_left                    what the message in flight still has to send
+    M2       message_bytes                 what the ready message would send
+    b        seconds_per_byte              time of a byte on an idle link
+    eta      contention_seconds_per_byte   extra time per byte and per further message
+    w1, w2   old_weight, new_weight        how much a second of each job's delay costs
+    W        waiting_weight                the same, summed over messages that wait behind both
+
+The rule is exact for two messages on one link. It claims nothing about a queue of jobs that iterate, where it
+can lose to never overlapping. Cost: O(1).
+"""
+
+from __future__ import annotations
+
+import math
+
+from policies.links.contention import Link
+
+INFINITY = math.inf
+
+
+def threshold(
+    seconds_per_byte: float,
+    contention_seconds_per_byte: float,
+    new_weight: float = 1.0,
+    old_weight: float = 1.0,
+    waiting_weight: float = 0.0,
+) -> float:
+    """Return the largest ratio M2 / M1 at which starting at once still pays."""
+    both = (new_weight + old_weight) * (seconds_per_byte + contention_seconds_per_byte)
+    return new_weight * seconds_per_byte / (both + waiting_weight * contention_seconds_per_byte)
+
+
+def overlap_pays(message_bytes: float, bytes_left: float, ratio: float) -> bool:
+    """Return whether a message should start beside one with `bytes_left`, at threshold `ratio`.
+
+    Threshold 0 always waits and infinity never does, whatever the sizes.
+    """
+    if ratio == 0.0:
+        return False
+    return ratio == INFINITY or message_bytes < ratio * bytes_left
+
+
+def best_start_seconds(link: Link, *, message_bytes: float, bytes_left: float) -> float:
+    """Return when the second message should start: now (0), or when the first ends."""
+    ratio = threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
+    if overlap_pays(message_bytes, bytes_left, ratio):
+        return 0.0
+    return bytes_left * link.seconds_per_byte
+
+
+def finish_seconds(
+    link: Link, *, message_bytes: float, bytes_left: float, start_seconds: float
+) -> tuple[float, float]:
+    """Return when the message in flight and the one started later each end.
+
+    The latency is left out: it shifts every choice alike.
+    """
+    alone, shared = link.pace(1), link.pace(2)
+    if start_seconds >= bytes_left * alone:
+        return bytes_left * alone, start_seconds + message_bytes * alone
+    old_left = bytes_left - start_seconds / alone
+    if message_bytes <= old_left:
+        second = start_seconds + message_bytes * shared
+        return second + (old_left - message_bytes) * alone, second
+    first = start_seconds + old_left * shared
+    return first, first + (message_bytes - old_left) * alone

@@ -1,0 +1,1 @@
+"""The answer from moment to moment: pacing, what whole nodes are worth, lending, cutting at a cap."""

@@ -1,0 +1,84 @@
+"""GPUs that are rented anyway: when a job had better grow onto them, and when a node is worth emptying.
+
+A node is rented whole, so a GPU beside a job that stays costs nothing. In hours of waiting, by the plan's
+price of money mu:
+
+    stretch     min(h, H) (1 - s(k) / s(K)) > 2 r     a running job of k grows to K and, one day, back again
+    a change    w h (s(k) / s(K) - 1) + r (w + mu c K)    what a job loses that goes on at K GPUs
+    for a time  w d (1 - s(K) / s(k)) + 2 r (w + mu c K)  the same, where it grows back after d hours
+    emptying    mu P h > 2 x the sum of those changes     the node that falls empty is given back
+
+    symbol   here          meaning
+    h        hours_left    of the job at the k GPUs that it holds; of a node, of its last job
+    H        lent_hours    about how long spare GPUs stay spare: until `LENT_ARRIVALS` more jobs have come
+    s, r     hours, rescale   speed in the job's phase; the hours that a restart takes
+    w, P, c  weight, node price, rate   as in `policies.online.node_prices`
+
+A job that starts anyway takes spare GPUs at once: only the way back costs a restart. Cost: O(columns).
+"""
+
+from __future__ import annotations
+
+import math
+
+from policies.model import Job, Stretch, Width
+from policies.online.cost_to_go import WidthColumns
+
+LENT_ARRIVALS = 3.0
+"""So many more arrivals, about, and somebody wants spare GPUs back."""
+RESTARTS_OF_A_STRETCH = 2.0
+"""One to grow, and one when the GPUs are wanted back."""
+
+
+def stretch(
+    columns: WidthColumns,
+    job: Job,
+    now: Width,
+    *,
+    most_gpus: int,
+    hours_left: float | None,
+    lent_hours: float,
+    rescale_hours: float,
+) -> Stretch | None:
+    """Return the fastest width within `most_gpus`, if it pays; `hours_left` is None for a job that starts."""
+    hours = columns.hours[job.phase]
+    here = float(hours[columns.index[now]])
+    best, width = here, now
+    for other, number in columns.index.items():
+        if other.gpu_type == now.gpu_type and now.gpus < other.gpus <= most_gpus and hours[number] < best:
+            best, width = float(hours[number]), other
+    if width is now or not math.isfinite(here):
+        return None
+    if hours_left is None:
+        left, cost = columns.part_left(job) * job.scale * here, 0.0
+    else:
+        left, cost = min(hours_left, lent_hours), RESTARTS_OF_A_STRETCH * rescale_hours
+    saved = left * (1.0 - best / here) - cost
+    return Stretch(width=width, saved_hours=saved) if saved > 0.0 else None
+
+
+def hours_lost(
+    columns: WidthColumns,
+    job: Job,
+    then: Width,
+    *,
+    hours_left: float,
+    rescale_hours: float,
+    multiplier: float,
+    back_in_hours: float = math.inf,
+) -> float:
+    """Return the weighted hours that a running job loses, its restart included, if it goes on at a width.
+
+    Where what it lets go of is free again before its end, in `back_in_hours`, it is narrower until then only.
+    Infinite where it cannot go on at that width. The sum that is weighed against what a node costs.
+    """
+    there = columns.index.get(then)
+    if job.width is None or there is None:
+        return math.inf
+    ratio = float(columns.hours[job.phase, there]) / float(columns.hours[job.phase, columns.index[job.width]])
+    weight = columns.job_class.weight
+    restart = rescale_hours * (weight + multiplier * float(columns.rate[there]))
+    for_good = weight * hours_left * (ratio - 1.0) + restart
+    if ratio <= 1.0:
+        return for_good
+    return min(for_good, weight * back_in_hours * (1.0 - 1.0 / ratio) + RESTARTS_OF_A_STRETCH * restart)

@@ -1,0 +1,264 @@
+"""Following a plan with whole instances: when to wait, when to hold an idle node, when to start narrow.
+
+A plan says widths; the cloud rents whole nodes, which take a boot of b hours, billed, to come. The plan's own
+price of money, mu hours per unit of budget, says what each of these is worth:
+
+    patience    b (1 + min(mu P / w, 2))        a job that waits for a node counts on GPUs that fall free so
+                                                soon: a boot saved is worth mu P b, an hour of waiting w
+    idle nodes  n = sqrt(2 b (w D + mu P N) / (mu P)) - 1 - l, rounded down, for at most b (1 + w / (mu P))
+    head start  a job starts on the GPUs that are free if  (wait - d) s(k) / s(K) > r - d
+
+    symbol   here               meaning
+    b        boot_hours         from launch to ready
+    P        usd_per_hour       what a node takes from the budget per hour
+    w        weight             mean weight of the jobs that arrive
+    D, N     Demand             jobs that want new nodes, and nodes that they want, per hour
+    l        LENT_NODES         nodes for which lent GPUs stand in
+    d, r     startup, rescale   hours; K the planned width, k the one that there is room for
+    s        speed              in the job's phase
+
+Where n comes from: nodes fall idle and are wanted again at the same long-run rate, so the number of idle ones
+is a symmetric random walk. Held between 0 and n it is uniform: n/2 nodes are idle on average, which costs
+mu P n/2, and one demand in n + 1 meets none, which costs (w D + mu P N) b. The sum is least at the n above:
+a square root, as in the economic order quantity. The limit in time is the ski-rental one: an idle node never
+costs more than the boot and the wait that it may save, so a night without jobs costs no more than that.
+
+Without boots (b = 0) nothing is held and nobody waits. Cost: O(columns) per job asked about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from policies.model import Hold, InstanceType, Job, JobClass, JobId, Problem, Stretch, Width
+from policies.online.cost_to_go import WidthColumns
+from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
+from policies.optimum.solution import Solution
+
+NEW_PART = 0.5
+"""Of the GPUs that a job holds after a change of width, about half are new and boot first, in the plan."""
+MOST_PATIENCE = 3.0
+"""Boots that a job waits for GPUs to fall free at the most: forecasts are no better than that."""
+LENT_NODES = 1.0
+"""GPUs that are lent to other jobs stand in for about one of the idle nodes."""
+LEAST_NODE_PRICE = 0.01
+"""Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
+MOST_KNOWN = 10_000
+"""Jobs whose hours left are kept while nothing new is known of them; beyond it they are reckoned anew."""
+LONGEST_HOLD_HOURS = 1.0
+"""However little the money is worth, a node that nobody wanted for an hour goes back."""
+
+
+def with_boots_at_changes(problem: Problem, boot_hours: float) -> Problem:
+    """Return the problem with a share of a boot in each change of width: growing rents nodes that boot first.
+
+    A job works on meanwhile, so this errs on the side of fewer changes.
+    """
+    if boot_hours == 0.0:
+        return problem
+    classes = tuple(
+        replace(c, rescale_hours=c.rescale_hours + NEW_PART * boot_hours) for c in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """How often jobs want new nodes of one type, and how many nodes they want, per hour."""
+
+    weighted_jobs_per_hour: float = 0.0
+    nodes_per_hour: float = 0.0
+
+
+def demands_of(
+    problem: Problem, solution: Solution, instance_types: Mapping[str, InstanceType]
+) -> dict[str, Demand]:
+    """Return the demand for each GPU type under a plan: each time that a job starts or grows counts."""
+    demands = dict.fromkeys(instance_types, Demand())
+    for job_class, answer in zip(problem.classes, solution.classes, strict=True):
+        for plan in answer.plans:
+            jobs_per_hour = job_class.arrivals_per_hour * plan.job_fraction
+            before = Width("", 0)
+            for number, width in enumerate(plan.widths):
+                held = before.gpus if width.gpu_type == before.gpu_type else 0
+                nodes = max(0, width.gpus - held) / instance_types[width.gpu_type].gpus
+                old = demands[width.gpu_type]
+                demands[width.gpu_type] = Demand(
+                    weighted_jobs_per_hour=old.weighted_jobs_per_hour
+                    + (jobs_per_hour * job_class.weight if number == 0 else 0.0),
+                    nodes_per_hour=old.nodes_per_hour + jobs_per_hour * nodes,
+                )
+                before = width
+    return demands
+
+
+def hold_at(node_price: float, demand: Demand, *, boot_hours: float, weight: float) -> Hold:
+    """Return how many idle nodes are worth holding, and how long, where a node-hour is worth `node_price`.
+
+    `node_price` is the multiplier times what a node takes from the budget: hours per hour.
+    """
+    if boot_hours == 0.0:
+        return Hold(nodes=0, seconds=0.0)
+    price = max(node_price, LEAST_NODE_PRICE)
+    saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
+    hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)
+    idle = math.sqrt(2.0 * saved / price) - 1.0 - LENT_NODES
+    return Hold(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeNodes:
+    """Implements `Follower` for one multiplier; `priced` gives the one for another.
+
+    `overheads` are the start-up and rescale hours of each class without boots.
+    """
+
+    columns: Mapping[str, WidthColumns]
+    overheads: Mapping[str, tuple[float, float]]
+    node_prices: Mapping[str, float]
+    demands: Mapping[str, Demand]
+    boot_hours: float
+    weight: float
+    multiplier: float
+    _holds: dict[str, Hold] = field(default_factory=dict, repr=False, compare=False)
+    _left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        solution: Solution,
+        instance_types: Mapping[str, InstanceType],
+        *,
+        boot_hours: float,
+    ) -> WholeNodes:
+        """Lay out the classes once; `problem` has the boots in its start-ups, not in its changes."""
+        counted = problem.budget_unit == "gpus"
+        arrivals = sum(c.arrivals_per_hour for c in problem.classes)
+        return cls(
+            columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
+            overheads={c.name: _overheads(c, boot_hours) for c in problem.classes},
+            node_prices={
+                name: float(kind.gpus) if counted else kind.usd_per_hour
+                for name, kind in instance_types.items()
+            },
+            demands=demands_of(problem, solution, instance_types),
+            boot_hours=boot_hours,
+            weight=sum(c.arrivals_per_hour * c.weight for c in problem.classes) / arrivals,
+            multiplier=solution.multiplier,
+        )
+
+    def priced(self, multiplier: float) -> WholeNodes:
+        """Return the same where a unit of budget is worth another number of hours."""
+        return replace(self, multiplier=multiplier, _holds={})
+
+    def hold(self, gpu_type: str) -> Hold:
+        """Return how many idle nodes of a type are worth holding, and how long."""
+        found = self._holds.get(gpu_type)
+        if found is None:
+            found = self._holds[gpu_type] = hold_at(
+                self.multiplier * self.node_prices[gpu_type],
+                self.demands[gpu_type],
+                boot_hours=self.boot_hours,
+                weight=self.weight,
+            )
+        return found
+
+    def patience_hours(self, gpu_type: str) -> float:
+        """Return how long a job had better wait for GPUs to fall free before a node is rented for it."""
+        price = self.multiplier * self.node_prices[gpu_type] / self.weight
+        return self.boot_hours * min(1.0 + price, MOST_PATIENCE)
+
+    def hours_left(self, job: Job) -> float:
+        """Return how long a job runs on at the width that it holds; infinite where it holds none."""
+        known = self._left.get(job.id)
+        if known is not None and known[0] is job:
+            return known[1]
+        if len(self._left) >= MOST_KNOWN:
+            self._left.clear()
+        hours = self._hours_left(job)
+        self._left[job.id] = (job, hours)
+        return hours
+
+    def _hours_left(self, job: Job) -> float:
+        """Return the same, reckoned anew."""
+        columns = self.columns[job.class_name]
+        held = None if job.width is None else columns.index.get(job.width)
+        if held is None:
+            return math.inf
+        part = columns.part_left(job)
+        return job.scale * (
+            part * columns.hours.item(job.phase, held) + columns.hours_after.item(job.phase, held)
+        )
+
+    def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
+        """Return the fastest width within `most_gpus` to start at while the planned one is not there.
+
+        None where the restart that follows costs more than the work that is done until then.
+        """
+        columns = self.columns[job.class_name]
+        hours = columns.hours[job.phase]
+        goal = float(hours[columns.index[then]])
+        options = [
+            (goal / float(hours[number]), -width.gpus, width)
+            for width, number in columns.index.items()
+            if width.gpu_type == then.gpu_type
+            and width.gpus <= min(most_gpus, then.gpus - 1)
+            and math.isfinite(hours[number])
+        ]
+        if not options:
+            return None
+        relative_speed, _, width = max(options)
+        startup, rescale = self.overheads[job.class_name]
+        startup = startup if job.phase == 0 else 0.0
+        saved = max(0.0, wait_hours - startup) * relative_speed
+        return width if wait_hours > startup and saved > rescale - startup else None
+
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+        """Return a wider width on GPUs that are rented anyway, if that pays for its restarts."""
+        arrivals = self.demands[now.gpu_type].weighted_jobs_per_hour / self.weight
+        return stretch(
+            self.columns[job.class_name],
+            job,
+            now,
+            most_gpus=most_gpus,
+            hours_left=hours_left,
+            lent_hours=LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
+            rescale_hours=self.overheads[job.class_name][1],
+        )
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
+        """Return the weighted hours that a running job loses if it is started again at another width."""
+        return hours_lost(
+            self.columns[job.class_name],
+            job,
+            then,
+            hours_left=hours_left,
+            rescale_hours=self.overheads[job.class_name][1],
+            multiplier=self.multiplier,
+            back_in_hours=back_in_hours,
+        )
+
+    def node_worth(self, gpu_type: str) -> float:
+        """Return the weighted hours that the money for an hour of a node would save elsewhere."""
+        return self.multiplier * self.node_prices[gpu_type]
+
+    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
+        """Return the planned width and narrower ones, each with the weighted hours of the rest of the job."""
+        columns = self.columns[job.class_name]
+        part, weight = columns.part_left(job), columns.job_class.weight * job.scale
+        hours = part * columns.hours[job.phase] + columns.hours_after[job.phase]
+        return [
+            (width, weight * float(hours[number]))
+            for width, number in columns.index.items()
+            if width.gpu_type == planned.gpu_type
+            and width.gpus <= planned.gpus
+            and math.isfinite(hours[number])
+        ]
+
+
+def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:
+    """Return (start-up, rescale) hours of a class without the boot that its plan counts in the start-up."""
+    return max(0.0, job_class.startup_hours - boot_hours), job_class.rescale_hours

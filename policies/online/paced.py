@@ -1,0 +1,113 @@
+"""BOA under pacing: at each tick the multiplier that makes the money last, and each job's best width for it.
+
+The multiplier comes from `policies.online.pacing`; the width minimises weight x hours + multiplier x spend
+over the rest of the job (`policies.online.cost_to_go`), so a running job changes only where that pays for the
+rescale. Where the optimum lies between two neighbouring plans, the job's `draw` says on which side it is, as
+in `policies.optimum.boa`. A job's known scale counts: the start-up weighs more in a short job, which is given
+less.
+
+The same jobs and the same money give the same widths: nothing is remembered but tables.
+
+Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class, scale and level when first
+needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from policies.model import Allocation, Job, Money, Problem, Reasons, Width
+from policies.online.cost_to_go import CostToGo, WidthColumns
+from policies.online.node_prices import WholeNodes
+from policies.online.pacing import MultiplierTable, Pace, Position, Step, pace_step
+from policies.speedup import Floats
+
+SWITCH_MARGIN = 1e-6
+"""What a change of width must save of the cost of the rest, so that no job flaps between equals."""
+MOST_TABLES = 20_000
+"""Tables kept; beyond it they are made anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedBudgetOptimal:
+    """Give every job the width that is best at the multiplier of the tick; never queue."""
+
+    pace: Pace
+    table: MultiplierTable
+    columns: Mapping[str, WidthColumns]
+    margin: float = SWITCH_MARGIN
+    nodes: WholeNodes | None = None
+    _tables: dict[tuple[str, int, int], CostToGo] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_problem(
+        cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None
+    ) -> PacedBudgetOptimal:
+        """Sweep the hulls once. Arrival rates are a belief that may be wrong."""
+        table = MultiplierTable.of(problem)
+        return cls(
+            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)),
+            nodes=nodes,
+            table=table,
+            columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
+        )
+
+    def step(self, jobs: Sequence[Job], money: Money) -> Step:
+        """Return what the law says for this tick."""
+        return pace_step(self.pace, self.table, self.present(jobs), money)
+
+    def present(self, jobs: Sequence[Job]) -> Floats:
+        """Return how many whole jobs of each class the work left amounts to, shape (classes,)."""
+        left = dict.fromkeys(self.columns, 0.0)
+        for job in jobs:
+            left[job.class_name] += job.remaining_gpu_hours
+        return np.array([left[name] / c.job_class.size_gpu_hours for name, c in self.columns.items()])
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the width of each job for the money that is left."""
+        del now
+        if money is None:
+            position, lean = self.table.planned(self.pace.budget), None
+        else:
+            step = self.step(jobs, money)
+            position, lean = step.position, step.lean
+        return Allocation(
+            widths={job.id: self._width_of(job, position) for job in jobs},
+            lean=lean,
+            follower=None if self.nodes is None else self.nodes.priced(position.multiplier),
+            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
+        )
+
+    def _width_of(self, job: Job, position: Position) -> Width:
+        """Return the best width for the rest of one job."""
+        columns = self.columns[job.class_name]
+        table = self._table(job.class_name, job.scale, position.level_for(job.draw))
+        return table.width_for(job.phase, left=columns.part_left(job), holds=job.width, margin=self.margin)
+
+    def _table(self, name: str, scale: float, level: int) -> CostToGo:
+        """Return the costs of a class at a level; scales are rounded to powers of two."""
+        exponent = round(math.log2(scale))
+        key = (name, exponent, level)
+        found = self._tables.get(key)
+        if found is None:
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            found = self._tables[key] = CostToGo.of(
+                self.columns[name],
+                scale=2.0**exponent,
+                multiplier=float(self.table.multipliers[level]),
+            )
+        return found
+
+
+def _reason(position: Position, job: Job) -> str:
+    """Return why the job has its width: the worth of the money that is left."""
+    return (
+        f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
+        f"{position.multiplier:.3g} hours, which makes the money last"
+    )

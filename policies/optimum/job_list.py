@@ -1,0 +1,241 @@
+"""A finite list of jobs and one sum of money: the least total weighted waiting, deadlines met.
+
+The same optimum as for a stream (`frontier`), with a count in place of a rate and dollars in place of
+dollars per hour. Jobs of one class, scale, weight and deadline are one group, which chooses among whole-job
+plans; a deadline takes away every plan that would miss it: what is left is the hull's timely vertices and
+the plans between the last late vertex and the first timely one, which are enumerated (`knapsack.near_plans`).
+The mixed optimum moves whole jobs, rounded down, and what money is left then speeds up whichever job gains
+most, so the budget is never exceeded; what rounding loses is in `gap`.
+
+Every job gets its GPUs at once: rented capacity has no queue, so a job's completion time is its run time.
+
+    symbol   here             meaning
+    D        deadline_hours   latest completion, hours after the job arrives
+    B        budget           dollars (or GPU-hours) in all
+
+Cost: that of one sweep over the distinct groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
+from policies.model import JobClass, JobId, Phase, Problem
+from policies.optimum.coupled import PlanHull, plan_hulls
+from policies.optimum.frontier import MixedFrontier
+from policies.optimum.hull import TIE, lower_hulls
+from policies.optimum.knapsack import STATE_LIMIT, TooManyStatesError, near_plans
+from policies.optimum.options import Columns, assemble, plan_steps, whole_columns
+from policies.optimum.solution import PlanShare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """One job of the list; `scale` multiplies the sizes of its class."""
+
+    id: JobId
+    class_name: str
+    scale: float = 1.0
+    weight: float = 1.0
+    deadline_hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """What one job does: its plan, with the hours and dollars of each phase."""
+
+    job: ListedJob
+    plan: PlanShare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSolution:
+    """Plans for all jobs. The bound holds for every way to spend the budget on whole widths."""
+
+    jobs: tuple[JobPlan, ...]
+    budget: float
+    spend: float
+    mean_jct_hours: float
+    weighted_mean_jct_hours: float
+    bound_weighted_mean_jct_hours: float
+    cheapest_feasible_spend: float
+    largest_useful_spend: float
+    multiplier: float
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of the weighted mean to its bound."""
+        return max(0.0, 1.0 - self.bound_weighted_mean_jct_hours / self.weighted_mean_jct_hours)
+
+
+@dataclass(frozen=True)
+class JobList:
+    """All plans of a list of jobs, ready for any budget."""
+
+    groups: tuple[tuple[ListedJob, ...], ...]
+    frontier: MixedFrontier
+
+    @classmethod
+    def of(cls, problem: Problem, jobs: Sequence[ListedJob]) -> JobList:
+        """Sweep the list once.
+
+        Raises:
+            InfeasibleDeadline: when no allowed plan of a job meets its deadline.
+            InvalidProblem: when the list is empty, an id occurs twice or a class is unknown.
+        """
+        if not jobs:
+            raise InvalidProblem("the list has no jobs")
+        if len({job.id for job in jobs}) < len(jobs):
+            raise InvalidProblem("a job id occurs twice in the list")
+        classes = {c.name: c for c in problem.classes}
+        grouped: dict[tuple[str, float, float, float | None], list[ListedJob]] = {}
+        for job in jobs:
+            if job.class_name not in classes:
+                raise InvalidProblem(f"job {job.id} is of class {job.class_name!r}, which does not exist")
+            key = (job.class_name, job.scale, job.weight, job.deadline_hours)
+            grouped.setdefault(key, []).append(job)
+        groups = tuple(tuple(group) for group in grouped.values())
+        listed = replace(
+            problem,
+            classes=tuple(_scaled(classes[group[0].class_name], group, i) for i, group in enumerate(groups)),
+        )
+        return cls(groups=groups, frontier=_frontier(listed, groups))
+
+    def solution_at(self, budget: float) -> ListSolution:
+        """Return a plan for every job within the budget, dollars (or GPU-hours) in all.
+
+        Raises:
+            InfeasibleBudget: when the budget is below the least that meets every deadline.
+        """
+        least = self.frontier.cheapest_feasible_spend
+        if budget < least * (1.0 - TIE):
+            raise self._infeasible(budget)
+        plans = [
+            JobPlan(job=job, plan=plan)
+            for number, at in enumerate(self._vertices(budget))
+            for job, plan in zip(self.groups[number], self._plans(number, at), strict=True)
+        ]
+        mixed = self.frontier.solution_at(budget)
+        weights = [p.job.weight for p in plans]
+        hours = [p.plan.hours for p in plans]
+        return ListSolution(
+            jobs=tuple(plans),
+            budget=budget,
+            spend=float(sum(p.plan.spend for p in plans)),
+            mean_jct_hours=float(np.mean(hours)),
+            weighted_mean_jct_hours=float(np.dot(weights, hours) / np.sum(weights)),
+            bound_weighted_mean_jct_hours=mixed.dual_bound_hours,
+            cheapest_feasible_spend=least,
+            largest_useful_spend=mixed.largest_useful_spend,
+            multiplier=mixed.multiplier,
+        )
+
+    def _infeasible(self, budget: float) -> InfeasibleBudget:
+        """Return the error that says the least sum that would do."""
+        least = self.frontier.cheapest_feasible_spend
+        unit = "GPU-hours" if self.frontier.problem.budget_unit == "gpus" else "USD"
+        jobs = sum(len(group) for group in self.groups)
+        # Rounded up, so that it is enough when it is typed back in.
+        return InfeasibleBudget(
+            f"{budget:.2f} {unit} in all is too small: {jobs} {'job needs' if jobs == 1 else 'jobs need'} "
+            f"at least {np.ceil(100.0 * least) / 100.0:.2f} {unit}. Raise the budget or relax the deadlines",
+            least_spend=least,
+        )
+
+    def _vertices(self, budget: float) -> list[list[int]]:
+        """Return the hull vertex of every job, group by group, within the budget."""
+        merged, hulls = self.frontier.merged, self.frontier.options.plan_hulls
+        taken, share = merged.split(budget)
+        first = merged.vertices_after(taken) - merged.chains.starts[:-1]
+        at = [[int(first[number])] * len(group) for number, group in enumerate(self.groups)]
+        if share > 0.0:
+            group = int(merged.edge_group[taken])
+            fast = int(share * len(at[group]) + TIE)
+            at[group][:fast] = [at[group][-1] + 1] * fast
+        room = budget - sum(float(hulls[number].cost[v]) for number, own in enumerate(at) for v in own)
+        while (move := self._best_move(at, room)) is not None:
+            number, place, vertex = move
+            hull = hulls[number]
+            room -= float(hull.cost[vertex] - hull.cost[at[number][place]])
+            at[number][place] = vertex
+        return at
+
+    def _best_move(self, at: list[list[int]], room: float) -> tuple[int, int, int] | None:
+        """Return (group, job, vertex) of the step that saves most weighted hours for at most `room`."""
+        best, found = 0.0, None
+        for number, own in enumerate(at):
+            hull = self.frontier.options.plan_hulls[number]
+            weight = self.groups[number][0].weight
+            for vertex in set(own):
+                reached = int(np.searchsorted(hull.cost, float(hull.cost[vertex]) + room, side="right")) - 1
+                saved = weight * float(hull.time[vertex] - hull.time[max(reached, vertex)])
+                if saved > best:
+                    best, found = saved, (number, own.index(vertex), reached)
+        return found
+
+    def _plans(self, number: int, vertices: Sequence[int]) -> list[PlanShare]:
+        """Return the plans of a group's jobs at their hull vertices."""
+        options = self.frontier.options
+        columns, hull = options.columns[number], options.plan_hulls[number]
+        steps = {v: plan_steps(options.problem, columns, hull.columns[v]) for v in set(vertices)}
+        return [PlanShare(job_fraction=1.0, steps=steps[v]) for v in vertices]
+
+
+def _scaled(job_class: JobClass, group: Sequence[ListedJob], number: int) -> JobClass:
+    """Return the class of one group: its sizes scaled, its count as the rate, a name of its own."""
+    return replace(
+        job_class,
+        name=f"{job_class.name}#{number}",
+        phases=tuple(
+            Phase(size_gpu_hours=phase.size_gpu_hours * group[0].scale, speedups=phase.speedups)
+            for phase in job_class.phases
+        ),
+        arrivals_per_hour=float(len(group)),
+        weight=group[0].weight,
+    )
+
+
+def _frontier(problem: Problem, groups: Sequence[Sequence[ListedJob]]) -> MixedFrontier:
+    """Return the frontier of all groups, each a choice among whole-job plans that end in time."""
+    columns = {i: whole_columns(problem, job_class) for i, job_class in enumerate(problem.classes)}
+    hulls = {}
+    for i, hull in enumerate(plan_hulls([columns[i].arrays for i in columns])):
+        deadline = groups[i][0].deadline_hours
+        hulls[i] = hull if deadline is None else _in_time(hull, columns[i], deadline, groups[i][0])
+    return MixedFrontier.of_options(assemble(problem, columns=columns, hulls=hulls))
+
+
+def _in_time(hull: PlanHull, columns: Columns, deadline: float, job: ListedJob) -> PlanHull:
+    """Return the lower hull of the plans that end by the deadline.
+
+    A plan that joins the hull left of its first timely vertex costs less than that vertex and takes at most
+    the deadline, which bounds its reduced cost on the edge that crosses the deadline.
+    """
+    late = int(np.sum(hull.time > deadline * (1.0 + TIE)))
+    if late == len(hull.time):
+        raise InfeasibleDeadline(
+            f"job {job.id} cannot end within {deadline:g} hours: its fastest plan takes "
+            f"{float(hull.time[-1]):.4g}. Relax the deadline or allow more GPUs",
+            least_hours=float(hull.time[-1]),
+        )
+    if late == 0:
+        return hull
+    slope = float((hull.time[late - 1] - hull.time[late]) / (hull.cost[late] - hull.cost[late - 1]))
+    on_edge = float(hull.time[late] + slope * hull.cost[late])
+    reach = deadline + slope * float(hull.cost[late]) - on_edge
+    cost, time, plans = hull.cost[late:], hull.time[late:], hull.columns[late:]
+    try:
+        near = near_plans(columns.arrays, slope, reach, state_limit=STATE_LIMIT)
+    except TooManyStatesError:
+        # The timely vertices are plans all the same; what finer ones would save shows in no bound, only here.
+        return PlanHull(cost=cost, time=time, columns=plans)
+    fits = near.time <= deadline * (1.0 + TIE)
+    cost = np.concatenate([cost, near.cost[fits]])
+    time = np.concatenate([time, near.time[fits]])
+    plans = np.concatenate([plans, near.columns[fits]])
+    chain = lower_hulls(cost, time, np.zeros(len(cost), dtype=np.int64), groups=1)
+    return PlanHull(cost=chain.cost, time=chain.time, columns=plans[chain.option])

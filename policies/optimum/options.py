@@ -1,0 +1,214 @@
+"""Everything a job may choose, in flat arrays: an option is a (type, width) of a phase, or a whole plan.
+
+Phases whose widths are free of each other are groups of their own. A class whose phases are coupled by a
+rescale cost is one group, whose options are the plans on its hull (see `coupled`).
+
+    symbol   here        meaning
+    T        hours       x / s(k), plus the start-up in the first phase, hours per job
+    C        spend       price x k x T, budget units x hours per job
+    lambda   arrivals    jobs per hour of the class
+    w        weight      priority of the class
+
+Cost: O(options); memory O(options).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.model import JobClass, Problem
+from policies.optimum.coupled import CoupledClass, PlanHull, plan_hulls
+from policies.speedup import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One phase at one width: what it takes per job, overheads included."""
+
+    gpu_type: str
+    gpus: float
+    hours: float
+    spend: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The (type, width) pairs of a coupled class, and its phase times: `CoupledClass` with names."""
+
+    gpu_type: Ints
+    gpus: Floats
+    arrays: CoupledClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionSet:
+    """All options of a problem. Arrays have shape (options,); those of a group have shape (groups,).
+
+    `hours` and `spend` are per job. `gpu_type` numbers the problem's types. For a plan of a coupled class
+    `gpus` is the plan's number in `plan_hulls[class]`. `first_phase` is -1 for a coupled class.
+    """
+
+    problem: Problem
+    group: Ints
+    gpu_type: Ints
+    gpus: Floats
+    hours: Floats
+    spend: Floats
+    owner: Ints  # class of each group
+    phase: Ints  # phase of each group, -1 for a coupled class
+    columns: dict[int, Columns]
+    plan_hulls: dict[int, PlanHull]
+
+    @property
+    def arrivals(self) -> Floats:
+        """Jobs per hour of each group's class, shape (groups,)."""
+        return np.array([c.arrivals_per_hour for c in self.problem.classes])[self.owner]
+
+    @property
+    def weights(self) -> Floats:
+        """Weight of each group's class, shape (groups,)."""
+        return np.array([c.weight for c in self.problem.classes])[self.owner]
+
+    @property
+    def cost(self) -> Floats:
+        """Arrivals x spend of each option: what it takes from the budget, shape (options,)."""
+        return self.arrivals[self.group] * self.spend
+
+    def time(self, *, is_weighted: bool = True) -> Floats:
+        """Return arrivals x weight x hours of each option, or without the weights, shape (options,)."""
+        plain = self.arrivals[self.group] * self.hours
+        return self.weights[self.group] * plain if is_weighted else plain
+
+    def steps_of(self, group: int, option: int) -> tuple[Step, ...]:
+        """Return the phases that an option stands for: one, or all of a coupled class."""
+        owner = int(self.owner[group])
+        if owner not in self.plan_hulls:
+            return (
+                Step(
+                    gpu_type=self.problem.gpu_types[int(self.gpu_type[option])].name,
+                    gpus=_tidy(float(self.gpus[option])),
+                    hours=float(self.hours[option]),
+                    spend=float(self.spend[option]),
+                ),
+            )
+        plan = self.plan_hulls[owner].columns[int(self.gpus[option])]
+        return plan_steps(self.problem, self.columns[owner], plan)
+
+
+def _tidy(gpus: float) -> float:
+    """Return a whole number as an int, so that it prints as one."""
+    return int(gpus) if gpus.is_integer() else gpus
+
+
+def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -> tuple[Step, ...]:
+    """Return the phases of one whole-job plan, start-up and rescales in the phase that pays them."""
+    steps = []
+    before = -1
+    for number, column in enumerate(int(c) for c in plan):
+        hours = float(columns.arrays.phase_time[number, column])
+        if number == 0:
+            hours += columns.arrays.startup_hours
+        elif column != before:
+            hours += columns.arrays.rescale_hours
+        steps.append(
+            Step(
+                gpu_type=problem.gpu_types[int(columns.gpu_type[column])].name,
+                gpus=_tidy(float(columns.gpus[column])),
+                hours=hours,
+                spend=hours * float(columns.arrays.rate[column]),
+            )
+        )
+        before = column
+    return tuple(steps)
+
+
+def whole_width_options(problem: Problem) -> OptionSet:
+    """Return every option at whole widths, coupled classes already reduced to their hulls."""
+    coupled = [i for i, c in enumerate(problem.classes) if c.is_coupled]
+    columns = {i: whole_columns(problem, problem.classes[i]) for i in coupled}
+    hulls = plan_hulls([columns[i].arrays for i in coupled]) if coupled else []
+    return assemble(problem, columns=columns, hulls=dict(zip(coupled, hulls, strict=True)))
+
+
+def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, PlanHull]) -> OptionSet:
+    """Return the options of all groups in class and phase order."""
+    number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
+    price = [problem.price_of(gpu.name) for gpu in problem.gpu_types]
+    widths: list[Floats | Ints] = []
+    speeds: list[Floats] = []
+    scalars: list[tuple[int, int, float, float, float]] = []  # group, type, size, start-up, price
+    owner: list[int] = []
+    phase_of: list[int] = []
+    for i, job_class in enumerate(problem.classes):
+        if i in hulls:
+            plans = hulls[i]
+            widths.append(np.arange(len(plans.cost)))
+            # A plan takes its own hours at its own spend; `speed` and `price` say so in the same formula.
+            speeds.append(1.0 / plans.time)
+            scalars.append((len(owner), -1, 1.0, 0.0, np.nan))
+            owner.append(i)
+            phase_of.append(-1)
+            continue
+        for number, phase in enumerate(job_class.phases):
+            startup = job_class.startup_hours if number == 0 else 0.0
+            for name, curve in phase.speedups.items():
+                whole = curve.whole_widths()
+                widths.append(whole)
+                speeds.append(curve.speed_at(whole))
+                t = number_of[name]
+                scalars.append((len(owner), t, phase.size_gpu_hours, startup, price[t]))
+            owner.append(i)
+            phase_of.append(number)
+    lengths = np.array([len(w) for w in widths])
+    per_block = np.array(scalars)
+    group, gpu_type = (np.repeat(per_block[:, c].astype(np.int64), lengths) for c in (0, 1))
+    size, startup_hours, unit_price = (np.repeat(per_block[:, c], lengths) for c in (2, 3, 4))
+    gpus = np.concatenate(widths).astype(float)
+    hours = size / np.concatenate(speeds) + startup_hours
+    spend = unit_price * gpus * hours
+    is_plan = gpu_type < 0
+    if is_plan.any():
+        spend[is_plan] = np.concatenate([hulls[i].cost for i in sorted(hulls)])
+    return OptionSet(
+        problem=problem,
+        group=group,
+        gpu_type=gpu_type,
+        gpus=gpus,
+        hours=hours,
+        spend=spend,
+        owner=np.array(owner),
+        phase=np.array(phase_of),
+        columns=columns,
+        plan_hulls=hulls,
+    )
+
+
+def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
+    """Return the union of the (type, width) pairs of all phases; a phase that lacks one has inf there."""
+    pairs: dict[tuple[int, int], int] = {}
+    number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
+    for phase in job_class.phases:
+        for name, curve in phase.speedups.items():
+            for width in curve.whole_widths().tolist():
+                pairs.setdefault((number_of[name], width), len(pairs))
+    time = np.full((len(job_class.phases), len(pairs)), np.inf)
+    for number, phase in enumerate(job_class.phases):
+        for name, curve in phase.speedups.items():
+            whole = curve.whole_widths()
+            at = [pairs[number_of[name], width] for width in whole.tolist()]
+            time[number, at] = phase.size_gpu_hours / curve.speed_at(whole)
+    types, gpus = (np.array(part) for part in zip(*pairs, strict=True))
+    price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
+    return Columns(
+        gpu_type=types,
+        gpus=gpus.astype(float),
+        arrays=CoupledClass(
+            phase_time=time,
+            rate=price[types] * gpus,
+            startup_hours=job_class.startup_hours,
+            rescale_hours=job_class.rescale_hours,
+        ),
+    )

@@ -1,0 +1,106 @@
+"""How widely the cluster swings under fixed widths: mean, spread and quantiles of the GPUs held.
+
+With Poisson arrivals the jobs at each (class, plan, phase) are independent Poisson numbers with mean
+lambda x fraction x hours, whatever the distribution of sizes, so the GPUs held are compound Poisson:
+
+    mean = sum k lambda T        variance = sum k^2 lambda T
+
+The whole distribution follows from its generating function exp(sum m_k (z^k - 1)) by one Fourier transform
+over a window of counts around the mean.
+
+    symbol   here        meaning
+    k        gpus        width
+    m_k      mean_jobs   mean number of jobs that hold k GPUs
+
+Cost: O(n log n) for n about 24 standard deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.errors import InvalidProblem
+from policies.model import Problem
+from policies.optimum.solution import Solution
+from policies.speedup import Floats
+
+TAIL = 12.0
+"""Standard deviations about the mean that the distribution covers; what is past them is below 1e-12."""
+MOST_COUNTS = 2**24
+"""Counts in the window: beyond them no cloud has that many GPUs, and the sizes or rates are a slip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swing:
+    """GPUs of one type held over time.
+
+    `probability[i]` is the share of time that exactly `least_gpus + i` are held.
+    """
+
+    gpu_type: str
+    mean_gpus: float
+    sd_gpus: float
+    mean_jobs: Mapping[int, float]
+    probability: Floats
+    least_gpus: int = 0
+
+    def quantile(self, share: float) -> int:
+        """Return the least number of GPUs that is enough for `share` of the time."""
+        return self.least_gpus + int(np.searchsorted(np.cumsum(self.probability), share * (1.0 - 1e-12)))
+
+    def shared_waste_gpus(self, gpus_per_node: int) -> float:
+        """Return the GPUs idle on average if jobs were packed onto the fewest nodes at every moment."""
+        held = self.least_gpus + np.arange(len(self.probability))
+        return float(self.probability @ (-held % gpus_per_node))
+
+    def unshared_waste_gpus(self, gpus_per_node: int) -> float:
+        """Return the GPUs idle on average if no two jobs ever shared a node."""
+        return sum(m * (-k % gpus_per_node) for k, m in self.mean_jobs.items())
+
+
+def swings(problem: Problem, solution: Solution) -> tuple[Swing, ...]:
+    """Return the swing of each GPU type that the solution, one of whole widths, uses, in the problem's order.
+
+    Raises:
+        InvalidProblem: when more GPUs would be held than there can be.
+    """
+    jobs: dict[str, dict[int, float]] = {}
+    for job_class, answer in zip(problem.classes, solution.classes, strict=True):
+        for plan in answer.plans:
+            for step in plan.steps:
+                at = jobs.setdefault(step.gpu_type, {})
+                held = job_class.arrivals_per_hour * plan.job_fraction * step.hours
+                at[int(step.gpus)] = at.get(int(step.gpus), 0.0) + held
+    return tuple(_swing(gpu.name, jobs[gpu.name]) for gpu in problem.gpu_types if gpu.name in jobs)
+
+
+def _swing(gpu_type: str, mean_jobs: Mapping[int, float]) -> Swing:
+    """Return the compound Poisson distribution of the GPUs held."""
+    widths = np.array(list(mean_jobs))
+    means = np.array(list(mean_jobs.values()))
+    mean = float(widths @ means)
+    sd = float(np.sqrt(widths.astype(float) ** 2 @ means))
+    least = max(0, int(mean - TAIL * sd))
+    # A tail of compound jumps: a few of the widest beyond the normal range.
+    most = mean + TAIL * sd + TAIL * float(widths.max()) + 1.0
+    if most - least > MOST_COUNTS:
+        raise InvalidProblem(
+            f"{mean:.3g} GPUs of type {gpu_type} would be held on average: check sizes and arrivals"
+        )
+    size = 1 << int(np.ceil(np.log2(most - least)))
+    # The transform counts modulo `size`, and only one count of each residue is inside the window.
+    jumps = np.zeros(size)
+    np.add.at(jumps, widths % size, means)
+    transform = np.exp(np.fft.rfft(jumps) - means.sum())
+    probability = np.roll(np.maximum(np.fft.irfft(transform, size), 0.0), -(least % size))
+    return Swing(
+        gpu_type=gpu_type,
+        mean_gpus=mean,
+        sd_gpus=sd,
+        mean_jobs=mean_jobs,
+        probability=probability / probability.sum(),
+        least_gpus=least,
+    )

@@ -1,0 +1,1 @@
+"""Which GPUs of which nodes a job gets."""

@@ -1,0 +1,1 @@
+"""What BOA is compared with: baselines, and schedulers from the literature."""

@@ -1,0 +1,92 @@
+"""Tiresias: a fixed fleet, the widths that users ask for, and jobs that had little service first.
+
+Source: Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, discretised
+two-dimensional least attained service; two queues split at 16 GPU-hours and rounds of 60 s, as in Pollux's
+simulator, whose users' "tuned" widths these are (`asked`). It knows neither sizes nor speed-ups.
+
+    symbol   here        meaning
+    a        attained    GPU-hours of work that a job had
+    Q        threshold   GPU-hours at which it falls into the second queue
+
+Within a queue the older job comes first; a job that does not fit is passed over. In Pollux's simulator jobs
+of the second queue stand in order of their fall.
+Cost: O(jobs log jobs) per round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.errors import InvalidProblem
+from policies.model import Allocation, Job, JobId, Money, Width
+from policies.rivals.asked import AskedWidths
+from policies.rivals.baselines import Fleet
+from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
+from policies.speedup import Floats
+
+THRESHOLD_GPU_HOURS = 16.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiresias:
+    """Hold a fixed fleet; in rounds, jobs below the threshold first, then the others, oldest first."""
+
+    asked: AskedWidths
+    fleet: Fleet
+    threshold_gpu_hours: float = THRESHOLD_GPU_HOURS
+    round_seconds: float = ROUND_SECONDS
+    _prices: dict[tuple[str, int], Floats] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.threshold_gpu_hours > 0.0:
+            raise InvalidProblem(f"a threshold is more than 0 GPU-hours; got {self.threshold_gpu_hours!r}")
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the widths of the jobs that may run; between two rounds, what is held."""
+        if not is_due(money, self.round_seconds):
+            return Allocation(widths=widths_held(jobs), nodes=self.fleet.count_by_type)
+        widths: dict[JobId, Width] = {}
+        left = self.fleet.gpus
+        for job in sorted(jobs, key=self._rank):
+            width = self.width_of(job)
+            if width.gpus <= left:
+                widths[job.id] = width
+                left -= width.gpus
+        return Allocation(widths=widths, nodes=self.fleet.count_by_type, lean=float(self.fleet.nodes))
+
+    def width_of(self, job: Job) -> Width:
+        """Return what the job's user asked for; on a fleet that is smaller, the widest that it can hold."""
+        width = self.asked.widths_of(job)[job.phase]
+        if width.gpus <= self.fleet.gpus:
+            return width
+        return self.asked.menu.fastest_within(job.class_name, job.phase, self.fleet.gpus)
+
+    def attained(self, job: Job) -> float:
+        """Return the GPU-hours of work that a job had at its width."""
+        phases = self.asked.menu.classes[job.class_name].phases
+        prices = self._prices_of(job)
+        sizes = np.array([phase.size_gpu_hours for phase in phases]) * job.scale
+        done = np.zeros(len(sizes))
+        done[: job.phase] = sizes[: job.phase]
+        left = job.remaining_gpu_hours - float(sizes[job.phase + 1 :].sum())
+        done[job.phase] = max(0.0, float(sizes[job.phase]) - left)
+        return float(done @ prices)
+
+    def _prices_of(self, job: Job) -> Floats:
+        """Return the GPU-hours of an hour of work in each phase, at the widths that were asked for."""
+        widths = self.asked.widths_of(job)
+        key = (job.class_name, widths[0].gpus)
+        found = self._prices.get(key)
+        if found is None:
+            pairs = zip(self.asked.menu.classes[job.class_name].phases, widths, strict=True)
+            found = self._prices[key] = np.array(
+                [w.gpus / float(phase.speedups[w.gpu_type].speed_at(w.gpus)) for phase, w in pairs]
+            )
+        return found
+
+    def _rank(self, job: Job) -> tuple[bool, float, JobId]:
+        """Return what jobs are ordered by."""
+        return (self.attained(job) >= self.threshold_gpu_hours, job.arrived_at, job.id)

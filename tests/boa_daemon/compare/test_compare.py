@@ -1,0 +1,367 @@
+"""Comparisons: equal spend, paired ratios, runs that are kept, determinism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from boa_daemon.cli.demo import shipped_settings
+from boa_daemon.compare import run as run_module
+from boa_daemon.compare.cells import Comparison, Row, reordered, turned
+from boa_daemon.compare.page import about, decomposition_text, knob_text, table_cells
+from boa_daemon.compare.run import FILE_NAME, Kept, run_all
+from boa_daemon.compare.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
+from boa_daemon.compare.timeline import record
+from boa_daemon.compare.tune import TOLERANCE, Trial, equal_spend_hours
+from boa_daemon.errors import InputError
+from boa_daemon.sim.wiring import SimulationSettings, simulate
+from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
+from policies.errors import InfeasibleBudget, UnknownPolicy
+from policies.model import Budget
+from policies.registry import POLICIES
+from policies.speedup import Amdahl
+
+RIVALS = ("equal-width", "efficiency", "greedy-marginal", "static-fifo", "static-srsf", "static-equal")
+
+
+def some_settings() -> SimulationSettings:
+    """Return twenty jobs of two classes, one every ten minutes, on nodes of four GPUs."""
+    names = ["wide", "narrow"] * 10
+    return SimulationSettings(
+        trace=a_trace(*(600.0 * n for n in range(20)), class_names=names),
+        problem=a_problem(
+            a_class("wide", curve=Amdahl(parallel_fraction=0.98, max_gpus=16), arrivals_per_hour=3.0),
+            a_class("narrow", curve=Amdahl(parallel_fraction=0.6, max_gpus=4), arrivals_per_hour=3.0),
+        ),
+        instance_types={"gpu": an_instance_type()},
+        budget=Budget(amount=20.0),
+    )
+
+
+def a_comparison(**changes: Any) -> Comparison:
+    """Return a comparison at one budget."""
+    values: dict[str, Any] = {
+        "shared": some_settings(),
+        "budgets": (Budget(amount=20.0),),
+        "rivals": ("equal-width", "greedy-marginal"),
+    }
+    return Comparison(**(values | changes))
+
+
+def run(comparison: Comparison, folder: Path | None = None, processes: int = 1) -> list[Row]:
+    """Run all cells."""
+    return run_all(comparison, kept=Kept(folder), processes=processes, on_row=lambda _row: None)
+
+
+@pytest.fixture(scope="module")
+def all_rows() -> tuple[Comparison, list[Row]]:
+    """Run every rival at one budget, two seeds."""
+    comparison = a_comparison(rivals=RIVALS, seeds=2)
+    return comparison, run(comparison)
+
+
+def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """References first, then the rivals, seed by seed."""
+    comparison, rows = all_rows
+
+    expected = [("boa", 0), ("boa", 1), *((rival, seed) for seed in (0, 1) for rival in RIVALS)]
+    assert [(row.policy, row.seed) for row in rows] == expected
+    assert len(rows) == comparison.cells
+
+
+def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Within 1 % of what the reference spent on the same seed."""
+    _, rows = all_rows
+    spent = {row.seed: row.mean_usd_per_hour for row in rows if row.policy == "boa"}
+
+    for row in rows:
+        assert row.target_usd_per_hour == spent[row.seed]
+        off = abs(row.mean_usd_per_hour / spent[row.seed] - 1.0)
+        assert row.at_equal_spend == (off <= TOLERANCE)
+
+
+def test_no_row_beats_the_bound_for_its_money(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Whatever the rival."""
+    for row in all_rows[1]:
+        assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
+
+
+def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Same settings, same run to the bit."""
+    comparison, rows = all_rows
+    for row in rows:
+        again = simulate(comparison.settings_of_row(row))
+        assert (again.mean_jct_hours, again.mean_usd_per_hour) == (row.mean_jct_hours, row.mean_usd_per_hour)
+
+
+def test_processes_change_nothing() -> None:
+    """Two workers give the very rows of one."""
+    comparison = a_comparison(budgets=(Budget(amount=20.0), Budget(amount=30.0)), rivals=("equal-width",))
+
+    assert run(comparison, processes=2) == run(comparison)
+
+
+def test_rivals_spend_the_same_where_their_settings_allow() -> None:
+    """On the shipped workload both come within a step, and say whether that is within 1 %.
+
+    What they wait for the very same money is read off between two settings.
+    """
+    settings = shipped_settings("30/h")
+    comparison = a_comparison(
+        shared=settings, budgets=(settings.budget,), rivals=("greedy-marginal", "equal-width")
+    )
+    boa, *rivals = run(comparison)
+
+    for rival in rivals:
+        off = abs(rival.mean_usd_per_hour / boa.mean_usd_per_hour - 1.0)
+        assert off < 0.03
+        assert rival.at_equal_spend == (off <= TOLERANCE)
+        assert rival.equal_spend_mean_jct_hours is not None
+    assert any(rival.at_equal_spend for rival in rivals)
+
+
+def test_kept_rows_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call reads all of them and changes no byte of the file."""
+    first = run(a_comparison(), tmp_path)
+    text = (tmp_path / FILE_NAME).read_bytes()
+    monkeypatch.setattr(run_module, "run_cell", lambda *_: pytest.fail("this cell was kept"))
+
+    assert run(a_comparison(), tmp_path) == first
+    assert (tmp_path / FILE_NAME).read_bytes() == text
+
+
+def test_what_is_new_runs_and_what_changed_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A further rival is one more cell; another boot time makes all cells new."""
+    run(a_comparison(rivals=("equal-width",)), tmp_path)
+    ran: list[str] = []
+    real = run_module.run_cell
+    monkeypatch.setattr(run_module, "run_cell", lambda c, cell: ran.append(cell.policy) or real(c, cell))
+
+    run(a_comparison(rivals=("equal-width", "efficiency")), tmp_path)
+    assert ran == ["efficiency"]
+    run(a_comparison(rivals=("equal-width",), shared=replace(some_settings(), boot_seconds=60.0)), tmp_path)
+    assert ran == ["efficiency", "boa", "equal-width"]
+
+
+def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that were done before Ctrl-C stay, a torn line is run again, and the end is the same."""
+    whole = run(a_comparison())
+    real = run_module.run_cell
+
+    def interrupted(comparison: Comparison, cell: Any) -> Row:
+        if cell.policy == "greedy-marginal":
+            raise KeyboardInterrupt
+        return real(comparison, cell)
+
+    monkeypatch.setattr(run_module, "run_cell", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(a_comparison(), tmp_path)
+    file = tmp_path / FILE_NAME
+    assert len(file.read_text().splitlines()) == 2
+    file.write_text(file.read_text()[:-20])
+    monkeypatch.setattr(run_module, "run_cell", real)
+
+    assert run(a_comparison(), tmp_path) == whole
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[]", '{"key": "a"}', '{"key": "a", "row": 3}'])
+def test_a_foreign_file_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    """No row, no guess."""
+    (tmp_path / FILE_NAME).write_text(line + "\n")
+
+    with pytest.raises(InputError, match=r"cells.jsonl:1: this line is no row"):
+        Kept(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """A file is in the way."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(InputError, match="--out: cannot use"):
+        Kept(tmp_path / "file")
+
+
+def test_another_seed_is_another_order_of_the_same_jobs() -> None:
+    """Arrival instants stay, and so do the jobs; seed 0 is the trace itself."""
+    trace = some_settings().trace
+    other = reordered(trace, 3)
+
+    assert reordered(trace, 0) is trace
+    assert other != trace
+    assert other == reordered(trace, 3)
+    assert [job.arrived_at_seconds for job in other.jobs] == [job.arrived_at_seconds for job in trace.jobs]
+    assert sorted((j.id, j.class_name) for j in other.jobs) == sorted(
+        (j.id, j.class_name) for j in trace.jobs
+    )
+
+
+def test_an_interval_is_students_on_the_logarithms() -> None:
+    """Two pairs: t of one degree of freedom at 97.5 % is tan(0.475 pi)."""
+    ratio = ratio_of([1.0, 4.0])
+
+    half = math.tan(0.475 * math.pi) * math.log(4.0) / 2.0
+    assert ratio.mean == pytest.approx(2.0)
+    assert ratio.low == pytest.approx(2.0 * math.exp(-half))
+    assert ratio.high == pytest.approx(2.0 * math.exp(half))
+    assert ratio_of([1.5]).low is None
+
+
+def test_ratios_are_paired_by_seed(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Each row over the reference on its own seed; the summary is their geometric mean."""
+    comparison, rows = all_rows
+    boa = {row.seed: row.mean_jct_hours for row in rows if row.policy == "boa"}
+
+    for document in with_ratios(rows):
+        assert document["ratio"] == document["mean_jct_hours"] / boa[document["seed"]]
+    line = next(line for line in lines_of(comparison, rows) if line.policy == "static-fifo")
+    pair = [row.mean_jct_hours / boa[row.seed] for row in rows if row.policy == "static-fifo"]
+    assert line.ratio.mean == pytest.approx(math.sqrt(pair[0] * pair[1]))
+    assert line.ratio.low is not None
+    assert line.ratio.low <= line.ratio.mean
+
+
+def a_trial(spend: float, hours: float) -> Trial:
+    """Return a run that spent and took so much."""
+    result = simulate(replace(some_settings(), policy="equal-width"))
+    return Trial(knob={}, result=replace(result, mean_usd_per_hour=spend, mean_jct_hours=hours))
+
+
+def test_equal_spend_lies_on_the_chord_between_two_settings() -> None:
+    """Half the way in money is half the way in time."""
+    trials = [a_trial(8.0, 4.0), a_trial(12.0, 2.0)]
+
+    assert equal_spend_hours(trials, 10.0) == pytest.approx(3.0)
+    assert equal_spend_hours([*trials, a_trial(9.0, 1.0)], 10.0) == 1.0
+    assert equal_spend_hours(trials[1:], 10.0) is None
+
+
+def test_the_floor_is_below_all_rows(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """At seed 0, which it is for, and it falls with money."""
+    comparison, rows = all_rows
+    floor = floor_of(comparison, rows)
+
+    for row in (row for row in rows if row.seed == 0):
+        assert np.interp(row.mean_usd_per_hour, floor.spends, floor.bound_hours) <= row.mean_jct_hours + 1e-9
+    finite = floor.bound_hours[np.isfinite(floor.bound_hours)]
+    assert (np.diff(finite) <= 1e-12).all()
+
+
+def test_the_best_rival_is_the_fastest_for_the_same_money(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """By the corrected ratio; without rivals there is none."""
+    comparison, rows = all_rows
+    lines = lines_of(comparison, rows)
+    best = best_rival(lines, 20.0)
+
+    assert best is not None
+    paid = [line.ratio_at_equal_spend.mean for line in lines[1:] if line.ratio_at_equal_spend]
+    assert best.ratio_at_equal_spend is not None
+    assert best.ratio_at_equal_spend.mean == min(paid)
+    assert best_rival(lines[:1], 20.0) is None
+
+
+def test_a_timeline_adds_up_to_the_run() -> None:
+    """Money over time is the bill, GPUs over time the GPU-hours, used ones work and overheads."""
+    settings = replace(some_settings(), policy="static-equal")
+    result, run = simulate(settings), record(settings)
+    step = 2.0 * float(run.hours[0])
+
+    assert run.usd_per_hour.sum() * step == pytest.approx(result.spent_usd, rel=1e-3)
+    assert run.gpus_rented.sum() * step == pytest.approx(result.gpu_hours_rented, rel=1e-3)
+    assert run.gpus_used.sum() * step == pytest.approx(
+        result.gpu_hours_used + result.gpu_hours_overhead, rel=1e-3
+    )
+    assert run.jct_hours.mean() == pytest.approx(result.mean_jct_hours)
+    assert (run.queue >= 0.0).all()
+
+
+def test_texts_say_settings_and_misses(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Nodes and widths as people say them; a spend that misses says by how much."""
+    comparison, rows = all_rows
+    lines = {line.policy: line for line in lines_of(comparison, rows)}
+
+    assert knob_text(lines["boa"], "usd_per_hour").endswith(" USD/h")
+    assert " nodes" in knob_text(lines["static-equal"], "usd_per_hour")
+    assert knob_text(lines["efficiency"], "gpus").startswith("at least ")
+    for line in lines.values():
+        assert ("%" in table_cells(line, "usd_per_hour")[4]) != line.at_equal_spend
+    assert "95 % intervals" in about(comparison)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "says"),
+    [
+        ({"budgets": (Budget(amount=20.0), Budget(amount=8.0, unit="gpus"))}, InputError, "one unit"),
+        ({"budgets": (Budget(amount=20.0), Budget(amount=20.0))}, InputError, "twice"),
+        ({"budgets": (Budget(amount=20.0), Budget(amount=0.1))}, InfeasibleBudget, "too small"),
+        ({"rivals": ("equal-wdith",)}, UnknownPolicy, "Did you mean"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_any_run(
+    changes: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    """One clear error."""
+    with pytest.raises(kind, match=says):
+        a_comparison(**changes).check()
+
+
+def test_a_knob_becomes_settings() -> None:
+    """A planning budget is the site's, everything else an option of the policy."""
+    settings = turned(some_settings(), {"planning_budget": 7.0, "nodes": 3})
+
+    assert settings.planning_budget == Budget(amount=7.0)
+    assert settings.options.nodes == 3
+
+
+def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
+    all_rows: tuple[Comparison, list[Row]],
+) -> None:
+    """Steps are coarse, but a share of the jobs can go one step further: as near as so few jobs allow."""
+    for row in all_rows[1]:
+        if row.policy in {"equal-width", "efficiency"}:
+            assert abs(row.mean_usd_per_hour / row.target_usd_per_hour - 1.0) <= 0.015
+            assert "share" in row.knob
+
+
+def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
+    all_rows: tuple[Comparison, list[Row]],
+) -> None:
+    """Best fleet over best rule, best rule over boa; the names say which they are."""
+    comparison, rows = all_rows
+    lines = lines_of(comparison, rows)
+
+    why = decompose(rows, lines, 20.0)
+
+    assert why is not None
+    assert why.rule in {"equal-width", "efficiency"}
+    assert why.fleet.startswith("static-")
+    assert why.total.mean == pytest.approx(why.elasticity.mean * why.optimisation.mean)
+    by_policy = {line.policy: line.ratio_at_equal_spend for line in lines}
+    best = by_policy[why.rule]
+    assert best is not None
+    assert why.optimisation.mean == pytest.approx(best.mean)
+    assert f"{why.rule}, makes up a factor of {why.elasticity.mean:.2f} [" in decomposition_text(why)
+
+
+def test_without_a_fleet_there_is_nothing_to_take_apart(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Neither in sentences nor in numbers."""
+    comparison, rows = all_rows
+    lines = [line for line in lines_of(comparison, rows) if not line.policy.startswith("static-")]
+
+    assert decompose(rows, lines, 20.0) is None
+
+
+def test_every_rival_can_be_tuned() -> None:
+    """All policies there are, on twenty jobs: each comes to a row, and none beats the bound."""
+    comparison = a_comparison(rivals=tuple(name for name in POLICIES if name != "boa"))
+    comparison.check()
+
+    for row in run(comparison):
+        assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
+        assert row.equal_spend_mean_jct_hours is not None

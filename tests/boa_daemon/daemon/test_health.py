@@ -1,0 +1,260 @@
+"""Jobs that lose steps, stall, fail for good, or sit on a node that the cloud takes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from boa_daemon.engines.inbox import Inbox
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.tick.ports import Manifest, RunReport
+
+START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
+TICK = 30.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 10.0},
+    "cloud": {"boot_seconds": 30.0},
+    "daemon": {"tick_seconds": TICK, "idle_hold_seconds": 60.0, "stall_seconds": 120.0},
+}
+
+
+class Told:
+    """A runner whose reports say what a test wants them to say; with an inbox it hears of spot warnings."""
+
+    def __init__(self, inner: Any, inbox: Inbox | None) -> None:
+        self.inner, self.inbox = inner, inbox
+        self.tell: Callable[[RunReport], RunReport] = lambda report: report
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def poll(self) -> Mapping[str, RunReport]:
+        if self.inbox is not None:
+            list(self.inbox.receive())
+        told = {job: self.tell(report) for job, report in self.inner.poll().items()}
+        for job, report in told.items():
+            if report.is_over:
+                self.inner.kill(job, report.generation)
+        return told
+
+    def interruptions(self) -> Mapping[str, float]:
+        return {} if self.inbox is None else dict(self.inbox.interruptions)
+
+
+class Stage:
+    """A daemon on a clock of the test's own, and its runner."""
+
+    def __init__(self, folder: Path, inbox: Inbox | None) -> None:
+        self.clock, self.folder, self.inbox = ManualClock(START), folder, inbox
+        self.open()
+
+    def open(self) -> None:
+        def wrap(inner: Any) -> Any:
+            self.runner = Told(inner, self.inbox)
+            return self.runner
+
+        self.play = Rehearsal(self.folder, self.clock, SETTINGS, wrap_runner=wrap)
+
+    def run(self, seconds: float) -> None:
+        until = self.clock.instant + seconds
+        while self.clock.instant < until:
+            self.tick()
+
+    def tick(self) -> Any:
+        decision = self.play.daemon.tick()
+        assert not self.play.daemon.standing.fault
+        self.clock.instant += TICK
+        return decision
+
+    def submit(self, **changes: Any) -> str:
+        return str(self.play.service.submit([job_content(**changes)], user="ann")["jobs"][0])
+
+    def alerts(self) -> str:
+        return json.dumps(self.play.service.alerts())
+
+
+@contextmanager
+def a_stage(folder: Path, inbox: Inbox | None = None) -> Iterator[Stage]:
+    stage = Stage(folder, inbox)
+    try:
+        yield stage
+    finally:
+        stage.play.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with a_stage(tmp_path) as found:
+        yield found
+
+
+def test_steps_that_an_end_lost_are_work_that_is_left_again_and_explained(stage: Stage) -> None:
+    """60 of 100 steps lost: 40 % of the generation's work counts; decision, explain and a restart know it."""
+    job = stage.submit(hours=1.0)
+    stage.run(300.0)
+    before = stage.play.books.queue.active[job]
+    assert before.started_at is not None
+    manifest = Manifest(generation=1, step=40, sha256="0", path="step-40")
+    stage.runner.tell = lambda report: (
+        replace(report, phase="stopped", step=100, manifest=manifest, lost_steps=60, evidence="60 steps lost")
+        if report.generation == 1
+        else report
+    )
+    now = stage.clock.instant
+    decision = stage.tick()
+    after = stage.play.books.queue.active[job]
+    done_hours = (now - before.started_at) / 3600.0  # At one GPU of the reference, so its speed is 1.
+    assert 1.0 - after.remaining_gpu_hours == pytest.approx(0.4 * done_hours)
+    assert (after.lost_steps, after.step, after.begun_step) == (60, 40, 40)
+    assert decision.state.jobs[job].lost_steps == 60
+    assert "It lost 60 steps" in stage.play.service.explain(job)["text"]
+    stage.play.close()
+    stage.open()
+    assert stage.play.service.job(job)["lost_steps"] == 60
+
+
+def test_a_job_that_makes_no_step_is_said_to_be_stalled_then_ended_and_started_again(stage: Stage) -> None:
+    """Steps of a second, a floor of 120 s: stalled after that, ended after 180 s, and begun anew."""
+    job = stage.submit(hours=1.0)
+    stage.run(90.0)
+    stage.runner.tell = lambda report: (
+        replace(report, step=50, seconds=50.0) if report.generation == 1 and not report.is_over else report
+    )
+    stage.run(120.0)
+    assert stage.play.service.job(job)["stalled_since"] is None
+    stage.run(60.0)
+    assert stage.play.service.job(job)["stalled_since"] is not None
+    assert "no step" in stage.alerts()
+    assert stage.play.service.job(job)["generation"] == 1, "one look is not enough to end it"
+    stage.run(180.0)
+    row = stage.play.service.job(job)
+    assert (row["generation"], row["failures"], row["stalled_since"]) == (2, 1, None)
+    assert "made no step" in row["cause"]
+
+
+def test_a_slow_job_is_judged_by_its_own_steps(stage: Stage) -> None:
+    """One step in a minute: twenty of those are 1200 s, so 600 s without one are nothing."""
+    job = stage.submit(hours=2.0)
+    stage.run(90.0)
+    stage.runner.tell = lambda report: replace(report, step=2, seconds=120.0)
+    stage.run(900.0)
+    row = stage.play.service.job(job)
+    assert (row["generation"], row["stalled_since"]) == (1, None)
+
+
+def test_a_job_that_reports_no_steps_is_not_judged(stage: Stage) -> None:
+    """Nobody knows its steps, so silence says nothing."""
+    job = stage.submit(hours=2.0)
+    stage.run(3600.0)
+    row = stage.play.service.job(job)
+    assert (row["generation"], row["stalled_since"]) == (1, None)
+
+
+@pytest.mark.parametrize("cause", ["out-of-memory", "missing-command"])
+def test_what_the_same_command_would_meet_again_is_not_tried_again(stage: Stage, cause: Any) -> None:
+    """One start; `boa jobs` says the exit code and the last lines."""
+    job = stage.submit(hours=1.0, retries=5)
+    stage.run(90.0)
+    stage.runner.tell = lambda report: replace(
+        report, phase="failed", cause=cause, exit_code=137, evidence="it died", last_lines=("a", "b")
+    )
+    stage.run(600.0)
+    row = stage.play.service.job(job)
+    assert (row["status"], row["generation"], row["exit_code"]) == ("failed", 1, 137)
+    assert row["last_lines"] == ["a", "b"]
+    assert "would meet again" in stage.alerts()
+
+
+def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stage) -> None:
+    """Without progress one retry is one retry; with a newer checkpoint each time there are many more."""
+    stage.runner.tell = lambda report: replace(
+        report,
+        phase="failed",
+        cause="error",
+        step=report.generation,
+        manifest=Manifest(generation=report.generation, step=report.generation, sha256="0", path="x"),
+    )
+    job = stage.submit(hours=1.0, retries=1)
+    stage.run(900.0)
+    row = stage.play.service.job(job)
+    assert row["status"] in ("queued", "running")
+    assert row["generation"] > 3
+    stage.runner.tell = lambda report: replace(report, phase="failed", cause="error", manifest=None)
+    stage.run(3900.0)
+    assert stage.play.service.job(job)["status"] == "failed"
+
+
+@mock_aws
+def test_a_spot_warning_in_the_queue_stops_the_job_and_rents_a_replacement_in_the_next_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Message in: the daemon wakes. Next tick: checkpoint and launch. A restart knows the end."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    sqs = boto3.client("sqs", region_name="us-east-1")
+    url = sqs.create_queue(QueueName="boa")["QueueUrl"]
+    with a_stage(tmp_path, Inbox(sqs, url)) as stage:
+        job = stage.submit(hours=1.0)
+        stage.run(300.0)
+        (node,) = stage.play.service.job(job)["nodes"]
+        at = datetime.fromtimestamp(stage.clock.instant, UTC)
+        event = {
+            "detail-type": "EC2 Spot Instance Interruption Warning",
+            "time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "detail": {"instance-id": node, "instance-action": "terminate"},
+        }
+        sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
+        wakes: list[float] = []
+        stage.play.daemon.wake = wakes.append
+        stage.play.daemon.watch()
+        assert wakes == [0.0], "the next tick is now"
+        decision = stage.tick()
+        assert decision.state.nodes[node].ends_by == at.timestamp() + 120.0
+        kinds = [type(action).__name__ for action in decision.actions]
+        assert kinds == ["StopJob", "LaunchNodes"]
+        stage.play.close()
+        stage.inbox = None
+        stage.open()
+        assert stage.tick().state.nodes[node].ends_by == at.timestamp() + 120.0
+        stage.run(120.0)
+        row = stage.play.service.job(job)
+        assert (row["status"], row["generation"]) == ("running", 2)
+        assert row["nodes"] != [node]
+
+
+def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: Stage) -> None:
+    """Ten hours at one GPU pay for a try of two; once it has been measured, nobody tries it again."""
+    job = stage.submit(hours=40.0, max_gpus=2)
+    origin: dict[int, float] = {}
+
+    def tell(report: RunReport) -> RunReport:
+        began = origin.setdefault(report.generation, stage.clock.instant)
+        seconds = stage.clock.instant - began
+        return replace(report, step=int(seconds), samples=10.0 * seconds, seconds=seconds + 1e-6)
+
+    stage.runner.tell = tell
+    tries, widths = [], set()
+    for _ in range(1800):
+        decision = stage.tick()
+        widths.add(stage.play.service.job(job)["gpus"])
+        if found := stage.play.daemon.tries.explorations.get(job):
+            tries.append((stage.clock.instant, found))
+            if decision.state.jobs[job].job.width is not None:
+                assert "are tried" in decision.explain(job)
+    assert widths == {0, 1, 2}
+    assert tries, "the width beside the planned one is tried"
+    began, ended = tries[0][0], tries[-1][0]
+    assert ended - began <= 600.0 + TICK, "for a while, once"
+    measured = {(sample.gpus): sample.seconds for sample in stage.play.daemon.work.learner.samples}
+    assert set(measured) == {1, 2}
+    assert tries[0][1].gpu_seconds <= 0.02 * 15.0 * 3600.0 * 2

@@ -1,0 +1,54 @@
+"""What the daemon did is in its log: a sentence for people, the action's id for machines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+
+
+class Kept(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record."""
+        self.records.append(record)
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    """What the daemon logs of its actions."""
+    logger, handler = logging.getLogger("boa.actions"), Kept()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def test_each_act_is_a_line_with_its_reason_and_its_id(tmp_path: Path, kept: Kept) -> None:
+    """Launch, start and end of a node: who reads the journal alone knows what was rented and why."""
+    clock = ManualClock(1_800_000_000.0)
+    play = Rehearsal(tmp_path, clock, {"cloud": {"boot_seconds": 30.0}, "daemon": {"tick_seconds": 30.0}})
+    try:
+        play.service.submit([job_content(hours=0.1)], user="ann")
+        for _ in range(60):
+            play.daemon.tick()
+            clock.instant += 30.0
+    finally:
+        play.close()
+    lines = [(str(record.__dict__["action"]), record.getMessage()) for record in kept.records]
+    assert [action.split("-")[1] for action, _ in lines] == ["launch", "start", "terminate"]
+    for action, sentence in lines:
+        assert sentence.startswith(f"{action}: ")
+        assert len(sentence) > len(action) + 10

@@ -1,0 +1,64 @@
+"""Nodes that the cloud calls ready and the engine cannot use."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.tick.ports import Accepted, Refused, Unknown
+
+START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 10.0},
+    "cloud": {"boot_seconds": 30.0},
+    "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
+}
+
+
+class Deaf:
+    """A runner that prepares no node of a first few."""
+
+    def __init__(self, inner: Any, deaf: int) -> None:
+        self.inner, self.deaf, self.met = inner, deaf, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def prepare(self, nodes: Any) -> dict[str, Accepted | Refused | Unknown]:
+        """Accept all but the first that were met."""
+        self.met += [node.id for node in nodes if node.id not in self.met]
+        lost = Unknown(reason="its agent does not answer")
+        return {node.id: lost if node.id in self.met[: self.deaf] else Accepted() for node in nodes}
+
+
+def test_a_node_that_can_never_be_prepared_goes_back_and_another_one_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For half an hour it counts as booting, so nobody rents a second one; then it is replaced, once."""
+    clock = ManualClock(START)
+    play = Rehearsal(tmp_path, clock, SETTINGS, wrap_runner=lambda inner: Deaf(inner, 1))
+    try:
+        (job,) = play.service.submit([job_content(hours=1.0)], user="ann")["jobs"]
+        with caplog.at_level(logging.WARNING, logger="boa.daemon"):
+            while clock.instant < START + 4 * 3600.0:
+                play.daemon.tick()
+                assert not play.daemon.standing.fault
+                clock.instant += 30.0
+        assert play.service.job(job)["status"] == "finished"
+        nodes = sorted(
+            (row["launched_at"], row["ended_at"]) for row in play.service.instances(ended=True)["instances"]
+        )
+    finally:
+        play.close()
+    said = [record.message for record in caplog.records if "goes back" in record.message]
+    assert len(said) == 1
+    assert "its agent does not answer" in said[0]
+    (first_from, first_until), (second_from, second_until) = nodes
+    assert 1800.0 < first_until - first_from < 1900.0
+    assert first_until - 60.0 <= second_from <= first_until + 60.0
+    assert second_until < second_from + 2 * 3600.0

@@ -1,0 +1,167 @@
+"""What a service says to systemd, and how its unit is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.cli import main
+from boa_daemon.daemon import systemd
+from boa_daemon.errors import BoaError, InputError
+
+OURS = str(os.getpid())
+
+
+@pytest.fixture
+def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Listen as systemd does, and return what was said next."""
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(path))
+        listener.settimeout(5.0)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        yield lambda: listener.recv(4096).decode()
+
+
+def test_the_words_of_a_service(heard: Callable[[], str]) -> None:
+    """Ready, alive, reloading, stopping; a status has one line."""
+    systemd.ready("starting\nup")
+    assert heard() == "READY=1\nSTATUS=starting up"
+    systemd.alive("4.00 USD/hour, 1 nodes")
+    assert heard() == "WATCHDOG=1\nSTATUS=4.00 USD/hour, 1 nodes"
+    systemd.reloading()
+    assert heard().startswith("RELOADING=1\nMONOTONIC_USEC=")
+    systemd.stopping()
+    assert heard().startswith("STOPPING=1\nSTATUS=stopping")
+
+
+def test_a_name_with_an_at_sign_is_abstract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As systemd writes it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0boa-test-{OURS}")
+        listener.settimeout(5.0)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@boa-test-{OURS}")
+        systemd.alive("well")
+        assert listener.recv(4096) == b"WATCHDOG=1\nSTATUS=well"
+
+
+@pytest.mark.parametrize("address", ["", "/nowhere/notify", "relative"])
+def test_nobody_who_listens_is_no_trouble(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, in a container, or when systemd went away."""
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+
+    systemd.alive("well")
+
+
+def test_the_watchdog_is_ours_only_if_it_names_us() -> None:
+    """A child that inherits the environment is not watched."""
+    assert systemd.watchdog_seconds({"WATCHDOG_USEC": "180000000"}) == 180.0
+    assert systemd.watchdog_seconds({"WATCHDOG_USEC": "180000000", "WATCHDOG_PID": OURS}) == 180.0
+    assert systemd.watchdog_seconds({"WATCHDOG_USEC": "180000000", "WATCHDOG_PID": "1"}) is None
+    assert systemd.watchdog_seconds({}) is systemd.watchdog_seconds({"WATCHDOG_USEC": "soon"}) is None
+
+
+def test_ticks_that_are_too_slow_for_the_watchdog_are_refused() -> None:
+    """Otherwise systemd would kill a healthy daemon for ever."""
+    systemd.check_tick(90.0, {"WATCHDOG_USEC": "180000000"})
+    systemd.check_tick(9e9, {})
+    with pytest.raises(InputError, match=r"watchdog waits 180 s.*Set tick_seconds to 90 or less"):
+        systemd.check_tick(91.0, {"WATCHDOG_USEC": "180000000"})
+
+
+def test_the_path_of_the_program_is_written_as_systemd_reads_it() -> None:
+    """Blanks, quotes, dollars and percent signs survive."""
+    assert "ExecStart=/opt/boa/bin/boa daemon --config" in systemd.unit_text("/opt/boa/bin/boa")
+    assert 'ExecStart="/opt/my tools/100%%/boa" daemon' in systemd.unit_text("/opt/my tools/100%/boa")
+
+
+@pytest.mark.parametrize("program", ["/home/ann/venv/bin/boa", "/root/boa", "/tmp/x/boa"])
+def test_a_program_that_the_service_cannot_see_is_refused(program: str) -> None:
+    """ProtectHome and PrivateTmp would make the start fail with a riddle."""
+    with pytest.raises(InputError, match=r"cannot see.*--program"):
+        systemd.unit_text(program)
+
+
+def test_installing_writes_the_whole_unit_readable_for_all(tmp_path: Path) -> None:
+    """And leaves nothing else behind."""
+    target = systemd.install_unit("whole\n", tmp_path)
+
+    assert target.read_text(encoding="utf-8") == "whole\n"
+    assert target.stat().st_mode & 0o777 == 0o644
+    assert os.listdir(tmp_path) == [systemd.UNIT]
+
+
+def test_an_install_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk in the middle: the old unit stays, no rest of a file is left, one clear error."""
+    systemd.install_unit("old\n", tmp_path)
+
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(systemd.os, "fsync", full)
+    with pytest.raises(BoaError, match=r"No space left on device\. Nothing was changed"):
+        systemd.install_unit("new\n", tmp_path)
+    assert (tmp_path / systemd.UNIT).read_text(encoding="utf-8") == "old\n"
+    assert os.listdir(tmp_path) == [systemd.UNIT]
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[int, str, str]:
+    """Run the verb; return exit code, output and errors."""
+    monkeypatch.setattr("sys.argv", ["boa", "systemd", *words])
+    try:
+        main()
+        code = 0
+    except SystemExit as left:
+        code = int(left.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_print_is_the_unit_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it can be piped into a file."""
+    for words in ((), ("print",), ("--print",)):
+        code, out, _ = run(capsys, monkeypatch, *words, "--program", "/opt/boa/bin/boa")
+        assert (code, out) == (0, systemd.unit_text("/opt/boa/bin/boa"))
+
+
+def test_install_says_what_it_would_do_and_then_does_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A dry run touches nothing; a second install finds it up to date."""
+    words = ("install", "--folder", str(tmp_path), "--program", "/opt/boa/bin/boa", "--json")
+
+    changes = []
+    for more in (("--dry-run",), (), (), ("--dry-run",)):
+        code, out, _ = run(capsys, monkeypatch, *words, *more)
+        answer = json.loads(out)
+        changes.append((code, answer["change"], answer["path"], os.listdir(tmp_path)))
+
+    path = str(tmp_path / systemd.UNIT)
+    assert changes == [
+        (0, "create", path, []),
+        (0, "create", path, [systemd.UNIT]),
+        (0, "nothing", path, [systemd.UNIT]),
+        (0, "nothing", path, [systemd.UNIT]),
+    ]
+
+
+def test_without_the_right_to_write_it_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 1, one sentence, nothing written."""
+    folder = tmp_path / "missing"
+    code, out, err = run(
+        capsys, monkeypatch, "install", "--folder", str(folder), "--program", "/opt/boa/bin/boa"
+    )
+
+    assert (code, out, folder.exists()) == (1, "", False)
+    assert "Run it as root" in " ".join(err.split())

@@ -1,0 +1,462 @@
+"""What the daemon learns from reports, and that it plans by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.planner import Planner
+from boa_daemon.errors import InputError
+from boa_daemon.learning.beliefs import Beliefs, ClassBelief, Weights, estimate_class
+from boa_daemon.learning.learner import Learner, import_speeds
+from boa_daemon.learning.samples import Sample, SampleStore, compacted
+from boa_daemon.learning.speedups import SpeedSample
+from boa_daemon.store.database import Database
+from boa_daemon.store.engine import migrate, open_engine, sqlite_url
+from boa_daemon.store.samples import MemorySamples, SqlSamples
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.tick.ports import RunReport
+from policies.model import JobClass, Phase, Width
+from policies.online.estimates import Belief
+from policies.speedup import Amdahl
+
+Opener = Callable[[], SampleStore]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def new_samples(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """Return a function that opens the samples; opened again they are the same."""
+    memory, opened = MemorySamples(), list[Database]()
+
+    def open_them() -> SampleStore:
+        if request.param == "memory":
+            return memory
+        engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"), durable=False)
+        migrate(engine)
+        opened.append(Database(engine))
+        return SqlSamples(opened[-1])
+
+    yield open_them
+    for database in opened:
+        database.close()
+
+
+def a_phase() -> Phase:
+    """Return an hour on a V100."""
+    return Phase(size_gpu_hours=1.0, speedups={"v100": Amdahl(parallel_fraction=0.95, max_gpus=64)})
+
+
+def a_report(step: int, seconds: float, *, generation: int = 1) -> RunReport:
+    """Return a report after so many steps of 64 samples and so many seconds of work."""
+    return RunReport(
+        job="a", generation=generation, phase="running", step=step, samples=64.0 * step, seconds=seconds
+    )
+
+
+def taught(learner: Learner, speeds: dict[int, float], *, class_name: str = "default") -> None:
+    """Let a learner see ten minutes of work at each width, with so many samples per second."""
+    for generation, (gpus, speed) in enumerate(speeds.items(), 1):
+        for seconds in (0.0, 600.0):
+            report = a_report(int(speed * seconds / 64.0), seconds, generation=generation)
+            learner.take(report, class_name=class_name, width=Width("v100", gpus), now=seconds)
+
+
+def test_stretches_are_what_lies_between_two_reports() -> None:
+    """The first report of a generation begins, short stretches wait, stretches of an hour are one sample."""
+    learner = Learner()
+    for step, seconds in ((1, 0.0), (2, 1.0), (11, 10.0), (21, 20.0)):
+        learner.take(a_report(step, seconds), class_name="c", width=Width("v100", 2), now=seconds)
+    assert learner.has_news
+
+    (sample,) = learner.samples
+    assert (sample.gpus, sample.samples, sample.seconds) == (2, 20 * 64.0, 20.0)
+    learner.take(a_report(1, 0.0, generation=2), class_name="c", width=Width("v100", 4), now=30.0)
+    assert len(learner.samples) == 1, "a new generation begins anew"
+
+
+def test_what_was_learnt_outlives_the_process(new_samples: Opener) -> None:
+    """Speeds, arrivals and sizes are read back as they were saved; only what was not saved is lost."""
+    learner = Learner(new_samples())
+    taught(learner, {1: 100.0, 4: 300.0})
+    learner.take_arrivals([(1, "default", 10.0), (2, "default[1-4]", 11.0), (3, "other", 12.0)])
+    learner.ended("a-1", class_name="default", work_gpu_hours=2.0, at=600.0, is_whole=True)
+    learner.save(600.0)
+    learner.take_arrivals([(4, "default", 700.0)])
+
+    again = Learner(new_samples())
+    assert again.samples == learner.samples
+    assert again.has_news
+    assert again.arrived_through == 3
+    again.take_arrivals([(3, "other", 12.0), (4, "default", 700.0)])
+    assert again.rows == learner.rows
+    assert [row.count for row in again.rows_of("default") if row.kind == "arrivals"] == [2.0]
+
+
+def test_a_batch_that_cannot_be_written_is_written_with_the_next(tmp_path: Path) -> None:
+    """The disk is full for one save: nothing is half there, and the next save has it all."""
+
+    class Full(MemorySamples):
+        is_full = True
+
+        def write(self, *arguments: Any, **changes: Any) -> None:
+            if self.is_full:
+                raise OSError("No space left on device")
+            super().write(*arguments, **changes)
+
+    store = Full()
+    learner = Learner(store)
+    taught(learner, {1: 100.0})
+    learner.take_arrivals([(1, "default", 10.0)])
+    with pytest.raises(OSError, match="No space"):
+        learner.save(600.0)
+    assert store.read().rows == ()
+    store.is_full = False
+    learner.save(601.0)
+    assert {row.key for row in store.read().rows} == learner.rows.keys()
+    assert store.read().arrived_through == 1
+
+
+def test_speeds_of_an_earlier_version_are_taken_over_once(tmp_path: Path, new_samples: Opener) -> None:
+    """Every row of speeds.json is a row of the store; the file is put aside; a damaged one is left alone."""
+    file = tmp_path / "speeds.json"
+    row = {"class_name": "c", "gpu_type": "v100", "samples": 640.0, "seconds": 10.0}
+    rows = [
+        row | {"gpus": 1, "at": 0.0, "batch": 64.0},
+        row | {"gpus": 1, "at": 4000.0, "batch": 64.0},
+        row | {"gpus": 2, "at": 0.0, "batch": 32.0, "gradient_noise": 100.0},
+        row | {"gpus": 2, "at": 0.0, "batch": 32.0, "gradient_noise": 300.0},
+    ]
+    file.write_text(json.dumps({"samples": rows}))
+
+    assert import_speeds(file, new_samples()) == 4
+    learner = Learner(new_samples())
+    assert sum(sample.seconds for sample in learner.samples) == 40.0
+    assert [(one.gpus, one.seconds, one.gradient_noise) for one in learner.samples] == [
+        (1, 10.0, None),
+        (2, 20.0, 200.0),
+        (1, 10.0, None),
+    ]
+    assert not file.exists()
+    assert import_speeds(file, new_samples()) == 0
+
+    # Killed between the write and the renaming: the rows are there already and stay.
+    file.with_name("speeds.json.imported").rename(file)
+    import_speeds(file, new_samples())
+    assert Learner(new_samples()).rows == learner.rows
+    file.write_text('{"samples": [{"gpus": 1}]}')
+    assert import_speeds(file, new_samples()) == 0
+    assert file.exists()
+
+
+def test_a_year_of_samples_stays_small_and_says_the_same() -> None:
+    """A class at two widths, an arrival and an end a day: some hundred rows, no second of work lost."""
+    store = MemorySamples()
+    learner = Learner(store)
+    day = 86_400.0
+    for hour in range(365 * 24):
+        at = hour * 3600.0
+        for gpus in (1, 4):
+            learner.worked(
+                SpeedSample(
+                    class_name="c", gpu_type="v100", gpus=gpus, samples=100.0, seconds=60.0, at=at, batch=8.0,
+                    gradient_noise=50.0,
+                )
+            )  # fmt: skip
+        if hour % 24 == 0:
+            learner.take_arrivals([(hour + 1, "c", at)])
+            learner.ended(f"j-{hour}", class_name="c", work_gpu_hours=2.0, at=at, is_whole=hour % 48 == 0)
+            learner.save(at)
+    learner.save(365 * day)
+    stored = Learner(store)
+
+    assert stored.rows == learner.rows
+    assert len(stored.rows) < 1000
+    assert sum(one.seconds for one in stored.samples) == pytest.approx(2 * 60.0 * 365 * 24)
+    sizes = [row for row in stored.rows.values() if row.kind == "size"]
+    assert sum(row.count for row in sizes) == 183.0
+    assert all(row.total == pytest.approx(2.0) for row in sizes)
+    belief = estimate_class(
+        JobClass(name="c", phases=(a_phase(),), arrivals_per_hour=1.0),
+        stored.rows_of("c"),
+        [],
+        now=365 * day,
+        weights=Weights(),
+    )
+    assert belief.rate.low < 1.0 / 24.0 < belief.rate.high
+    assert belief.size.mean == pytest.approx(2.0, rel=0.1)
+
+
+@given(
+    ages=st.lists(st.tuples(st.sampled_from(["speed", "size", "cut"]), st.floats(0.0, 400.0)), max_size=40)
+)
+def test_taking_rows_together_is_the_same_in_one_go_or_in_many(ages: list[tuple[str, float]]) -> None:
+    """Work, seconds and counts are kept; doing it again at the same instant changes nothing."""
+    now, day = 500.0 * 86_400.0, 86_400.0
+    rows = {
+        f"r{number}": Sample(
+            key=f"r{number}",
+            kind=kind,  # type: ignore[arg-type]
+            class_name="c",
+            at=now - age * day,
+            total=1.0 + number,
+            seconds=10.0 if kind == "speed" else 0.0,
+            gpus=1,
+        )
+        for number, (kind, age) in enumerate(ages)
+    }
+    merged, gone = compacted(rows, now=now)
+    kept = {key: row for key, row in rows.items() if key not in gone} | {row.key: row for row in merged}
+    again, more = compacted(kept, now=now)
+
+    assert (again, more) == ([], [])
+    for kind in ("speed", "size"):
+        before = [row for row in rows.values() if row.kind == kind]
+        after = [row for row in kept.values() if row.kind == kind]
+        assert sum(row.count for row in after) == pytest.approx(sum(row.count for row in before))
+        assert sum(row.seconds for row in after) == pytest.approx(sum(row.seconds for row in before))
+
+
+def test_the_plan_follows_what_was_measured() -> None:
+    """A class that hardly scales is planned narrower than it was stated; its variants too, within limits."""
+    settings = Settings.model_validate(
+        {
+            "budget": {"usd_per_hour": 60.0},
+            "cloud": {"provider": "simulated", "instance_types": ["p3.2xlarge"]},
+        }
+    )
+    planner = Planner(settings)
+    content = {"class": "default", "min_gpus": 3, "max_gpus": 6}
+    variant = planner.class_for(content)
+    kind = next(iter(planner.machines))
+    learner = Learner()
+    taught(learner, {1: 100.0, 4: 120.0, 8: 130.0})
+    curves = learner.curves(planner.stated.values(), now=600.0)
+    before = planner.record([variant.name]).hash
+    width = Width(kind, 4)
+    stated = planner.speed("default", 0, width)
+
+    assert kind == "v100"
+    assert planner.learn(curves)
+    assert stated == pytest.approx(3.48, abs=0.01)
+    assert planner.speed("default", 0, width) == pytest.approx(1.2, rel=0.05)
+    assert planner.record([variant.name]).hash != before
+    measured = planner.class_of(variant.name)
+    assert measured is not None
+    curve = measured.phases[0].speedups[kind]
+    assert [int(width) for width in curve.whole_widths()] == [3, 4, 5, 6]
+    assert float(curve.speed_at(4)) == pytest.approx(1.2, rel=0.05)
+    assert planner.class_for(content) == measured
+    assert not planner.learn(curves), "the same once more changes nothing"
+
+
+def a_belief(rate: tuple[float, float, float], size: tuple[float, float, float]) -> ClassBelief:
+    """Return a belief of the default class, stated as 1 job per hour of 1 GPU-hour; (low, mean, high)."""
+    return ClassBelief(
+        name="default",
+        rate=Belief(low=rate[0], mean=rate[1], high=rate[2], weight=9.0),
+        size=Belief(low=size[0], mean=size[1], high=size[2], weight=9.0),
+        stated_per_hour=1.0,
+        stated_gpu_hours=1.0,
+    )
+
+
+def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
+    """The stated rate inside the interval stays; outside it gives way, and the new one stays in its turn."""
+    planner = Planner(Settings())
+    variant = planner.class_for({"class": "default", "min_gpus": 3, "max_gpus": 6})
+    within, outside = a_belief((0.9, 2.0, 4.0), (0.5, 0.9, 1.5)), a_belief((2.0, 3.0, 4.0), (1.5, 2.0, 3.0))
+
+    assert not planner.learn({}, {"default": within})
+    assert planner.learn({}, {"default": outside})
+    planned = planner.classes["default"]
+    assert (planned.arrivals_per_hour, planned.size_gpu_hours) == (3.0, 2.0)
+    assert planner.work_per_hour == 6.0
+    found = planner.class_of(variant.name)
+    assert found is not None
+    assert found.size_gpu_hours == 2.0, "variants follow their class"
+    assert not planner.learn({}, {"default": a_belief((2.9, 3.5, 4.0), (1.9, 2.4, 3.0))})
+    off = Planner(Settings.model_validate({"learning": {"rates": False, "sizes": False}}))
+    assert not off.learn({}, {"default": outside})
+
+
+def test_figures_that_the_budget_cannot_pay_for_are_said_and_not_followed(tmp_path: Path) -> None:
+    """Under the fixed plan a load above the budget has no plan: ticks go on by the old one, with an alert."""
+    learning = {"workload": {"policy": "boa"}, "budget": {"usd_per_hour": 4.0}}
+    site = Site(tmp_path, work=2.0, **learning)
+    try:
+        site.hours(8)
+        daemon = site.play.daemon
+        assert daemon.beliefs.known["default"].rate.low > 1.0
+        assert any("keeps to old rates and sizes" in row["sentence"] for row in daemon.alerts.latest(20))
+        planned = daemon.planner.classes["default"]
+        assert planned.arrivals_per_hour * planned.size_gpu_hours * 1.006 < 4.0
+    finally:
+        site.play.close()
+
+
+def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
+    """Where one is set, `new` is planned like `default` under its own name; else the class is unknown."""
+    content = {"class": "new", "min_gpus": None, "max_gpus": None}
+    with pytest.raises(InputError, match="unknown class 'new'"):
+        Planner(Settings()).class_for(content)
+    planner = Planner(
+        Settings.model_validate({"learning": {"prior_class": "default"}, "budget": {"max_instances": None}})
+    )
+    found = planner.class_for(content)
+
+    assert found.name == "new"
+    assert found.phases == planner.stated["default"].phases
+    assert "new" in planner.unstated
+    assert {c.name for c in planner.record(["new"]).site.problem.classes} == {"default", "new"}
+    with pytest.raises(InputError, match="prior_class"):
+        Planner(Settings.model_validate({"learning": {"prior_class": "defualt"}}))
+
+
+def test_a_few_classes_are_estimated_at_a_time_the_longest_waiting_first() -> None:
+    """Of forty classes sixteen, then sixteen others; one that was just looked at rests."""
+    beliefs, names = Beliefs(), [f"c{number:02d}" for number in range(40)]
+    phase = a_phase()
+    looked_at: list[str] = []
+    for tick in range(3):
+        due = beliefs.due(names, names, now=30.0 * tick)
+        for name in due:
+            beliefs.refresh(JobClass(name=name, phases=(phase,)), [], [], now=30.0 * tick)
+        looked_at += due
+    assert sorted(looked_at) == names
+    assert beliefs.due(names, names, now=100.0) == []
+    assert len(beliefs.due(names, names, now=150.0)) == 16
+
+
+class Site:
+    """A daemon whose jobs are `work` times as large as its class file says, and the way to let time pass."""
+
+    def __init__(self, folder: Path, *, work: float, **changes: dict[str, Any]) -> None:
+        self.folder, self.clock, self.work = folder, ManualClock(1.8e9), work
+        self.settings = {"budget": {"usd_per_hour": 20.0}} | changes
+        self.open()
+        self.count = 0
+
+    def open(self) -> None:
+        """Start the daemon on its folder."""
+        self.play = Rehearsal(self.folder, self.clock, self.settings)
+
+    def restart(self) -> None:
+        """Let the process end and start it again."""
+        self.play.close()
+        self.open()
+
+    def hours(self, number: int) -> None:
+        """Let hours pass; four jobs come in each."""
+        for quarter in range(4 * number):
+            self.count += 1
+            content = job_content(f"j{self.count}", hours=1.0, max_gpus=4)
+            content["environment"] = {"HOURS": repr(self.work * (0.8 + 0.1 * (quarter % 5)))}
+            self.play.service.submit([content], user="ann")
+            for _ in range(15):
+                self.play.daemon.tick()
+                assert not self.play.daemon.standing.fault
+                self.clock.instant += 60.0
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A daemon whose jobs are twice as large as stated."""
+    found = Site(tmp_path, work=2.0)
+    yield found
+    found.play.close()
+
+
+def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
+    """Four jobs an hour of two GPU-hours, stated one of one: both are found, and outlive a restart."""
+    site.hours(12)
+    daemon = site.play.daemon
+    belief = daemon.beliefs.known["default"]
+
+    assert belief.rate.low < 4.0 < belief.rate.high
+    assert belief.size.low < 2.0 < belief.size.high
+    assert belief.rate.mean == pytest.approx(4.0, rel=0.15)
+    assert belief.size.mean == pytest.approx(2.0, rel=0.15)
+    planned = daemon.planner.classes["default"]
+    assert planned.arrivals_per_hour == pytest.approx(4.0, rel=0.3)
+    assert planned.size_gpu_hours == pytest.approx(2.0, rel=0.3)
+
+    site.restart()
+    after = site.play.daemon.planner.classes["default"]
+    assert (after.arrivals_per_hour, after.size_gpu_hours) == (
+        planned.arrivals_per_hour,
+        planned.size_gpu_hours,
+    ), "a restart changes no plan"
+    site.play.daemon.tick()
+    again = site.play.daemon.beliefs.known["default"]
+    assert again.arrivals == belief.arrivals == 48
+    assert again.ended == belief.ended
+    assert again.rate.mean == pytest.approx(belief.rate.mean, rel=0.02)
+
+
+def test_a_job_has_left_what_its_class_is_believed_to_need(site: Site) -> None:
+    """Once two hours are believed, a job that came as one of one hour has two hours less what it did."""
+    site.hours(10)
+    jobs = site.play.daemon.work.jobs()
+    factor = site.play.daemon.planner.classes["default"].size_gpu_hours
+    waiting = [job.job.remaining_gpu_hours for job in jobs.values() if not job.slots and not job.generation]
+    site.play.service.submit([job_content("new", hours=1.0)], user="ann")
+    fresh = max(site.play.daemon.work.jobs().values(), key=lambda job: job.job.arrived_at)
+
+    assert factor > 1.5
+    assert fresh.job.remaining_gpu_hours == pytest.approx(factor)
+    assert fresh.job.scale == pytest.approx(1.0)
+    assert all(left == pytest.approx(factor) for left in waiting)
+
+
+def test_learning_moves_jobs_when_it_learns_and_not_after(site: Site) -> None:
+    """Twelve hours of the same load: the plan changes a few times, and in the last four no job moves."""
+    site.hours(8)
+    before = len(site.play.runner.started)
+    hash_before = site.play.books.store.policy_hash
+    site.hours(4)
+    late = site.play.runner.started[before:]
+
+    assert len({job for job, _ in late}) == len(late) > 10
+    assert site.play.books.store.policy_hash == hash_before
+    assert len({row["policy"] for row in site.play.books.store.decisions(limit=1000)}) <= 6
+
+
+def test_a_kill_between_samples_loses_and_doubles_nothing_of_the_books(site: Site) -> None:
+    """The process dies after each hour without a goodbye: arrivals and ends are those of the job table."""
+    for _ in range(4):
+        site.hours(1)
+        # What memory knows is gone; what a transaction wrote is there.
+        site.play.daemon.work.learner.arrived("default", site.clock.instant)
+        site.open()
+    site.hours(1)
+    site.play.daemon.tick()
+    rows = site.play.daemon.work.learner.rows.values()
+    finished = sum(row["status"] == "finished" for row in site.play.service.jobs()["jobs"])
+
+    assert sum(row.count for row in rows if row.kind in ("seen", "arrivals")) == 20
+    assert sum(row.kind == "size" for row in rows) == finished > 0
+
+
+def test_a_job_that_was_cancelled_is_a_lower_bound(tmp_path: Path) -> None:
+    """Half an hour into ten it is ended: one cut row of what it did, no size."""
+    site = Site(tmp_path, work=10.0)
+    try:
+        site.play.service.submit([job_content("long", hours=10.0)], user="ann")
+        for minute in range(40):
+            if minute == 35:
+                site.play.daemon.cancel("long-1")
+            site.play.daemon.tick()
+            site.clock.instant += 60.0
+        (row,) = [row for row in site.play.daemon.work.learner.rows.values() if row.kind in ("size", "cut")]
+        assert row.kind == "cut"
+        assert row.total == pytest.approx(0.05, rel=0.25), "half an hour of ten, over a scale of ten"
+    finally:
+        site.play.close()

@@ -1,0 +1,198 @@
+"""Measured speed-ups: what is learnt from reports, and how sure one may be of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.learning.speedups import (
+    HALF_LIFE_SECONDS,
+    NOISE,
+    CurveEstimate,
+    SpeedSample,
+    estimate_all,
+    estimate_curve,
+    explain_curve,
+    measured_class,
+    new_class,
+    statistical_efficiency,
+    worth_exploring,
+)
+from boa_daemon.testing import a_class
+from policies.errors import InvalidProblem
+from policies.model import JobClass, Phase
+from policies.speedup import Amdahl, Table
+
+STATED = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.2, 5.6))
+
+
+def a_sample(
+    gpus: int, rate: float, *, seconds: float = 600.0, at: float = 0.0, **more: float
+) -> SpeedSample:
+    """Return a stretch of work at a speed."""
+    return SpeedSample(
+        class_name="c", gpu_type="gpu", gpus=gpus, samples=rate * seconds, seconds=seconds, at=at, **more
+    )
+
+
+def estimated(*samples: SpeedSample, stated: Table | Amdahl = STATED, now: float = 0.0) -> CurveEstimate:
+    """Return the estimate from samples."""
+    curve = estimate_curve(samples, stated, class_name="c", gpu_type="gpu", now=now)
+    assert curve is not None
+    return curve
+
+
+def test_without_a_measurement_there_is_no_estimate() -> None:
+    """The stated curve is used as it is."""
+    assert estimate_curve([], STATED, class_name="c", gpu_type="gpu", now=0.0) is None
+    assert measured_class(a_class("c"), []) == a_class("c")
+
+
+def test_one_width_measured_sets_the_level_and_keeps_the_stated_shape() -> None:
+    """100 samples per second on one GPU, and the rest follows the stated curve, the less surely the wider."""
+    curve = estimated(a_sample(1, 100.0))
+
+    assert [w.samples_per_second for w in curve.widths] == pytest.approx([100, 180, 320, 560], rel=1e-3)
+    spreads = [width.spread for width in curve.widths]
+    assert spreads[1:] == pytest.approx([0.25, 0.25 * 2**0.5, 0.25 * 3**0.5], rel=0.02), (
+        "a quarter per octave"
+    )
+    assert spreads[0] < 0.05
+
+
+def test_measured_widths_win_over_the_stated_curve() -> None:
+    """Ten minutes at each width leave little of the prior; what lies between is interpolated."""
+    curve = estimated(a_sample(1, 100.0), a_sample(8, 300.0))
+
+    assert curve.at(8).samples_per_second == pytest.approx(300.0, rel=0.02)
+    assert 100.0 < curve.at(2).samples_per_second < 180.0, "pulled down by its neighbours"
+    assert curve.at(2).spread < 0.25, "and known better than with one neighbour"
+
+
+def test_a_curve_that_falls_stays_fallen() -> None:
+    """Eight workers were slower than four: so it is measured, so it is planned."""
+    curve = estimated(a_sample(1, 100.0), a_sample(4, 300.0), a_sample(8, 200.0))
+
+    assert curve.at(8).samples_per_second < curve.at(4).samples_per_second
+    assert not curve.is_monotone
+    assert "not always faster" in explain_curve(curve)
+
+
+@given(
+    rates=st.lists(st.floats(1.0, 1e4), min_size=4, max_size=4),
+    seconds=st.lists(st.floats(1.0, 1e5), min_size=4, max_size=4),
+)
+def test_more_measuring_is_never_less_sure_and_never_outside(
+    rates: list[float], seconds: list[float]
+) -> None:
+    """The posterior is a compromise of statement and measurement; a further sample narrows every spread."""
+    samples = [a_sample(k, r, seconds=s) for k, r, s in zip((1, 2, 4, 8), rates, seconds, strict=True)]
+    some, more = estimated(*samples[:2]), estimated(*samples)
+
+    for before, after in zip(some.widths, more.widths, strict=True):
+        assert after.spread <= before.spread + 1e-6
+        assert after.samples_per_second > 0.0
+
+
+def test_noisy_samples_are_averaged_with_the_time_they_took() -> None:
+    """Log speeds with 20 % noise: the estimate is within three standard deviations, and they shrink."""
+    draw = np.random.default_rng(0)
+    rates = 100.0 * np.exp(0.2 * draw.standard_normal(200))
+    few = estimated(*(a_sample(1, r, seconds=60.0) for r in rates[:5]))
+    many = estimated(*(a_sample(1, r, seconds=60.0) for r in rates))
+
+    for curve in (few, many):
+        assert abs(np.log(curve.at(1).samples_per_second / 100.0)) < 3 * curve.at(1).spread
+    assert many.at(1).spread < few.at(1).spread
+    assert few.at(1).spread > NOISE / 5**0.5
+
+
+def test_old_measurements_fade() -> None:
+    """After many half-lives the new speed stands."""
+    now = 20 * HALF_LIFE_SECONDS
+    curve = estimated(a_sample(1, 100.0, at=0.0), a_sample(1, 50.0, at=now), now=now)
+
+    assert curve.at(1).samples_per_second == pytest.approx(50.0, rel=0.01)
+
+
+def test_a_formula_is_estimated_at_powers_of_two() -> None:
+    """A million widths would be a large system, and no plan asks for 37 GPUs."""
+    curve = estimated(a_sample(2, 10.0), stated=Amdahl(parallel_fraction=0.9, max_gpus=100))
+
+    assert [width.gpus for width in curve.widths] == [1, 2, 4, 8, 16, 32, 64, 100]
+
+
+def test_larger_batches_that_teach_less_are_worth_less() -> None:
+    """With noise scale 100, a batch of 400 teaches (100+100)/(100+400) = 0.4 per sample of one of 100."""
+    assert statistical_efficiency(gradient_noise=100.0, batch=400.0, base_batch=100.0) == 0.4
+    curve = estimated(
+        a_sample(1, 100.0, batch=100.0, gradient_noise=100.0),
+        a_sample(4, 400.0, batch=400.0, gradient_noise=100.0),
+    )
+
+    assert curve.at(4).speedup == pytest.approx(4 * 0.4, rel=0.05)
+
+
+def test_the_class_that_the_allocator_uses_has_the_measured_speeds() -> None:
+    """Each phase is corrected by the same factors; the reference keeps its speed, sizes and rates stay."""
+    second = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 2.0, 4.0, 8.0))
+    job_class = JobClass(
+        name="c",
+        arrivals_per_hour=3.0,
+        phases=(
+            Phase(size_gpu_hours=1.0, speedups={"gpu": STATED}),
+            Phase(size_gpu_hours=2.0, speedups={"gpu": second}),
+        ),
+    )
+    curve = estimated(*(a_sample(k, 90.0 * s) for k, s in ((1, 1.0), (2, 0.9), (4, 1.6), (8, 2.8))))
+    found = measured_class(job_class, [curve])
+
+    assert (found.arrivals_per_hour, found.size_gpu_hours) == (3.0, 3.0)
+    first, later = (phase.speedups["gpu"] for phase in found.phases)
+    assert list(first.speed_at([1, 2, 4, 8])) == pytest.approx([1.0, 0.9, 1.6, 2.8], rel=0.05)
+    assert list(later.speed_at([1, 2, 4, 8])) == pytest.approx([1.0, 1.0, 2.0, 4.0], rel=0.05)
+
+
+def test_an_unknown_neighbour_is_explored_where_that_is_cheap() -> None:
+    """The next width up or down, once, and not where it would cost more than allowed."""
+    curve = estimated(a_sample(2, 180.0), a_sample(4, 320.0))
+
+    found = worth_exploring(curve, planned_gpus=4, seconds=60.0)
+    assert found is not None
+    assert found.gpus == 8
+    assert found.gpu_seconds == 60.0 * 4
+    assert worth_exploring(curve, planned_gpus=4, seconds=60.0, most_gpu_seconds=100.0) is None
+    assert worth_exploring(curve, planned_gpus=4, allowed=[2, 4]) is None
+    assert worth_exploring(estimated(*(a_sample(k, 9.0) for k in (1, 2, 4, 8))), planned_gpus=4) is None
+
+
+def test_all_classes_at_once_and_the_sentence() -> None:
+    """Classes that nobody measured are absent; the sentence has curve, samples and confidence."""
+    found = estimate_all([a_sample(1, 100.0), a_sample(2, 190.0)], [a_class("c"), a_class("d")], now=0.0)
+
+    assert list(found) == [("c", "gpu")]
+    said = explain_curve(found["c", "gpu"])
+    assert "from 1,200 s of measured work" in said
+    assert "±" in said
+
+
+def test_a_sample_of_nothing_is_none() -> None:
+    """Zero seconds say nothing about a speed."""
+    with pytest.raises(InvalidProblem, match="seconds"):
+        replace(a_sample(1, 100.0), seconds=0.0)
+
+
+def test_a_new_class_starts_from_a_prior_that_gives_way() -> None:
+    """Nothing stated: a power law, until a job of the class says how fast it really is."""
+    job_class = new_class("c", gpu_types=["gpu"])
+    assert job_class.phases[0].speedups["gpu"].speed_at(2) == pytest.approx(1.80, abs=0.01)
+
+    samples = [a_sample(1, 10.0), a_sample(4, 12.0)]
+    curve = estimate_all(samples, [job_class], now=0.0)["c", "gpu"]
+    assert measured_class(job_class, [curve]).phases[0].speedups["gpu"].speed_at(4) == pytest.approx(
+        1.2, rel=0.05
+    )

@@ -1,0 +1,65 @@
+"""A policy that learns in the simulator, with a class file that has everything wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.sim.learning_policy import Taught
+from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
+from boa_daemon.sim.settings import Beliefs, WorldSettings
+from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate, site_of
+
+WRONG = Beliefs(
+    rates={"": 2.0}, sizes={"vision": 0.5, "language": 2.0}, speedup_exponents={"stiff": 1.5}, size_spread=0.3
+)
+
+
+def settings_with(beliefs: Beliefs) -> SimulationSettings:
+    """Return eight hours of the usual load under the fixed plan and some beliefs."""
+    settings = settings_of(SCENARIOS[0], hours=8.0, seed=1)
+    return replace(settings, world=replace(WorldSettings(), beliefs=beliefs))
+
+
+def taught_run(settings: SimulationSettings) -> tuple[Simulation, Taught]:
+    """Run a policy that learns."""
+    run = prepare(settings)
+    store = run.controller.ports.store
+    taught = Taught(settings.policy, site_of(settings), settings.options, jobs=run.world.jobs, store=store)
+    run = replace(run, controller=replace(run.controller, allocator=taught))
+    return run.finish(taught.watch), taught
+
+
+def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
+    """Rates twice off, sizes twice off either way, a speed-up too good: found, and the money is spent."""
+    wrong = simulate(settings_with(WRONG))
+    corrected, taught = taught_run(settings_with(WRONG))
+    truth = {c.name: c for c in PROBLEM.classes}
+
+    for name, belief in taught.beliefs.known.items():
+        assert belief.rate.mean == pytest.approx(truth[name].arrivals_per_hour, rel=0.3)
+        assert belief.size.mean == pytest.approx(truth[name].size_gpu_hours, rel=0.35)
+    widest = max((w for w in taught.curves["stiff", "gpu"].widths if w.measurements), key=lambda w: w.gpus)
+    real = truth["stiff"].phases[0].speedups["gpu"]
+    assert widest.speedup == pytest.approx(float(real.speed_at(widest.gpus)), rel=0.1)
+    assert abs(corrected.mean_usd_per_hour - 60.0) < 0.7 * abs(wrong.mean_usd_per_hour - 60.0)
+    assert corrected.mean_jct_hours < 0.8 * wrong.mean_jct_hours
+
+
+def test_a_class_file_that_is_right_is_left_alone() -> None:
+    """With true beliefs the plan is made a few times at the most, and costs nothing to learn."""
+    right = simulate(settings_with(Beliefs()))
+    learned, taught = taught_run(settings_with(Beliefs()))
+
+    assert taught.plans <= 4
+    assert learned.mean_jct_hours == pytest.approx(right.mean_jct_hours, rel=0.1)
+
+
+def test_the_same_seed_learns_the_same_to_the_bit() -> None:
+    """Two runs under the same seed end with the same beliefs and the same bill."""
+    (one, first), (other, second) = (taught_run(settings_with(WRONG)) for _ in range(2))
+
+    assert first.beliefs.known == second.beliefs.known
+    assert (one.mean_usd_per_hour, one.mean_jct_hours) == (other.mean_usd_per_hour, other.mean_jct_hours)

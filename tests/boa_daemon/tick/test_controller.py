@@ -1,0 +1,232 @@
+"""run_once(): observe, decide, record the intent, act, record the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.ports import Launched, Outcome, Refused
+from boa_daemon.tick.state import ClusterState
+from policies.model import Allocation, Job, Width
+from policies.placement.first_fit import FirstFit
+
+
+def a_controller(world: Ideal, wishes: Any, store: MemoryStore | None = None, **changes: Any) -> Controller:
+    """Return a controller of an ideal world."""
+    ports = Ports(clock=world.clock, cloud=world, jobs=world, engine=world, store=store or MemoryStore())
+    return Controller(allocator=wishes, placer=FirstFit(), rules=rules(), ports=ports, **changes)
+
+
+class Spy(MemoryStore):
+    """A store that writes down the order of records and acts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+
+    def record_intent(self, action: Action, *, at: float) -> None:
+        """Note the intent."""
+        self.log.append(f"intent {action.id}")
+        super().record_intent(action, at=at)
+
+    def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
+        """Note the outcome."""
+        self.log.append(f"outcome {action.id}")
+        super().record_outcome(action, outcome, at=at)
+
+
+class Said:
+    """Telemetry that remembers."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+
+    def say(self, sentence: str, **numbers: float | str) -> None:
+        """Keep the sentence."""
+        self.sentences.append(sentence)
+
+
+def test_the_intent_is_written_before_the_act_and_the_outcome_after() -> None:
+    """A crash in between leaves an intent that the next tick finds."""
+    world, spy = Ideal(a_state(a_job("a"))), Spy()
+
+    def launch(action: LaunchNodes) -> Launched:
+        spy.log.append(f"act {action.id}")
+        return Ideal.launch(world, action)  # type: ignore[return-value]
+
+    world.launch = launch  # type: ignore[method-assign]
+    a_controller(world, Wishes(widths={"a": 4}), spy).run_once()
+
+    name = "t1-launch-gpu-x4-0"
+    assert spy.log == [f"intent {name}", f"act {name}", f"outcome {name}"]
+
+
+def test_ticks_take_a_job_from_waiting_to_running() -> None:
+    """First a node, then a start."""
+    world = Ideal(a_state(a_job("a")))
+    controller = a_controller(world, Wishes(widths={"a": 4}))
+
+    controller.run_once()
+    controller.run_once()
+
+    assert [type(action) for action in world.done] == [LaunchNodes, StartJob]
+    assert controller.run_once().actions == ()
+
+
+def test_a_launch_that_is_not_listed_yet_is_not_asked_for_again() -> None:
+    """The listing lags: the intent stands in for the node, for five minutes at the most."""
+    world = Ideal(a_state(a_job("a")))
+    controller = a_controller(world, Wishes(widths={"a": 4}))
+    controller.run_once()
+    world.nodes_by_id.clear()
+
+    world.clock.instant = 299.0
+    assert controller.run_once().actions == ()
+    world.clock.instant = 301.0
+    assert controller.run_once().actions == ()
+    world.clock.instant = 400.0
+    assert [type(action) for action in controller.run_once().actions] == [LaunchNodes]
+
+
+def test_an_intent_without_outcome_counts_as_a_node_after_a_crash() -> None:
+    """Killed between the call and its answer: nothing is rented twice."""
+    world, store = Ideal(a_state(a_job("a"))), MemoryStore()
+    intent = LaunchNodes(
+        id="t0-launch-x", instance_type=rules().instance_types["gpu"], reason="before the crash"
+    )
+    store.record_intent(intent, at=0.0)
+
+    decision = a_controller(world, Wishes(widths={"a": 4}), store).run_once()
+
+    assert decision.actions == ()
+    assert decision.state.nodes["t0-launch-x/0"].phase == "requested"
+
+
+def test_a_refused_launch_is_retried_when_the_cloud_said() -> None:
+    """No capacity for 60 s: the next tick waits, and asks to be woken."""
+    world = Ideal(a_state(a_job("a")), refuse=[LaunchNodes])
+    controller = a_controller(world, Wishes(widths={"a": 4}))
+
+    controller.run_once()
+    world.clock.instant = 30.0
+    second = controller.run_once()
+    world.refuse = ()
+    world.clock.instant = 60.0
+    third = controller.run_once()
+
+    assert (second.actions, second.wake_at) == ((), 60.0)
+    assert [type(action) for action in third.actions] == [LaunchNodes]
+
+
+def test_a_node_that_ended_is_billed_once() -> None:
+    """A cloud lists ended nodes for a while; the bill is final the first time."""
+    store = MemoryStore()
+    world = Ideal(a_state(nodes=[a_node("n1", idle_since=0.0)], now=3600.0))
+    controller = a_controller(world, Wishes(widths={}), store)
+
+    controller.run_once()
+    controller.run_once()
+    controller.run_once()
+
+    assert store.settled_micro_dollars() == 4_000_000
+    assert controller.observe().settled_micro_dollars == 4_000_000
+
+
+def test_every_action_is_said_with_its_reason_and_refusals_with_theirs() -> None:
+    """Sentences for people."""
+    world = Ideal(a_state(a_job("a")), refuse=[LaunchNodes])
+    controller = a_controller(world, Wishes(widths={"a": 4}))
+    said = Said()
+
+    replace(controller, ports=replace(controller.ports, telemetry=said)).run_once()
+
+    assert said.sentences == ["t1-launch-gpu-x4-0: refused: no capacity"]
+
+
+@given(case=states(), missed=st.integers(0, 5))
+def test_a_missed_tick_heals_itself(case: tuple[ClusterState, Wishes], missed: int) -> None:
+    """Whatever part of a tick was carried out before it broke off, the next ones finish the work.
+
+    A launch whose answer was lost is believed for five minutes; then it is asked for again.
+    """
+    state, wishes = case
+    world = Ideal(state)
+    controller = a_controller(world, wishes)
+    interrupted(controller, after=missed)
+    for _ in range(10):
+        world.clock.instant += 100.0
+        world.ready_all()
+        controller.run_once()
+
+    held = {name: len(job.slots) for name, job in world.jobs_by_id.items()}
+    assert held == {name: wishes.widths.get(name, 0) for name in held}
+
+
+def interrupted(controller: Controller, *, after: int) -> None:
+    """Carry out the first `after` actions of a tick, then crash."""
+    world: Any = controller.ports.cloud
+    budget = [after]
+    originals = {name: getattr(world, name) for name in ("launch", "terminate", "start", "stop")}
+
+    def limited(name: str) -> Any:
+        def act(action: Any) -> Any:
+            if not budget[0]:
+                raise ConnectionError("the control node died")
+            budget[0] -= 1
+            return originals[name](action)
+
+        return act
+
+    for name in originals:
+        setattr(world, name, limited(name))
+    try:
+        controller.run_once()
+    except ConnectionError:
+        pass
+    finally:
+        for name in originals:
+            delattr(world, name)
+
+
+class PerPhase:
+    """An allocator that looks at one job at a time: two GPUs in phase 0, one later."""
+
+    def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
+        """Return the widths."""
+        widths: Mapping[str, Width] = {job.id: Width("gpu", 2 if job.phase == 0 else 1) for job in jobs}
+        return Allocation(widths=widths)
+
+
+@pytest.mark.parametrize(
+    ("is_job_by_job", "phase", "needs"), [(True, 0, False), (True, 1, True), (False, 0, True)]
+)
+def test_a_new_phase_is_worth_a_tick_unless_the_width_surely_stays(
+    is_job_by_job: bool, phase: int, needs: bool
+) -> None:
+    """Only a policy that looks at one job at a time can be asked about one job."""
+    controller = a_controller(Ideal(a_state()), PerPhase(), is_job_by_job=is_job_by_job)
+    job: Job = a_job("a", phase=phase, width=Width("gpu", 2))
+
+    assert controller.needs_tick(job) is needs
+
+
+def test_a_start_on_gpus_that_are_gone_is_refused_and_planned_anew() -> None:
+    """A refusal is a value: the job waits, and the next tick places it again."""
+    world = Ideal(a_state(a_job("a"), nodes=[a_node("n1")]), refuse=[StartJob])
+    controller = a_controller(world, Wishes(widths={"a": 2}))
+
+    controller.run_once()
+    world.refuse = ()
+    controller.run_once()
+
+    assert world.jobs_by_id["a"].slots == some_slots("n1", 0, 1)
+    assert any(isinstance(outcome, Refused) for _, outcome, _ in controller.ports.store.outcomes)  # type: ignore[attr-defined]

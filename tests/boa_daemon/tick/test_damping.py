@@ -1,0 +1,261 @@
+"""Against flapping: jobs are left alone for a while, and loops come to rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import (
+    Ideal,
+    Wishes,
+    a_class,
+    a_job,
+    a_node,
+    a_problem,
+    a_state,
+    a_trace,
+    an_instance_type,
+    rules,
+    some_slots,
+    states,
+)
+from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.limits import Act, ActKind, Caps, HeldCode, Steady
+from boa_daemon.tick.ports import Refused
+from boa_daemon.tick.state import ClusterState
+from policies.errors import InvalidProblem
+from policies.model import Budget
+from policies.placement.first_fit import FirstFit
+from policies.registry import POLICIES, PolicyOptions
+from policies.speedup import Amdahl
+
+NOW = 10_000.0
+
+
+def acts(kind: ActKind, target: str, *at: float) -> tuple[Act, ...]:
+    """Return the same act at several instants before now, in order."""
+    return tuple(Act(kind=kind, target=target, at=NOW - ago) for ago in at)
+
+
+def running(*past: Act, **changes: object) -> ClusterState:
+    """Return job a on two GPUs of a node of four, with a past."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=NOW)
+    return replace(state, acts=past, **changes)  # type: ignore[arg-type]
+
+
+def decided(state: ClusterState, steady: Steady | None = None, **widths: int) -> Decision:
+    """Return the decision under the rules."""
+    return decide(
+        state,
+        allocator=Wishes(widths=widths),
+        placer=FirstFit(),
+        rules=rules(steady=steady or Steady(), idle_hold_seconds=1e6),
+    )
+
+
+def codes(decision: Decision) -> list[HeldCode]:
+    """Return why something was held."""
+    return [held.code for held in decision.plan.held]
+
+
+def test_a_job_that_has_just_started_is_left_alone_until_its_hold_is_over() -> None:
+    """100 s after its start it keeps its two GPUs; the next look is 200 s later; then it moves."""
+    state = running(*acts("start", "a", 100.0))
+    decision = decided(state, a=4)
+
+    assert decision.actions == ()
+    assert codes(decision) == ["minimum-hold"]
+    assert decision.wake_at == NOW + 200.0
+    assert "held_seconds 100, minimum_seconds 300" in decision.explain("a")
+    later = decided(replace(state, now=NOW + 200.0), a=4)
+    assert [type(action) for action in later.actions] == [StopJob, StartJob]
+
+
+def test_a_job_is_not_stopped_for_another_during_its_hold_either() -> None:
+    """The policy wants its GPUs for b: not yet."""
+    state = running(*acts("start", "a", 100.0))
+
+    assert not [action for action in decided(state).actions if isinstance(action, StopJob)]
+    assert [type(action) for action in decided(running()).actions] == [StopJob]
+
+
+def test_a_job_moves_four_times_an_hour_and_all_together_so_many_times() -> None:
+    """The fifth move waits until the first is an hour old."""
+    past = (*acts("stop", "a", 3000.0, 2500.0, 2000.0, 1500.0), *acts("start", "a", 1400.0))
+    decision = decided(running(*past), a=4)
+    others = decided(running(*acts("stop", "b", 900.0, 800.0)), Steady(moves_per_hour=2), a=4)
+
+    assert (codes(decision), decision.wake_at) == (["moves-of-job"], NOW + 600.0)
+    assert (codes(others), others.wake_at) == (["moves-of-all"], NOW + 2700.0)
+
+
+def test_the_moves_of_one_tick_count_too() -> None:
+    """Of three jobs that should widen, two do."""
+    jobs = [a_job(name, arrived_at=float(n)) for n, name in enumerate("abc")]
+    nodes = [a_node(name) for name in ("n1", "n2", "n3")]
+    held = {job.id: some_slots(node.id, 0) for job, node in zip(jobs, nodes, strict=True)}
+    state = a_state(*jobs, nodes=nodes, held=held, now=NOW)
+    decision = decided(state, Steady(moves_per_hour=2), a=2, b=2, c=2)
+
+    assert [action.job for action in decision.actions if isinstance(action, StopJob)] == ["a", "b"]
+    assert codes(decision) == ["moves-of-all"]
+
+
+def test_a_job_on_a_node_that_ends_is_free_to_move() -> None:
+    """Whatever its past."""
+    past = (*acts("stop", "a", 400.0, 350.0, 300.0, 250.0), *acts("start", "a", 10.0))
+    state = running(*past)
+    dying = {**state.nodes, "n1": replace(state.nodes["n1"], phase="terminating"), "n2": a_node("n2")}
+    decision = decided(replace(state, nodes=dying), a=2)
+
+    assert [type(action) for action in decision.actions] == [StopJob, StartJob]
+
+
+def test_hard_caps_overrule_the_hold() -> None:
+    """A job that has just started is stopped where its node would break a cap."""
+    state = running(*acts("start", "a", 100.0), settled_today_micro_dollars=99_900_000)
+    both = rules(steady=Steady(), caps=Caps(usd_per_day=100.0))
+    decision = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=both)
+
+    assert StopJob in [type(action) for action in decision.actions]
+
+
+def test_a_job_that_is_started_over_and_over_comes_to_rest() -> None:
+    """Eight starts within an hour: no ninth, until the first of them is an hour old."""
+    past = acts("start", "a", *(3500.0 - 100.0 * n for n in range(8)))
+    state = replace(a_state(a_job("a"), nodes=[a_node("n1")], now=NOW), acts=past)
+    decision = decided(state, a=2)
+
+    assert (decision.actions, codes(decision)) == ((), ["loop"])
+    assert "led nowhere" in decision.explain("a")
+    assert decision.wake_at == NOW + 100.0
+    later = decided(replace(state, now=NOW + 101.0), a=2)
+    assert [type(action) for action in later.actions] == [StartJob]
+
+
+def test_launches_that_start_no_job_come_to_rest() -> None:
+    """Eight in a row over at least 900 s; a start in between begins the row anew."""
+    row = acts("launch", "gpu-x4", *(1000.0 - 100.0 * n for n in range(8)))
+    state = a_state(a_job("a"), now=NOW)
+    decision = decided(replace(state, acts=row), a=2)
+    fresh = decided(replace(state, acts=(*row, *acts("start", "b", 50.0))), a=2)
+    quick = decided(replace(state, acts=acts("launch", "gpu-x4", *range(80, 0, -10))), a=2)
+
+    assert (decision.actions, codes(decision)) == ((), ["loop"])
+    assert decision.plan.waiting == {"a": "loop"}
+    assert decision.wake_at == NOW - 1000.0 + 3600.0
+    assert [[type(action) for action in some.actions] for some in (fresh, quick)] == [[LaunchNodes]] * 2
+
+
+def test_giving_back_is_never_given_up_but_said() -> None:
+    """A node that will not end is told again at every look, with a note to raise an alert on."""
+    past = acts("terminate", "n1", *range(240, 0, -30))
+    state = replace(a_state(nodes=[a_node("n1", idle_since=0.0)], now=NOW), acts=past)
+    decision = decide(state, allocator=Wishes(widths={}), placer=FirstFit(), rules=rules(steady=Steady()))
+
+    assert [type(action) for action in decision.actions] == [TerminateNode]
+    assert codes(decision) == ["no-effect"]
+
+
+@settings(deadline=None)
+@given(case=states(), ago=st.floats(0.0, 299.0))
+def test_within_the_hold_no_running_job_is_touched(case: tuple[ClusterState, Wishes], ago: float) -> None:
+    """Whatever the policy wants."""
+    state, wishes = case
+    past = tuple(Act(kind="start", target=name, at=state.now - ago) for name in state.jobs)
+    decision = decide(
+        replace(state, acts=past), allocator=wishes, placer=FirstFit(), rules=rules(steady=Steady())
+    )
+
+    assert not [action for action in decision.actions if isinstance(action, StopJob)]
+
+
+@pytest.mark.parametrize("name", ["moves_per_hour", "loop_times", "loop_seconds", "minimum_hold_seconds"])
+def test_the_rules_check_themselves(name: str) -> None:
+    """A negative number is a mistake."""
+    with pytest.raises(InvalidProblem, match=name):
+        Steady(**{name: -1})
+
+
+def test_the_store_remembers_what_was_ordered_and_forgets_refused_launches() -> None:
+    """A launch that was refused rented nothing; the cool-downs look after those."""
+    store = MemoryStore()
+    kind = an_instance_type()
+    for number in range(2):
+        launch = LaunchNodes(id=f"l{number}", instance_type=kind, reason="")
+        store.record_intent(launch, at=float(number))
+    store.record_outcome(launch, Refused(reason="no capacity", kind="no-capacity"), at=1.0)
+    store.record_intent(StopJob(id="s", job="a", generation=1, reason=""), at=2.0)
+
+    assert store.acts_since(0.0) == [
+        Act(kind="launch", target="gpu-x4", at=0.0),
+        Act(kind="stop", target="a", at=2.0),
+    ]
+    assert store.acts_since(1.0) == [Act(kind="stop", target="a", at=2.0)]
+
+
+def test_a_policy_that_flaps_is_held_to_the_moves_of_an_hour() -> None:
+    """Widths that change at every look, every 30 s for three hours: four moves an hour, not 120."""
+    world, store = Ideal(a_state(a_job("a"), nodes=[a_node("n1")])), MemoryStore()
+    ports = Ports(clock=world.clock, cloud=world, jobs=world, engine=world, store=store)
+    moves: list[float] = []
+    for look in range(360):
+        world.clock.instant = 30.0 * look
+        controller = Controller(
+            allocator=Wishes(widths={"a": 1 + look % 2}),
+            placer=FirstFit(),
+            rules=rules(steady=Steady()),
+            ports=ports,
+        )
+        actions = controller.run_once().actions
+        moves += [world.clock.instant for action in actions if isinstance(action, StopJob)]
+
+    assert len(moves) == 12
+    assert all(later - earlier >= 300.0 for earlier, later in pairwise(moves))
+
+
+class DayIsOver(Exception):
+    """Enough was seen."""
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_constant_load_gives_no_moves(policy: str) -> None:
+    """Six jobs that fit and stay all day, under every policy: once placed, none is moved or stopped."""
+    curve = Amdahl(parallel_fraction=0.95, max_gpus=8)
+    run = prepare(
+        SimulationSettings(
+            trace=a_trace(*([0.0] * 6)),
+            problem=a_problem(
+                a_class(sizes=(1000.0,), curve=curve, rescale_hours=0.05, arrivals_per_hour=0.001)
+            ),
+            instance_types={"gpu": an_instance_type()},
+            budget=Budget(amount=48.0, unit="gpus"),
+            policy=policy,
+            options=PolicyOptions(nodes=12) if "static" in policy else PolicyOptions(),
+        )
+    )
+    stops: list[tuple[float, str]] = []
+    started: set[str] = set()
+
+    def look(decision: Decision) -> None:
+        now = decision.state.now
+        if now > 86_400.0:
+            raise DayIsOver
+        stops.extend((now, action.reason) for action in decision.actions if isinstance(action, StopJob))
+        started.update(action.job for action in decision.actions if isinstance(action, StartJob))
+
+    controller = replace(run.controller, rules=replace(run.controller.rules, steady=Steady()))
+    run.world._events.schedule(86_401.0, lambda _: run.world._want_tick(), None)
+    with pytest.raises(DayIsOver):
+        run.world.run(controller, look)
+
+    assert started
+    assert stops == []

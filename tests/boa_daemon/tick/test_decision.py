@@ -1,0 +1,70 @@
+"""decide() is pure: facts in, a plan and its actions out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots, states
+from boa_daemon.tick import cap_projection as books
+from boa_daemon.tick import caps, diff, explain, plan, room
+from boa_daemon.tick import damping as steady
+from boa_daemon.tick import decision as tick
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.state import ClusterState
+from policies.placement.first_fit import FirstFit
+
+
+@given(case=states())
+def test_the_same_state_gives_the_same_decision(case: tuple[ClusterState, Wishes]) -> None:
+    """A recorded tick can be replayed."""
+    state, wishes = case
+    first = decide(state, allocator=wishes, placer=FirstFit(), rules=rules())
+
+    assert decide(state, allocator=wishes, placer=FirstFit(), rules=rules()) == first
+
+
+@pytest.mark.parametrize("module", [books, caps, diff, explain, plan, room, steady, tick])
+def test_the_heart_asks_for_no_time_and_no_dice(module: object) -> None:
+    """No clock, no randomness, no files, no network is imported."""
+    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert not imported & {"time", "datetime", "random", "numpy", "os", "io", "socket", "pathlib"}
+
+
+def test_a_decision_explains_itself_and_says_when_to_look_again() -> None:
+    """The plan's wake-up is the decision's."""
+    state = a_state(a_job("a"), nodes=[a_node("n1", idle_since=0.0), a_node("n2", idle_since=5.0)], now=10.0)
+
+    decision = decide(state, allocator=Wishes(widths={"a": 1}), placer=FirstFit(), rules=rules())
+
+    assert decision.wake_at == 65.0
+    assert "It starts now on n1 (1 GPU)" in decision.explain("a")
+
+
+def test_a_policy_that_decides_in_rounds_is_asked_again_in_time() -> None:
+    """A minute after it last changed its mind, or sooner where something else is due; not without jobs."""
+    every = replace(rules(), round_seconds=60.0)
+    running = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)}, now=100.0)
+    wishes = Wishes(widths={"a": 1})
+
+    def wakes_at(state: ClusterState) -> float | None:
+        return decide(state, allocator=wishes, placer=FirstFit(), rules=every).wake_at
+
+    assert wakes_at(running) == 160.0
+    assert wakes_at(replace(running, lean=(3.0, 90.0))) == 150.0
+    assert wakes_at(a_state(nodes=[a_node("n1", idle_since=95.0)], now=100.0)) == 155.0

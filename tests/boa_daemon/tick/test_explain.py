@@ -1,0 +1,79 @@
+"""Why a job has its width and its node, or why it waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.state import ClusterState, Rules
+from policies.placement.first_fit import FirstFit
+
+
+def explained(state: ClusterState, wishes: Wishes, job: str = "a", site: Rules | None = None) -> str:
+    """Return the explanation under first fit on four-GPU nodes."""
+    plan = make_plan(state, allocator=wishes, placer=FirstFit(), rules=site or rules())
+    return explain_job(state, plan, job)
+
+
+def test_a_running_job_says_what_it_holds_and_why() -> None:
+    """Class, age, phase, width and nodes with the GPUs used on each."""
+    state = a_state(a_job("a", phase=3), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=1800.0)
+    assert explained(state, Wishes(widths={"a": 2})) == (
+        "Job a of class c arrived 30.0 min ago and is in phase 4; it holds 2 x gpu on n1 (2 GPUs). "
+        "Planned are 2 x gpu: the policy's width for its class and phase."
+    )
+
+
+def test_a_policy_that_gives_reasons_is_quoted() -> None:
+    """Reasons of the allocation come first-hand."""
+    state = a_state(a_job("a"))
+    plan = make_plan(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules())
+    plan = replace(plan, reasons={"a": "an hour is worth 2.50 USD"})
+
+    assert "Planned are 2 x gpu: an hour is worth 2.50 USD." in explain_job(state, plan, "a")
+
+
+def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> None:
+    """Ten GPUs: two free, one node booting, one more asked for."""
+    state = a_state(
+        a_job("b"),
+        a_job("a"),
+        nodes=[a_node("n1"), a_node("n2", phase="requested")],
+        held={"b": some_slots("n1", 0, 1)},
+    )
+    assert explained(state, Wishes(widths={"a": 10, "b": 2})).endswith(
+        "It waits for nodes. Of its 10 GPUs 2 are free; nodes booting: 1, asked for now: 1."
+    )
+
+
+@pytest.mark.parametrize(
+    ("wishes", "changes", "site", "says"),
+    [
+        (
+            Wishes(widths={"a": 4}),
+            {"cooldowns": {"gpu-x4": Cooldown(until=60.0)}},
+            rules(),
+            "out of stock; it is asked again in 60",
+        ),
+        (Wishes(widths={"a": 4}), {}, rules(max_nodes=0), "limit on nodes is reached"),
+        (Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}), {}, rules(), "The fixed fleet is full"),
+        (Wishes(widths={}, nodes={"gpu-x4": 1}), {}, rules(), "earlier jobs have them all"),
+    ],
+)
+def test_every_reason_to_wait_has_a_sentence(
+    wishes: Wishes, changes: dict[str, object], site: Rules, says: str
+) -> None:
+    """Stock, limit, full fleet, not admitted."""
+    assert says in explained(a_state(a_job("a"), **changes), wishes, site=site)
+
+
+def test_an_unknown_job_is_an_error_with_a_suggestion() -> None:
+    """A typo names the closest job."""
+    with pytest.raises(InputError, match="Did you mean 'train-1'"):
+        explained(a_state(a_job("train-1")), Wishes(widths={}), job="train-2")

@@ -1,0 +1,159 @@
+"""Nodes whose end is announced are left in time, and jobs that span nodes stay inside one zone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.diff import diff
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.plan import LEAVE_SECONDS, make_plan
+from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
+from policies.placement.first_fit import FirstFit
+from policies.placement.lwf import LeastWorkloadFirst
+
+ZONES = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in "ab")
+
+
+def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:
+    """Return the plan with first fit on four-GPU nodes."""
+    return make_plan(state, allocator=wishes, placer=FirstFit(), rules=site or rules())
+
+
+def in_zone(node: NodeState, zone: str) -> NodeState:
+    """Return the node in a zone."""
+    return replace(node, zone=zone)
+
+
+def test_a_warning_starts_the_checkpoint_and_the_replacement_at_once() -> None:
+    """Two minutes before the end the job is stopped, which saves it; a node is rented in the same tick."""
+    dying = replace(a_node("n1"), ends_by=120.0)
+    state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
+    plan = plan_of(state, Wishes(widths={"a": 4}))
+
+    assert (plan.stops, plan.launches, plan.waiting) == (("a",), {"gpu-x4": 1}, {"a": "nodes-to-come"})
+    assert [type(action).__name__ for action in diff(state, plan)] == ["StopJob", "LaunchNodes"]
+
+
+def test_a_job_moves_straight_to_a_node_that_stays() -> None:
+    """With a free node the job is stopped once and started there; nothing is rented."""
+    nodes = [replace(a_node("n1"), ends_by=120.0), a_node("n2")]
+    state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("n1", 0, 1)})
+    plan = plan_of(state, Wishes(widths={"a": 2}))
+
+    assert plan.slots == {"a": some_slots("n2", 0, 1)}
+    assert (plan.stops, plan.launches) == ((), {})
+    assert [type(action).__name__ for action in diff(state, plan)] == ["StopJob", "StartJob"]
+
+
+def test_an_end_that_is_far_off_is_prepared_first_and_left_later() -> None:
+    """An hour ahead the replacement is rented, the job works on; the alarm is two minutes before the end."""
+    dying = replace(a_node("n1"), ends_by=3600.0)
+    state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
+    plan = plan_of(state, Wishes(widths={"a": 4}))
+
+    assert (plan.stops, plan.launches) == ((), {"gpu-x4": 1})
+    assert plan.wake_at == 3600.0 - LEAVE_SECONDS
+
+
+def test_nobody_is_put_on_a_node_that_ends_and_an_idle_one_is_given_back() -> None:
+    """A waiting job has a node rented beside the idle one that ends; no hold for that."""
+    state = a_state(a_job("a"), nodes=[replace(a_node("n1"), ends_by=120.0)])
+    plan = plan_of(state, Wishes(widths={"a": 2}))
+
+    assert (plan.slots, plan.launches, plan.releases) == ({}, {"gpu-x4": 1}, ("n1",))
+
+
+def test_a_node_that_ends_still_counts_under_the_cap() -> None:
+    """With one node allowed, the replacement waits until the old one is gone."""
+    dying = replace(a_node("n1"), ends_by=120.0)
+    state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
+    plan = plan_of(state, Wishes(widths={"a": 4}), rules(max_nodes=1))
+
+    assert (plan.stops, plan.launches, plan.waiting) == (("a",), {}, {"a": "node-limit"})
+
+
+def test_a_fixed_fleet_replaces_a_node_that_ends() -> None:
+    """One node is wanted and the one there ends: one is rented."""
+    state = a_state(nodes=[replace(a_node("n1"), ends_by=120.0)])
+    plan = plan_of(state, Wishes(widths={}, nodes={"gpu-x4": 1}))
+
+    assert (plan.launches, plan.releases) == ({"gpu-x4": 1}, ("n1",))
+
+
+def test_a_job_that_spans_nodes_is_placed_inside_one_zone() -> None:
+    """Two nodes are free in a and one in b: eight GPUs go to a, whatever the order; twelve wait for more."""
+    nodes = [in_zone(a_node("n1"), "b"), in_zone(a_node("n2"), "a"), in_zone(a_node("n3"), "a")]
+    state = a_state(a_job("a"), nodes=nodes, offers=ZONES)
+    eight = plan_of(state, Wishes(widths={"a": 8}))
+    twelve = plan_of(state, Wishes(widths={"a": 12}))
+
+    assert {slot.node for slot in eight.slots["a"]} == {"n2", "n3"}
+    assert (twelve.slots, twelve.launches, twelve.gangs) == ({}, {"gpu-x4": 3}, {"gpu-x4": (3,)})
+
+
+def test_the_nodes_of_a_gang_on_their_way_are_not_rented_twice() -> None:
+    """Three requested nodes of one zone are what a job of twelve waits for."""
+    nodes = [in_zone(a_node(f"n{n}", phase="requested"), "a") for n in range(3)]
+    state = a_state(a_job("a"), nodes=nodes, offers=ZONES)
+
+    assert plan_of(state, Wishes(widths={"a": 12})).launches == {}
+
+
+def test_with_one_zone_new_nodes_join_old_ones() -> None:
+    """Where nothing can be in the wrong zone, one node is rented beside the free one."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")], now=1e6)
+
+    assert plan_of(state, Wishes(widths={"a": 8})).launches == {"gpu-x4": 1}
+
+
+def test_at_the_cap_idle_nodes_in_the_wrong_zone_make_room() -> None:
+    """Two nodes allowed, one idle in each zone: both are given back so that two can be rented together."""
+    nodes = [in_zone(a_node("n1"), "a"), in_zone(a_node("n2"), "b")]
+    state = a_state(a_job("a"), nodes=nodes, offers=ZONES, now=1e6)
+    plan = plan_of(state, Wishes(widths={"a": 8}), rules(max_nodes=2))
+
+    assert set(plan.releases) == {"n1", "n2"}
+
+
+@st.composite
+def zoned(draw: st.DrawFn) -> tuple[ClusterState, Wishes]:
+    """Return nodes in two zones, some about to end, and jobs of many widths."""
+    nodes = [
+        replace(
+            a_node(f"n{n}", phase=draw(st.sampled_from(("ready", "ready", "requested")))),
+            zone=draw(st.sampled_from("ab")),
+            ends_by=draw(st.sampled_from((None, None, 50.0, 5000.0))),
+        )
+        for n in range(draw(st.integers(0, 6)))
+    ]
+    jobs = [a_job(f"j{n}", arrived_at=float(n)) for n in range(draw(st.integers(0, 5)))]
+    free = [node for node in nodes if node.phase == "ready"]
+    held = {
+        job.id: some_slots(node.id, 0, 1)
+        for job, node in zip(jobs, free, strict=False)
+        if draw(st.booleans())
+    }
+    widths = {job.id: draw(st.integers(1, 12)) for job in jobs}
+    return a_state(*jobs, nodes=nodes, held=held, offers=ZONES), Wishes(widths=widths)
+
+
+@given(case=zoned(), placer=st.sampled_from((FirstFit(), LeastWorkloadFirst())))
+def test_every_placement_is_in_one_zone_on_nodes_that_stay(
+    case: tuple[ClusterState, Wishes], placer: FirstFit | LeastWorkloadFirst
+) -> None:
+    """And who has less than two minutes left on a node lets go of it."""
+    state, wishes = case
+    plan = make_plan(state, allocator=wishes, placer=placer, rules=rules())
+
+    for slots in plan.slots.values():
+        nodes = [state.nodes[slot.node] for slot in slots]
+        assert len({node.zone for node in nodes}) == 1
+        assert all(node.ends_by is None for node in nodes)
+    for name, job in state.jobs.items():
+        if any(state.nodes[slot.node].ends_by == 50.0 for slot in job.slots):
+            assert name in plan.stops or name in plan.slots
+    assert not set(plan.stops) & set(plan.slots)

@@ -1,0 +1,97 @@
+"""Money in whole micro-dollars, intents included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_node, a_state, an_instance_type
+from boa_daemon.tick.ledger import Ledger, charge_for, micro_dollars_for, money_of, opening_of
+from boa_daemon.tick.offers import Cooldown
+from policies.online.pacing import Pace
+
+SECONDS = st.floats(0.0, 1e7)
+
+
+def test_an_hour_on_two_nodes_costs_two_node_hours() -> None:
+    """Charges are price times time, node by node."""
+    kind = an_instance_type(gpus=3)
+
+    assert 2 * micro_dollars_for(kind, 3600.0) == 2 * 3_000_000
+
+
+def test_a_second_costs_a_minute() -> None:
+    """The minimum is 60 s, then it is by the second."""
+    kind = an_instance_type(gpus=4)
+
+    assert micro_dollars_for(kind, 1.0) == micro_dollars_for(kind, 60.0) == round(4e6 / 60)
+    assert micro_dollars_for(kind, 61.0) == round(4e6 * 61 / 3600)
+
+
+@given(seconds=SECONDS, more=SECONDS)
+def test_bills_only_grow(seconds: float, more: float) -> None:
+    """A longer run never costs less, and nothing is free."""
+    kind = an_instance_type()
+
+    assert 0 < micro_dollars_for(kind, seconds) <= micro_dollars_for(kind, seconds + more)
+
+
+@given(runs=st.lists(SECONDS, max_size=20))
+def test_the_sum_of_bills_is_node_seconds_times_price(runs: list[float]) -> None:
+    """Within the rounding of half a micro-dollar per bill."""
+    kind = an_instance_type()
+    total = sum(micro_dollars_for(kind, seconds) for seconds in runs)
+    exact = sum(max(seconds, 60.0) * 4e6 / 3600.0 for seconds in runs)
+
+    assert abs(total - exact) <= 0.5 * len(runs) + 1e-3
+
+
+def test_a_final_bill_runs_from_launch_to_end() -> None:
+    """Half an hour at 4 USD per hour."""
+    node = replace(a_node(launched_at=100.0), phase="terminated", ended_at=1900.0)
+
+    assert charge_for(node).micro_dollars == 2_000_000
+
+
+def test_requested_nodes_are_promised_and_ready_ones_spent() -> None:
+    """An hour of one ready node, two hours settled before, and the minute that a request may cost."""
+    state = a_state(
+        nodes=[a_node("n1"), a_node("n2", phase="requested", launched_at=3600.0)],
+        now=3600.0,
+        settled_micro_dollars=8_000_000,
+    )
+    ledger = Ledger.of(state)
+
+    assert ledger.spent_usd == 8.0 + 4.0
+    assert ledger.committed_usd == round(8e6 + 4e6 + 4e6 / 60) / 1e6
+
+
+def test_the_books_as_a_policy_sees_them() -> None:
+    """Bills, meters and requested nodes are spent; the hours count from the opening."""
+    state = a_state(
+        nodes=[a_node("n1"), a_node("n2", phase="requested")],
+        now=7200.0,
+        settled_micro_dollars=3_000_000,
+        cooldowns={"gpu-x4": Cooldown(until=7260.0)},
+        books_opened_at=3600.0,
+        lean=(0.5, 5400.0),
+    )
+    money = money_of(state)
+
+    assert money is not None
+    assert money.spent_usd == 3.0 + 2.0 * 4.0 + 2.0 * 4.0
+    assert (money.elapsed_hours, money.is_refused) == (1.0, True)
+    assert (money.lean, money.lean_age_hours) == (0.5, 0.5)
+    assert money_of(a_state()) is None
+
+
+def test_books_open_later_where_money_is_older_than_the_window() -> None:
+    """Ten hours of which one was paid for, in a window of four: five hours are forgone."""
+    pace = Pace(budget=8.0, window_hours=4.0)
+    state = a_state(now=36_000.0, settled_micro_dollars=8_000_000, books_opened_at=0.0)
+
+    assert opening_of(state, pace) == 5.0 * 3600.0
+    assert opening_of(a_state(now=3600.0, books_opened_at=0.0), pace) == 0.0
+    assert opening_of(a_state(), pace) is None

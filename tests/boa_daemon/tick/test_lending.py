@@ -1,0 +1,370 @@
+"""Spare GPUs make jobs wider until somebody needs them; nearly empty nodes are emptied where that pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from followers import Known, plan_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.diff import diff
+from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.limits import Act, Steady
+from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.whole_nodes import SOON_SECONDS
+from policies.model import Job, Width
+from policies.placement.first_fit import FirstFit
+
+NOW = 1000.0
+
+
+def lending() -> ClusterState:
+    """Return a state where "old", planned on two GPUs, holds the four of its node."""
+    return a_state(a_job("old"), nodes=[a_node("n1")], held={"old": some_slots("n1", 0, 1, 2, 3)}, now=NOW)
+
+
+def test_a_job_grows_onto_what_is_free_on_its_node() -> None:
+    """Two of four GPUs are free: it takes them, with what it has first. `explain` says what is planned."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 2, 3)}, now=NOW)
+    plan = plan_of(state, Known(widths={"a": 2}, stretches=True))
+
+    assert plan.slots == {"a": some_slots("n1", 2, 3, 0, 1)}
+    assert plan.widths["a"] == Width("gpu", 4)
+    assert plan.stretched == {"a": Width("gpu", 2)}
+    assert "2 x gpu are planned for it; the rest would be idle" in explain_job(state, plan, "a")
+    assert plan_of(state, Known(widths={"a": 2})).slots == {}
+
+
+def test_a_job_that_starts_takes_what_is_free_beside_it() -> None:
+    """One GPU is planned on an idle node of four."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")], now=NOW)
+
+    assert len(plan_of(state, Known(widths={"a": 1}, stretches=True)).slots["a"]) == 4
+
+
+def test_nobody_grows_onto_a_node_that_it_is_not_on() -> None:
+    """Another node is idle and held: it stays idle, or it would be held for the sake of the stretch."""
+    state = a_state(
+        a_job("a"),
+        nodes=[a_node("n1"), a_node("n2", idle_since=NOW)],
+        held={"a": some_slots("n1", 0, 1, 2, 3)},
+        now=NOW,
+    )
+
+    assert plan_of(state, Known(widths={"a": 4}, stretches=True, nodes=1)).slots == {}
+
+
+def test_the_job_that_saves_most_gets_them() -> None:
+    """The narrower one, by this follower; what is left after that goes to nobody twice."""
+    state = a_state(
+        a_job("wide"),
+        a_job("narrow"),
+        nodes=[a_node("n1")],
+        held={"wide": some_slots("n1", 0, 1), "narrow": some_slots("n1", 2)},
+        now=NOW,
+    )
+    plan = plan_of(state, Known(widths={"wide": 2, "narrow": 1}, stretches=True))
+
+    assert plan.slots == {"narrow": some_slots("n1", 2, 3)}
+
+
+def test_what_was_lent_stays_until_it_is_wanted() -> None:
+    """Nobody waits: nothing moves, and nothing is given back for its own sake."""
+    state = lending()
+    plan = plan_of(state, Known(widths={"old": 2}, stretches=True))
+
+    assert diff(state, plan) == ()
+    assert plan.stretched == {"old": Width("gpu", 2)}
+
+
+def test_a_job_that_waits_gets_back_what_was_lent_before_a_node_is_rented() -> None:
+    """Two planned for each: "old" goes back to two, "new" starts beside it, at once."""
+    state = lending()
+    state = replace(state, jobs={**state.jobs, "new": a_state(a_job("new", arrived_at=NOW)).jobs["new"]})
+    plan = plan_of(state, Known(widths={"old": 2, "new": 2}, stretches=True))
+
+    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 2, "new": 2}
+    assert plan.launches == {}
+
+
+def test_nobody_is_asked_for_what_would_not_be_enough() -> None:
+    """Three GPUs are planned for the new job, two were lent: a node is rented, "old" keeps its four."""
+    state = lending()
+    state = replace(state, jobs={**state.jobs, "new": a_state(a_job("new", arrived_at=NOW)).jobs["new"]})
+    plan = plan_of(state, Known(widths={"old": 2, "new": 3}, stretches=True))
+
+    assert "old" not in plan.slots
+    assert plan.launches == {"gpu-x4": 1}
+
+
+def test_a_node_with_nothing_but_what_was_lent_is_let_go() -> None:
+    """Planned is one node of the two that the job holds: it goes back to that, and the node falls idle."""
+    state = a_state(
+        a_job("a"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0, 1, 2, 3))},
+        now=NOW,
+    )
+    plan = plan_of(state, Known(widths={"a": 4}, stretches=True))
+
+    assert len(plan.slots["a"]) == 4
+    assert len({slot.node for slot in plan.slots["a"]}) == 1
+
+
+@pytest.mark.parametrize(("since_start", "moves"), [(100.0, False), (400.0, True)])
+def test_the_rules_against_flapping_hold_for_spare_gpus_too(since_start: float, moves: bool) -> None:
+    """Five minutes after its start a job may grow, and may be asked to give back; not before."""
+    steady = rules(steady=Steady(minimum_hold_seconds=300.0))
+    started = (Act(kind="start", target="a", at=NOW - since_start),)
+    grows = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=NOW)
+    gives = a_state(
+        a_job("a"),
+        a_job("new", arrived_at=NOW),
+        nodes=[a_node("n1")],
+        held={"a": some_slots("n1", 0, 1, 2, 3)},
+        now=NOW,
+    )
+    for state, widths in ((grows, {"a": 2}), (gives, {"a": 2, "new": 2})):
+        decision = decide(
+            replace(state, acts=started),
+            allocator=Known(widths=widths, stretches=True),
+            placer=FirstFit(),
+            rules=steady,
+        )
+        assert ("a" in decision.plan.slots) is moves
+
+
+def test_the_limit_on_all_moves_holds_for_spare_gpus_too() -> None:
+    """Two jobs could grow, one more move is allowed in this hour: one grows."""
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"a": some_slots("n1", 0, 1), "b": some_slots("n2", 0, 1)},
+        now=NOW,
+    )
+    decision = decide(
+        state,
+        allocator=Known(widths={"a": 2, "b": 2}, stretches=True),
+        placer=FirstFit(),
+        rules=rules(steady=Steady(moves_per_hour=1)),
+    )
+
+    assert len(decision.plan.slots) == 1
+
+
+def two_halves(**changes: float) -> Known:
+    """Return what is known of two jobs that each have half of a node, with ten hours left."""
+    known = Known(widths={"a": 2, "b": 2}, left_hours={"a": 10.0, "b": 10.0}, worth=1.0, loses=1.0)
+    return replace(known, **changes)  # type: ignore[arg-type]
+
+
+def halves() -> ClusterState:
+    """Return two nodes with a job on half of each."""
+    return a_state(
+        a_job("a"),
+        a_job("b"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"a": some_slots("n1", 0, 1), "b": some_slots("n2", 2, 3)},
+        now=NOW,
+    )
+
+
+def test_two_half_empty_nodes_become_one() -> None:
+    """Ten hours of a node are worth ten, the move costs one: "a" goes where "b" is."""
+    plan = plan_of(halves(), two_halves())
+
+    assert plan.slots == {"a": some_slots("n2", 0, 1)}
+
+
+@pytest.mark.parametrize("changes", [{"worth": 0.0}, {"loses": 5.0}, {"left_hours": {"a": 10.0, "b": 1.9}}])
+def test_no_move_that_does_not_pay_twice_its_cost(changes: dict[str, float]) -> None:
+    """Money is no object; or the move costs half of what it brings; or whoever stays ends soon anyway."""
+    assert plan_of(halves(), two_halves(**changes)).slots == {}
+
+
+def test_who_was_lent_gpus_makes_room_for_a_move() -> None:
+    """Both jobs were stretched over their nodes: each loses what it was lent, one node is emptied."""
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n2", 0, 1, 2, 3)},
+        now=NOW,
+    )
+    plan = plan_of(state, two_halves(stretches=True))
+
+    assert plan.slots == {"a": some_slots("n2", 2, 3), "b": some_slots("n2", 0, 1)}
+
+
+class ForAWhile(Known):
+    """A follower that knows for how long a job is narrower, of which it loses a half."""
+
+    def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
+        """Return half of that."""
+        return 0.5 * min(hours_left, back_in_hours)
+
+
+@pytest.mark.parametrize(("worth", "makes_room"), [(1.1, True), (0.9, False)])
+def test_a_long_job_makes_room_for_a_short_one_until_that_has_ended(worth: float, makes_room: bool) -> None:
+    """Of the hour of "short", "long" loses half, and not half of its own thousand: that is weighed, twice."""
+    state = a_state(
+        a_job("long"),
+        a_job("short"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"long": some_slots("n1", 0, 1, 2, 3), "short": some_slots("n2", 0, 1)},
+        now=NOW,
+    )
+    left = {"long": 1000.0, "short": 1.0}
+    plan = plan_of(state, ForAWhile(widths={"long": 2, "short": 2}, left_hours=left, worth=worth))
+
+    assert plan.slots == ({"long": some_slots("n2", 2, 3)} if makes_room else {})
+
+
+def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
+    """The next job may come or end in hours; the node is to be given back, or its hold to begin, before."""
+
+    def wake_at(known: Known) -> float | None:
+        return decide(halves(), allocator=known, placer=FirstFit(), rules=rules()).wake_at
+
+    assert wake_at(two_halves()) == NOW + SOON_SECONDS
+    assert wake_at(two_halves(worth=0.0)) is None
+
+
+@pytest.mark.parametrize(("zone", "moves"), [("z1", True), ("z2", False)])
+def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zone(
+    zone: str, moves: bool
+) -> None:
+    """The fifth GPU of "a" keeps a node, and two are free beside "b". No other zone will do."""
+    zones = {"n1": "z1", "n2": "z1", "n3": zone}
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        nodes=[replace(a_node(name), zone=where) for name, where in zones.items()],
+        held={"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0)), "b": some_slots("n3", 0, 1)},
+        now=NOW,
+    )
+    plan = plan_of(state, two_halves(widths={"a": 5, "b": 2}))
+
+    if moves:
+        assert plan.slots == {"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n3", 2))}
+    else:
+        assert plan.slots == {"b": some_slots("n2", 1, 2)}
+
+
+def test_what_was_lent_on_a_node_is_given_up_with_it() -> None:
+    """The plan of "a" is on another node; the GPU that it was lent beside "b" goes, and "b" moves."""
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        a_job("c"),
+        nodes=[a_node("n1"), a_node("n2"), a_node("n3")],
+        held={
+            "a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0)),
+            "b": some_slots("n2", 2),
+            "c": some_slots("n3", 0, 1, 2),
+        },
+        now=NOW,
+    )
+    left = {"a": 10.0, "b": 10.0, "c": 10.0}
+    plan = plan_of(state, two_halves(widths={"a": 4, "b": 1, "c": 3}, left_hours=left))
+
+    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n3", 3)}
+
+
+def test_jobs_that_must_stay_keep_their_nodes() -> None:
+    """Neither node can be emptied where the rules against flapping hold both jobs."""
+    started = tuple(Act(kind="start", target=name, at=NOW - 10.0) for name in "ab")
+    decision = decide(
+        replace(halves(), acts=started),
+        allocator=two_halves(),
+        placer=FirstFit(),
+        rules=rules(steady=Steady()),
+    )
+    assert decision.plan.slots == {}
+
+
+def test_at_the_cap_the_room_is_shared_by_weight_and_nobody_is_left_out() -> None:
+    """Sixteen planned each, weights 1 and 8, speeds the root of the width: 4 GPUs and 16.
+
+    Hours w / sqrt(k) are least at k in proportion to w^(2/3): 1 to 4, on five nodes of four.
+    """
+    state = a_state(a_job("a"), a_job("b"), now=NOW)
+    known = Known(widths={"a": 16, "b": 16}, weights={"a": 1.0, "b": 8.0})
+    plan = plan_of(state, known, rules(max_nodes=5))
+
+    assert plan.widths == {"a": Width("gpu", 4), "b": Width("gpu", 16)}
+    assert plan.launches == {"gpu-x4": 5}
+
+
+def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
+    """It holds both nodes that there may be; the new one gets its share at once."""
+    state = a_state(
+        a_job("old"),
+        a_job("new", arrived_at=NOW),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"old": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0, 1, 2, 3))},
+        now=NOW,
+    )
+    plan = plan_of(state, Known(widths={"old": 8, "new": 8}), rules(max_nodes=2))
+
+    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 4, "new": 4}
+    assert plan.waiting == {}
+
+
+def test_beyond_one_gpu_for_everybody_jobs_wait_in_order_of_arrival() -> None:
+    """Four GPUs for six jobs: the first four run."""
+    names = "abcdef"
+    state = a_state(*(a_job(name) for name in names), nodes=[a_node("n1")], now=NOW)
+    plan = plan_of(state, Known(widths=dict.fromkeys(names, 4)), rules(max_nodes=1))
+
+    assert list(plan.slots) == ["a", "b", "c", "d"]
+    assert plan.waiting == {"e": "node-limit", "f": "node-limit"}
+
+
+def test_at_the_cap_what_was_lent_comes_back_also_for_a_job_that_needs_one_more_node() -> None:
+    """Two GPUs lent to a job planned for one, one node more allowed: seven GPUs are to be had after that."""
+    state = a_state(
+        a_job("lent"), a_job("wide"), nodes=[a_node("n1")], held={"lent": some_slots("n1", 2, 3)}, now=NOW
+    )
+    known = Known(widths={"lent": 1, "wide": 7}, stretches=True)
+    plan = plan_of(state, known, rules(max_nodes=2))
+
+    assert (len(plan.slots["lent"]), plan.launches) == (1, {"gpu-x4": 1})
+    assert plan.waiting == {"wide": "nodes-to-come"}
+
+
+@given(
+    case=states(),
+    max_nodes=st.sampled_from((None, 2, 4)),
+    worth=st.sampled_from((0.0, 1.0)),
+    loses=st.sampled_from((0.0, 0.2)),
+)
+def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
+    case: tuple[ClusterState, Wishes], max_nodes: int | None, worth: float, loses: float
+) -> None:
+    """A few looks after another nothing moves. Everybody runs, unless there are more jobs than GPUs."""
+    state, wishes = case
+    known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses)
+    world, decision = Ideal(state), None
+    world.ready_all()
+    for look in range(10):
+        seen = replace(state, tick=look, nodes=world.nodes_by_id, jobs=world.jobs_by_id)
+        decision = decide(seen, allocator=known, placer=FirstFit(), rules=rules(max_nodes=max_nodes))
+        world.do(decision.actions)
+        world.ready_all()
+        if not decision.actions:
+            break
+    assert decision is not None
+    assert decision.actions == ()
+    running = {name for name, job in world.jobs_by_id.items() if job.slots}
+    if max_nodes is None:
+        assert running == wishes.widths.keys()
+    else:
+        room = 4 * max(max_nodes, len(state.nodes))
+        assert len(running) >= min(len(wishes.widths), 4 * max_nodes)
+        assert sum(len(job.slots) for job in world.jobs_by_id.values()) <= room

@@ -1,0 +1,103 @@
+"""Who may send first on a link that jobs share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.link_order import link_order, rank
+from boa_daemon.tick.state import ClusterState
+from policies.placement.lwf import LeastWorkloadFirst
+
+
+def two_senders(left_a: float = 3.0, left_b: float = 1.0, weight_a: float = 1.0) -> ClusterState:
+    """Jobs a and b, three GPUs each, over three nodes of two: both use the link of n2."""
+    return a_state(
+        a_job("a", remaining_gpu_hours=left_a, weight=weight_a),
+        a_job("b", remaining_gpu_hours=left_b),
+        nodes=[a_node(name, gpus=2) for name in ("n1", "n2", "n3")],
+        held={
+            "a": some_slots("n1", 0, 1) + some_slots("n2", 0),
+            "b": some_slots("n2", 1) + some_slots("n3", 0, 1),
+        },
+    )
+
+
+def test_the_job_with_less_service_left_sends_first() -> None:
+    """One hour of work left goes before three; links with one sender need no order."""
+    assert link_order(two_senders(left_a=3.0, left_b=1.0), {}) == {"n2": ("b", "a")}
+
+
+def test_a_weight_divides_the_service() -> None:
+    """Three hours at weight four count as less than one hour."""
+    assert link_order(two_senders(left_a=3.0, left_b=1.0, weight_a=4.0), {}) == {"n2": ("a", "b")}
+
+
+def test_a_job_on_one_node_sends_nothing() -> None:
+    """No link is shared where each job sits on one node."""
+    state = a_state(
+        a_job("a"),
+        a_job("b"),
+        nodes=[a_node("n1")],
+        held={"a": some_slots("n1", 0), "b": some_slots("n1", 1)},
+    )
+    assert link_order(state, {}) == {}
+
+
+def test_jobs_that_start_now_count_where_they_will_sit() -> None:
+    """The order is that of the cluster once the tick's starts are done."""
+    state = two_senders()
+    moved = {"b": some_slots("n3", 0, 1)}
+    assert link_order(state, moved) == {}
+
+
+@given(left=st.lists(st.floats(0.01, 100.0), min_size=2, max_size=6), weight=st.floats(0.1, 10.0))
+def test_the_order_is_by_rank_whatever_the_numbers(left: list[float], weight: float) -> None:
+    """Every shared link lists its senders by remaining service over weight."""
+    jobs = [a_job(str(i), remaining_gpu_hours=hours, weight=weight) for i, hours in enumerate(left)]
+    nodes = [a_node("x", gpus=len(jobs)), a_node("y", gpus=len(jobs))]
+    held = {job.id: some_slots("x", i) + some_slots("y", i) for i, job in enumerate(jobs)}
+    state = a_state(*jobs, nodes=nodes, held=held)
+
+    by_rank = tuple(sorted((job.id for job in jobs), key=lambda name: rank(state.jobs[name].job)))
+    assert link_order(state, {}) == {"x": by_rank, "y": by_rank}
+
+
+def test_the_plan_carries_the_order_where_the_site_asks_for_it() -> None:
+    """`orders_links` is what makes decide() say who sends first."""
+    state = two_senders()
+    wishes = Wishes(widths={"a": 3, "b": 3})
+    ordered = decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules(orders_links=True))
+    silent = decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules())
+
+    assert ordered.plan.link_order == {"n2": ("b", "a")}
+    assert silent.plan.link_order == {}
+
+
+def test_explain_says_with_whom_a_job_shares_a_link_and_why_it_sends_first() -> None:
+    """Nodes, the neighbour, the order, and both numbers."""
+    state = two_senders()
+    wishes = Wishes(widths={"a": 3, "b": 3})
+    plan = decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules(orders_links=True)).plan
+
+    assert explain_job(state, plan, "b").endswith(
+        "It is on 2 nodes because 3 GPUs are more than the 2 of one node. It shares the link of n2 with job "
+        "a; it sends first, because less of it is left: 1 against 3 GPU-hours over weight."
+    )
+    assert "b sends first, because less of b is left" in explain_job(state, plan, "a")
+
+
+def test_explain_says_when_a_job_is_scattered() -> None:
+    """Two GPUs on two nodes of four: no one node had room."""
+    state = a_state(
+        a_job("a"),
+        nodes=[a_node("n1"), a_node("n2")],
+        held={"a": some_slots("n1", 0) + some_slots("n2", 0)},
+    )
+    plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=LeastWorkloadFirst(), rules=rules()).plan
+    assert "no one node had 2 GPUs free when it was placed" in explain_job(state, replace(plan), "a")

@@ -1,0 +1,174 @@
+"""Facts about boa_daemon.tick.offers, and how launches use them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, an_instance_type, rules
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.diff import diff
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.offers import Cooldown, Offer, closed_until, cooled, covers, open_offers
+from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.ports import Launched, OpenLaunch, Refused, Unknown
+from policies.errors import InvalidProblem
+from policies.placement.lwf import LeastWorkloadFirst
+
+A = Offer(instance_type="gpu-x4", zone="a", usd_per_hour=4.0)
+B = Offer(instance_type="gpu-x4", zone="b", usd_per_hour=3.0)
+SPOT = Offer(instance_type="gpu-x4", zone="a", market="spot", usd_per_hour=None)
+LAUNCH = LaunchNodes(id="l", instance_type=an_instance_type(), reason="test", count=3)
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_covered"),
+    [
+        ("gpu-x4", True),
+        ("gpu-x4/a", True),
+        ("gpu-x4/*/on-demand", True),
+        ("*/a", True),
+        ("*", True),
+        ("gpu-x4/b", False),
+        ("*/*/spot", False),
+        ("gpu", False),
+    ],
+)
+def test_a_scope_leaves_parts_out_or_stars_them(scope: str, is_covered: bool) -> None:
+    """Type, zone and market are compared part by part."""
+    assert covers(scope, A.key) is is_covered
+
+
+def test_cooldowns_double_from_three_minutes_to_thirty_while_the_reason_stays() -> None:
+    """180, 360, 720, 1440, 1800, 1800; another kind of refusal starts anew, and a said time wins."""
+    rest, lengths = None, []
+    for _ in range(6):
+        rest = cooled(rest, kind="no-capacity", at=0.0, retry_after_seconds=None)
+        lengths.append(rest.until)
+    assert lengths == [180.0, 360.0, 720.0, 1440.0, 1800.0, 1800.0]
+    assert cooled(rest, kind="quota", at=0.0, retry_after_seconds=None).until == 180.0
+    assert cooled(rest, kind="no-capacity", at=5.0, retry_after_seconds=7.0).until == 12.0
+
+
+def test_the_cheapest_open_offer_comes_first_and_one_without_a_price_is_closed() -> None:
+    """A price that nobody knows is never taken for zero, and nothing is rented at it."""
+    assert open_offers("gpu-x4", (A, B, SPOT), {}, now=0.0) == [B, A]
+
+    assert open_offers("gpu-x4", (A, B, SPOT), {"*/b": Cooldown(until=9.0)}, now=0.0) == [A]
+    assert open_offers("gpu-x4", (A, B), {"*/b": Cooldown(until=9.0)}, now=9.0) == [B, A]
+
+
+def test_a_type_is_closed_until_its_first_offer_opens() -> None:
+    """One open offer is enough; with none the first to open counts; a quota of none never opens."""
+    cooldowns = {"gpu-x4/a": Cooldown(until=9.0), "gpu-x4/b": Cooldown(until=5.0, kind="quota")}
+    assert closed_until("gpu-x4", (A, B, SPOT), {}, now=0.0) is None
+    assert closed_until("gpu-x4", (A, B), cooldowns, now=0.0) == cooldowns["gpu-x4/b"]
+    none_left = Offer(instance_type="gpu-x4", nodes_left=0)
+    closed = closed_until("gpu-x4", (none_left,), {}, now=0.0)
+    assert closed is not None
+    assert closed.kind == "quota"
+
+
+def test_an_offer_costs_something() -> None:
+    """Zero dollars is a missing price, and a missing price is None."""
+    with pytest.raises(InvalidProblem, match="costs more than nothing"):
+        Offer(instance_type="x", usd_per_hour=0.0)
+
+
+def launches(state_changes: dict[str, object], widths: dict[str, int]) -> list[LaunchNodes]:
+    """Return what is rented for jobs of the given widths."""
+    jobs = [a_job(name, arrived_at=float(number)) for number, name in enumerate(widths)]
+    state = a_state(*jobs, **state_changes)  # type: ignore[arg-type]
+    plan = make_plan(state, allocator=Wishes(widths=widths), placer=LeastWorkloadFirst(), rules=rules())
+    return [action for action in diff(state, plan) if isinstance(action, LaunchNodes)]
+
+
+def test_a_job_over_two_nodes_asks_for_a_gang_and_small_jobs_do_not() -> None:
+    """Eight GPUs on nodes of four: both or none; two jobs of four: any part helps."""
+    assert [(a.count, a.is_gang) for a in launches({}, {"a": 8})] == [(2, True)]
+    assert [(a.count, a.is_gang) for a in launches({}, {"a": 4, "b": 4})] == [(2, False)]
+    assert [(a.count, a.is_gang) for a in launches({}, {"a": 8, "b": 4})] == [(2, True), (1, False)]
+
+
+def test_quotas_spread_nodes_over_offers_but_keep_gangs_whole() -> None:
+    """One node left in the cheap zone: a gang of two goes to the other, single nodes use both."""
+    cheap = Offer(instance_type="gpu-x4", zone="b", usd_per_hour=3.0, nodes_left=1)
+    (gang,) = launches({"offers": (A, cheap)}, {"a": 8})
+    assert (gang.offer, gang.count) == (A, 2)
+    singles = launches({"offers": (A, cheap)}, {"a": 4, "b": 4, "c": 4})
+    assert [(action.offer, action.count) for action in singles] == [(cheap, 1), (A, 2)]
+
+
+def test_a_partial_grant_waits_for_its_nodes_and_rests_the_offer() -> None:
+    """Two of three: two are to be seen, and the offer cools down."""
+    store = MemoryStore()
+    store.record_intent(LAUNCH, at=0.0)
+    short = Refused(reason="no more", kind="no-capacity")
+    store.record_outcome(LAUNCH, Launched(nodes=("n1", "n2"), short=short), at=0.0)
+    assert store.cooldowns(1.0) == {"gpu-x4//on-demand": Cooldown(until=180.0)}
+    store.record_seen("l", ["n1"])
+    assert [launch.unseen for launch in store.unsettled()] == [("n2",)]
+    store.record_seen("l", ["n2"])
+    assert store.unsettled() == []
+
+
+def test_a_lost_answer_counts_as_all_its_nodes_until_they_are_seen_or_given_up() -> None:
+    """Three may exist; one shows up; two still count, and after five minutes no longer."""
+    store, world = MemoryStore(), Ideal(a_state())
+    store.record_intent(LAUNCH, at=0.0)
+    store.record_outcome(LAUNCH, Unknown(reason="connection reset"), at=0.0)
+    world.nodes_by_id["n1"] = a_node("n1")
+    ports = Ports(clock=world.clock, cloud=world, jobs=world, engine=world, store=store)
+    controller = Controller(
+        allocator=Wishes(widths={}), placer=LeastWorkloadFirst(), rules=rules(), ports=ports
+    )
+    assert len(controller.observe().nodes) == 4
+    store.record_seen("l", ["n1"])
+    assert sorted(controller.observe().nodes) == ["l/1", "l/2", "n1"]
+    world.clock.instant = 301.0
+    assert sorted(controller.observe().nodes) == ["n1"]
+    assert store.unsettled() == []
+
+
+def test_answered_launches_are_known_by_their_names() -> None:
+    """What the answer named and no listing has shown."""
+    launch = OpenLaunch(action=LAUNCH, at=0.0, nodes=("x", "y", "z"), seen=frozenset({"y"}))
+    assert launch.unseen == ("x", "z")
+
+
+@given(
+    steps=st.lists(st.tuples(st.floats(1.0, 1e4), st.floats(0.1, 50.0)), min_size=1, max_size=5),
+    seconds=st.floats(0.0, 1e5),
+)
+def test_each_second_is_billed_at_its_price(steps: list[tuple[float, float]], seconds: float) -> None:
+    """The bill is the area under the price from launch to end, at least a minute of it."""
+    prices, at = [(0.0, steps[0][1])], 0.0
+    for gap, price in steps[1:]:
+        at += gap
+        prices.append((at, price))
+    from dataclasses import replace
+
+    node = replace(a_node(launched_at=0.0), prices=tuple(prices))
+    until = max(seconds, 60.0)
+    ends = [min(until, start) for start, _ in prices[1:]] + [until]
+    area = sum(
+        max(0.0, end - min(until, start)) * price for (start, price), end in zip(prices, ends, strict=True)
+    )
+    assert bill(node, until=seconds) == pytest.approx(area * 1e6 / 3600.0, abs=1.0)
+
+
+def test_without_any_price_a_type_waits_for_one() -> None:
+    """It is looked at again after a minute, and the reason is the price."""
+    rest = closed_until("gpu-x4", (SPOT,), {}, now=100.0)
+    assert rest == Cooldown(until=160.0, kind="no-price")
+    assert closed_until("gpu-x4", (replace(SPOT, usd_per_hour=1.0),), {}, now=100.0) is None
+
+
+def test_a_cloud_that_names_no_prices_rents_at_the_types_own() -> None:
+    """Without any offers the type's price holds."""
+    assert [offer.key for offer in open_offers("gpu-x4", (), {}, now=0.0)] == ["gpu-x4//on-demand"]

@@ -1,0 +1,112 @@
+"""The list of reason codes is closed: what is said is in it, and what is in it is said and explained."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import boa_daemon
+from boa_daemon.testing import ManualClock, a_job, a_state
+from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.limits import SENTENCES, CapCode, HeldCode
+from boa_daemon.tick.reasons import JOBS, REASONS, WAITING, JobReason
+from boa_daemon.tick.state import Plan, WaitReason
+from policies.model import Width
+
+PACKAGE = Path(boa_daemon.__file__).parent
+DOCS = PACKAGE.parent / "docs" / "reference" / "reason-codes.md"
+LISTS = {"reasons.py", "explain.py"}
+"""Where codes are explained; a code that stands nowhere else is said by nobody."""
+
+
+def literals(kind: Any) -> Iterator[str]:
+    """Yield the words of a type made of literals."""
+    for found in get_args(kind):
+        if isinstance(found, str):
+            yield found
+        else:
+            yield from literals(found)
+
+
+def said_in_the_code() -> set[str]:
+    """Return every text constant of the modules that may say codes, without the types' definitions."""
+    found: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        if path.name in LISTS:
+            continue
+        tree = ast.parse(path.read_text())
+        defined = {
+            id(node)
+            for statement in tree.body
+            if isinstance(statement, ast.AnnAssign) and getattr(statement.annotation, "id", "") == "TypeAlias"
+            for node in ast.walk(statement)
+        }
+        found |= {
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in defined
+        }
+    return found
+
+
+def test_every_code_that_has_a_type_is_in_the_list() -> None:
+    """And the other way round: the three tables are the three types, to the word."""
+    assert set(WAITING) == set(literals(WaitReason))
+    assert set(JOBS) == set(literals(JobReason))
+    assert set(SENTENCES) == set(literals(HeldCode)) >= set(literals(CapCode))
+    assert set(REASONS) == {*WAITING, *JOBS, *SENTENCES}
+
+
+def test_every_code_in_the_list_is_said_somewhere() -> None:
+    """A code that no module holds any more is to leave the list."""
+    assert set(REASONS) - said_in_the_code() == set()
+
+
+def test_the_reference_lists_the_codes_with_what_they_say() -> None:
+    """A row for each, in the same words."""
+    rows = {line for line in DOCS.read_text().splitlines() if line.startswith("| `")}
+    tables = (WAITING, JOBS, SENTENCES)
+    assert rows == {f"| `{code}` | {said} |" for table in tables for code, said in table.items()}
+
+
+@pytest.mark.parametrize("reason", sorted(WAITING))
+def test_explain_has_a_sentence_for_what_a_job_waits_for(reason: WaitReason) -> None:
+    """Each code gives a sentence of its own kind: none falls through to another's."""
+    plan = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": reason})
+    other = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": "nodes-to-come"})
+    said = explain_job(a_state(a_job()), plan, "a")
+    assert (said == explain_job(a_state(a_job()), other, "a")) == (reason == "nodes-to-come")
+
+
+def test_what_a_daemon_says_is_in_the_list(tmp_path: Path) -> None:
+    """A day cap that is soon used up, two users, jobs that end, wait, are cancelled: every code is listed."""
+    settings = {
+        "budget": {"usd_per_hour": 4.0, "usd_per_day_cap": 30.0, "max_instances": 2},
+        "cloud": {"boot_seconds": 60.0},
+        "users": {"bob": {"usd_per_day_cap": 0.5}},
+    }
+    clock, said = ManualClock(1_800_000_000.0), set[str]()
+    play = Rehearsal(tmp_path, clock, settings)
+    for user in ("ann", "bob"):
+        names = play.service.submit(
+            [job_content(f"{user}{n}", hours=0.5, max_gpus=4) for n in range(6)], user=user
+        )
+    said.add(play.service.explain(names["jobs"][0])["reason"])
+    for number in range(240):
+        play.daemon.tick()
+        if number == 20:
+            play.service.cancel(names["jobs"][-1], user="bob", is_admin=False)
+        clock.instant += 60.0
+        for row in play.service.jobs()["jobs"]:
+            said.add(play.service.explain(row["id"])["reason"])
+            said.add(row["waits_for"] or "running")
+    for decision in play.service.decisions(limit=1000)["decisions"]:
+        said |= {held["code"] for held in decision["held"]} | set(decision["waiting"])
+    play.close()
+    assert said - set(REASONS) == set()
+    assert {"new", "running", "finished", "cancelled", "user-day-cap"} <= said

@@ -1,0 +1,174 @@
+"""Following the plan with whole nodes: whom a job counts on, what it starts on, which idle nodes stay."""
+
+from __future__ import annotations
+
+import pytest
+from followers import BOOT_SECONDS, Known, plan_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.limits import Steady
+from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.state import ClusterState
+from policies.model import Width
+from policies.placement.first_fit import FirstFit
+
+
+def one_running(*, waited_seconds: float = 0.0) -> ClusterState:
+    """Return a state where "old" has a whole node and "new" has arrived."""
+    now = 1000.0
+    return a_state(
+        a_job("old"),
+        a_job("new", arrived_at=now - waited_seconds),
+        nodes=[a_node("n1")],
+        held={"old": some_slots("n1", 0, 1, 2, 3)},
+        now=now,
+    )
+
+
+def test_no_node_is_rented_for_what_falls_free_before_it_would_have_booted() -> None:
+    """The old job ends in two minutes, a node boots in three: nothing is launched, and `explain` says why."""
+    state = one_running()
+    plan = plan_of(state, Known(widths={"old": 4, "new": 4}, left_hours={"old": 120.0 / 3600.0}))
+
+    assert plan.launches == {}
+    assert plan.waiting == {"new": "gpus-to-fall-free"}
+    assert "let go of soon" in explain_job(state, plan, "new")
+
+
+def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -> None:
+    """The old job runs for another hour; or its four GPUs are not enough for eight."""
+    late = plan_of(one_running(), Known(widths={"old": 4, "new": 4}))
+    wide = plan_of(one_running(), Known(widths={"old": 4, "new": 8}, left_hours={"old": 0.01}))
+
+    assert late.launches == {"gpu-x4": 1}
+    assert wide.launches == {"gpu-x4": 1}
+
+
+def test_work_that_was_counted_a_while_ago_is_less_by_now() -> None:
+    """Six minutes were left five minutes ago: one is left now. In two minutes' time they would be eight."""
+    for counted_at, launches in ((700.0, {}), (1120.0, {"gpu-x4": 1}), (None, {"gpu-x4": 1})):
+        state = a_state(
+            a_job("old", counted_at=counted_at),
+            a_job("new", arrived_at=1000.0),
+            nodes=[a_node("n1")],
+            held={"old": some_slots("n1", 0, 1, 2, 3)},
+            now=1000.0,
+        )
+        known = Known(widths={"old": 4, "new": 4}, left_hours={"old": 0.1})
+
+        assert plan_of(state, known).launches == launches
+
+
+def test_two_jobs_do_not_count_on_the_same_gpus() -> None:
+    """Four GPUs fall free for two jobs of four: one node is rented."""
+    state = a_state(
+        a_job("old"),
+        a_job("b", arrived_at=1000.0),
+        a_job("c", arrived_at=1000.0),
+        nodes=[a_node("n1")],
+        held={"old": some_slots("n1", 0, 1, 2, 3)},
+        now=1000.0,
+    )
+    plan = plan_of(state, Known(widths={"old": 4, "b": 4, "c": 4}, left_hours={"old": 0.01}))
+
+    assert plan.launches == {"gpu-x4": 1}
+
+
+def test_a_job_that_waited_in_vain_counts_on_nobody() -> None:
+    """Forecasts say "soon" for longer than two boots: a node is rented. No wrong size starves a job."""
+    known = Known(widths={"old": 4, "new": 4}, left_hours={"old": 0.0})
+
+    assert plan_of(one_running(waited_seconds=359.0), known).launches == {}
+    assert plan_of(one_running(waited_seconds=361.0), known).launches == {"gpu-x4": 1}
+
+
+def test_a_waiting_job_starts_on_what_is_free_while_its_nodes_boot() -> None:
+    """Eight planned, four free: it starts on four now, one node is rented, and `explain` names the eight."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")])
+    plan = plan_of(state, Known(widths={"a": 8}, starts=True))
+
+    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3)}
+    assert plan.widths["a"] == Width("gpu", 4)
+    assert plan.head_starts == {"a": Width("gpu", 8)}
+    assert plan.launches == {"gpu-x4": 1}
+    assert "It is to have 8 x gpu once there is room" in explain_job(state, plan, "a")
+
+
+def test_a_job_with_a_head_start_does_not_rent_its_nodes_twice() -> None:
+    """It runs on four and one node boots: nothing more is launched, nothing moves."""
+    state = a_state(
+        a_job("a"),
+        nodes=[a_node("n1"), a_node("n2", phase="requested")],
+        held={"a": some_slots("n1", 0, 1, 2, 3)},
+    )
+    plan = plan_of(state, Known(widths={"a": 8}, starts=True))
+
+    assert (plan.launches, plan.slots, plan.stops) == ({}, {}, ())
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_so_many_idle_nodes_stay_those_that_fell_idle_last(kept: int) -> None:
+    """Three are idle; the ones that were not wanted for longest go back at once."""
+    nodes = [a_node(f"n{number}", idle_since=900.0 + number) for number in (1, 2, 3)]
+    plan = plan_of(a_state(nodes=nodes, now=1000.0), Known(widths={}, nodes=kept))
+
+    assert set(plan.releases) == {f"n{number}" for number in range(1, 4 - kept)}
+    assert (plan.wake_at is not None) == (kept > 0)
+
+
+def test_a_held_node_goes_back_when_its_time_is_over() -> None:
+    """Ten minutes idle."""
+    state = a_state(nodes=[a_node("n1", idle_since=400.0)], now=1000.0)
+
+    assert plan_of(state, Known(widths={}, nodes=5)).releases == ("n1",)
+
+
+@given(
+    left=st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=6), width=st.integers(1, 16)
+)
+def test_what_is_rented_and_what_falls_free_is_enough(left: list[float], width: int) -> None:
+    """Launches, free GPUs and those of jobs about to end cover what waits, whatever the forecasts."""
+    names = [f"j{number}" for number in range(len(left))]
+    state = a_state(
+        *(a_job(name) for name in names),
+        a_job("new", arrived_at=1000.0),
+        nodes=[a_node(f"n-{name}") for name in names],
+        held={name: some_slots(f"n-{name}", 0, 1, 2) for name in names},
+        now=1000.0,
+    )
+    known = Known(
+        widths=dict.fromkeys(names, 3) | {"new": width}, left_hours=dict(zip(names, left, strict=True))
+    )
+    plan = plan_of(state, known)
+
+    ending = sum(hours < known.boot_hours for hours in left)
+    rented = 4 * sum(plan.launches.values())
+    assert "new" in plan.slots or rented + len(names) + 3 * ending >= width
+    assert rented - 4 < width
+
+
+@pytest.mark.parametrize(("minimum_hold_seconds", "starts"), [(60.0, True), (BOOT_SECONDS + 120.0, False)])
+def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
+    minimum_hold_seconds: float, starts: bool
+) -> None:
+    """Held narrow for longer than its nodes take to come, it would leave them to nobody."""
+    state = a_state(a_job("new"), nodes=[a_node("n1")], now=1000.0)
+    site = rules(steady=Steady(minimum_hold_seconds=minimum_hold_seconds))
+    plan = make_plan(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site)
+    assert ("new" in plan.head_starts) is starts
+    assert plan.launches
+
+
+def test_the_site_says_how_long_an_idle_node_is_held_at_the_most() -> None:
+    """Whatever the price of money would pay for: an operator's limit is one."""
+    follower = Known(widths={}, nodes=1)
+    site = rules(longest_hold_seconds=30.0)
+
+    def released(now: float) -> tuple[str, ...]:
+        state = a_state(nodes=[a_node("n1", idle_since=0.0)], now=now)
+        return make_plan(state, allocator=follower, placer=FirstFit(), rules=site).releases
+
+    assert (released(29.0), released(31.0)) == ((), ("n1",))

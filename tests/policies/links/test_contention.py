@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.errors import InvalidProblem
+from policies.links.contention import ETHERNET_10G, Link, Sample, crowds, fit_link, pace, paces
+
+A_LINK = Link(latency_seconds=0.5, seconds_per_byte=1.0, contention_seconds_per_byte=0.5)
+
+
+def samples(
+    link: Link, *, noise: float = 0.0, seed: int = 0, sizes: tuple[float, ...] = (1e6, 2e7, 1e8)
+) -> list[Sample]:
+    rng = np.random.default_rng(seed)
+    return [
+        Sample(
+            messages_at_once=k,
+            message_bytes=size,
+            seconds=link.seconds(size, messages_at_once=k) * (1.0 + noise * float(rng.standard_normal())),
+        )
+        for k in (1, 2, 3, 4)
+        for size in sizes
+        for _ in range(4)
+    ]
+
+
+def test_k_messages_share_and_pay_for_crowding() -> None:
+    """T(3, 4) = a + 3 b M + 2 eta M."""
+    assert A_LINK.seconds(4.0, messages_at_once=3) == 0.5 + 3 * 1.0 * 4 + 2 * 0.5 * 4
+
+
+def test_the_papers_link_takes_451_ms_for_vgg_alone() -> None:
+    """0.856 ms per million bytes and 0.669 ms of latency."""
+    assert ETHERNET_10G.seconds(526.4e6) == pytest.approx(6.69e-4 + 526.4 * 0.856e-3)
+
+
+def test_a_faster_link_scales_bandwidth_and_contention_but_not_latency() -> None:
+    """A 100 Gbit/s link moves a byte in a tenth of the time."""
+    fast = Link.of_gigabits(100.0)
+
+    assert fast.latency_seconds == ETHERNET_10G.latency_seconds
+    assert fast.seconds_per_byte == pytest.approx(ETHERNET_10G.seconds_per_byte / 10)
+    assert fast.contention_seconds_per_byte == pytest.approx(ETHERNET_10G.contention_seconds_per_byte / 10)
+
+
+def test_a_message_moves_at_the_pace_of_its_most_crowded_server() -> None:
+    """Job b meets one message on each of two servers; a and c meet b only."""
+    in_flight = {"a": ["x", "y"], "b": ["y", "z"], "c": ["z", "w"], "d": ["v", "u"]}
+
+    assert crowds(in_flight) == {"a": 2, "b": 2, "c": 2, "d": 1}
+    assert paces(A_LINK, in_flight)["d"] == pace(1.0, 0.5, 1) == 1.0
+    assert paces(A_LINK, in_flight)["b"] == pace(1.0, 0.5, 2) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"seconds_per_byte": 0.0}, "seconds_per_byte"),
+        ({"latency_seconds": -1.0}, "latency_seconds"),
+        ({"contention_seconds_per_byte": float("nan")}, "contention_seconds_per_byte"),
+    ],
+)
+def test_impossible_links_are_refused(change: dict[str, float], names: str) -> None:
+    """Zero bandwidth, negative or undefined constants name the constant."""
+    constants = {"latency_seconds": 0.0, "seconds_per_byte": 1.0, "contention_seconds_per_byte": 0.0}
+    with pytest.raises(InvalidProblem, match=names):
+        Link(**{**constants, **change})
+
+
+def test_a_speed_of_zero_is_refused() -> None:
+    with pytest.raises(InvalidProblem, match="above zero"):
+        Link.of_gigabits(0.0)
+
+
+def test_exact_samples_give_the_link_back() -> None:
+    """Without noise the fit is exact and its intervals are points."""
+    fit = fit_link(samples(ETHERNET_10G))
+
+    assert fit.link.seconds_per_byte == pytest.approx(8.56e-10, rel=1e-9)
+    assert fit.link.contention_seconds_per_byte == pytest.approx(2.35e-10, rel=1e-9)
+    assert fit.link.latency_seconds == pytest.approx(6.69e-4, rel=1e-6)
+    assert fit.adadual_threshold == pytest.approx(0.3923, abs=1e-4)
+    assert fit.median_relative_error < 1e-9
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    """95 % intervals of 200 noisy fits cover each constant in 90 to 99 % of them (5 % noise)."""
+    covered = np.zeros(3)
+    for seed in range(200):
+        fit = fit_link(samples(ETHERNET_10G, noise=0.05, seed=seed))
+        for i, (estimate, truth) in enumerate(
+            [
+                (fit.latency_seconds, 6.69e-4),
+                (fit.seconds_per_byte, 8.56e-10),
+                (fit.contention_seconds_per_byte, 2.35e-10),
+            ]
+        ):
+            covered[i] += estimate.low <= truth <= estimate.high
+    assert np.all(covered / 200 >= 0.90)
+    assert np.all(covered / 200 <= 0.995)
+
+
+def test_one_stalled_message_does_not_move_the_fit() -> None:
+    """A sample ten times too slow changes the bandwidth by less than 2 %."""
+    good = samples(ETHERNET_10G, noise=0.02)
+    bad = good[5]
+    stalled = Sample(
+        messages_at_once=bad.messages_at_once, message_bytes=bad.message_bytes, seconds=bad.seconds * 10
+    )
+
+    fit = fit_link([*good[:5], stalled, *good[6:]])
+
+    assert fit.seconds_per_byte.value == pytest.approx(8.56e-10, rel=0.02)
+    assert fit.contention_seconds_per_byte.value == pytest.approx(2.35e-10, rel=0.10)
+
+
+def test_contention_that_comes_out_negative_is_set_to_zero_and_said_so() -> None:
+    """Messages at once that cost less than fair sharing leave eta at its bound."""
+    kind = [
+        Sample(messages_at_once=k, message_bytes=size, seconds=1e-3 + 0.9 ** (k > 1) * k * 1e-9 * size)
+        for k in (1, 2, 4)
+        for size in (1e6, 1e7, 1e8)
+    ]
+
+    fit = fit_link(kind)
+
+    assert fit.at_bound == ("contention_seconds_per_byte",)
+    assert fit.link.contention_seconds_per_byte == 0.0
+    assert fit.contention_seconds_per_byte.low == 0.0
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ([(1, 1e6), (2, 1e6), (3, 1e6), (4, 1e6)], "at least two sizes"),
+        ([(1, 1e6), (1, 2e6), (1, 3e6), (1, 4e6)], "at least two messages at once"),
+        ([(1, 1e6), (2, 2e6), (1, 3e6)], "measure 4 or more"),
+        ([(1, 1e6), (2, 2e6), (1, 1e6), (2, 2e6)], "on one line"),
+    ],
+)
+def test_samples_that_cannot_tell_the_constants_apart_are_refused(
+    broken: list[tuple[int, float]], says: str
+) -> None:
+    """One size, one crowd, too few, or two points: each says what to measure."""
+    with pytest.raises(InvalidProblem, match=says):
+        fit_link(
+            [Sample(messages_at_once=k, message_bytes=m, seconds=1e-3 + k * m * 1e-9) for k, m in broken]
+        )
+
+
+def test_times_that_fall_with_size_are_refused() -> None:
+    """A negative bandwidth is a slip in the units, not a link."""
+    wrong = [
+        Sample(messages_at_once=k, message_bytes=m, seconds=1.0 - k * m * 1e-9)
+        for k in (1, 2)
+        for m in (1e6, 2e6, 1e8)
+    ]
+    with pytest.raises(InvalidProblem, match="Check the units"):
+        fit_link(wrong)
+
+
+@given(st.floats(0, 1e-2), st.floats(1e-12, 1e-6), st.floats(0, 1e-6), st.integers(1, 8), st.floats(1.0, 1e9))
+def test_crowding_never_helps(a: float, b: float, eta: float, k: int, m: float) -> None:
+    """One more message at once never makes anyone faster."""
+    link = Link(latency_seconds=a, seconds_per_byte=b, contention_seconds_per_byte=eta)
+    assert link.seconds(m, messages_at_once=k + 1) >= link.seconds(m, messages_at_once=k)
+
+
+@pytest.mark.parametrize("wrong", [(0, 1.0, 1.0), (1, 0.0, 1.0), (1, 1.0, float("nan"))])
+def test_impossible_samples_are_refused(wrong: tuple[int, float, float]) -> None:
+    k, size, seconds = wrong
+    with pytest.raises(InvalidProblem):
+        Sample(messages_at_once=k, message_bytes=size, seconds=seconds)
+
+
+def test_confidence_must_be_a_fraction() -> None:
+    with pytest.raises(InvalidProblem, match="confidence"):
+        fit_link(samples(ETHERNET_10G), confidence=95.0)

@@ -1,0 +1,283 @@
+"""Rates and sizes of classes: closed forms, intervals that hold, and what running jobs may teach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.errors import InvalidProblem
+from policies.online.estimates import (
+    DOUBT,
+    SPREAD,
+    Belief,
+    Counts,
+    Sizes,
+    dispersion,
+    estimate_rate,
+    estimate_size,
+    lean_after,
+)
+from policies.speedup import Floats
+
+NEVER = 1e12
+"""A half-life so long that nothing is forgotten."""
+NO_BOUNDS: Floats = np.array([])
+_sizes = st.lists(st.floats(0.1, 8.0), min_size=0, max_size=12)
+
+
+def an_hour_each(jobs: list[float], squares: list[float] | None = None) -> Counts:
+    """Return counts of hours of which the last is the newest; jobs come in minutes of their own."""
+    return Counts(
+        jobs=np.array(jobs),
+        squares=np.array(jobs if squares is None else squares),
+        ages=np.arange(len(jobs))[::-1] + 0.5,
+        hours=np.ones(len(jobs)),
+    )
+
+
+def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
+    """Prior 3 jobs at 6/h is Gamma(3, 1/2 h); 24 jobs in 12 hours make it Gamma(27, 12.5 h)."""
+    found = estimate_rate(6.0, an_hour_each([2.0] * 12), prior_jobs=3.0, half_life_hours=NEVER)
+
+    assert found.mean == pytest.approx((3.0 + 24.0) / (0.5 + 12.0))
+    assert found.weight == pytest.approx(24.0)
+    # 95 % of Gamma(27): chi-squared of 54 degrees over two, from tables 35.586 and 76.192.
+    assert found.low == pytest.approx(35.586 / 2.0 / 12.5, rel=1e-4)
+    assert found.high == pytest.approx(76.192 / 2.0 / 12.5, rel=1e-4)
+
+
+def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
+    """No counts: the stated rate, with an interval as wide as the prior."""
+    for counts in (None, an_hour_each([])):
+        found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=168.0)
+        assert (found.mean, found.weight) == (6.0, 0.0)
+        assert found.low < 1.0
+        assert found.high > 15.0
+
+
+def test_an_hour_counts_half_after_a_half_life() -> None:
+    """Hours of one and of two half-lives ago weigh 1/2 and 1/4; the prior does not age."""
+    counts = Counts(
+        jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]), hours=np.ones(2)
+    )
+    found = estimate_rate(1.0, counts, prior_jobs=2.0, half_life_hours=10.0)
+
+    assert found.mean == pytest.approx((2.0 + 4.0 * 0.75) / (2.0 + 0.75))
+    assert found.weight == pytest.approx(4.0 * 0.75)
+
+
+def test_a_batch_counts_as_one_event() -> None:
+    """Fifty jobs at one instant hardly move a rate, and widen its interval; fifty in as many hours do."""
+    quiet = [0.0] * 49
+    batch = estimate_rate(
+        0.1, an_hour_each([*quiet, 50.0], [*quiet, 2500.0]), prior_jobs=2.0, half_life_hours=NEVER
+    )
+    spread = estimate_rate(0.1, an_hour_each([1.0] * 50), prior_jobs=2.0, half_life_hours=NEVER)
+
+    assert spread.mean == pytest.approx((2.0 + 50.0) / (20.0 + 50.0))
+    assert batch.mean < 0.16
+    assert batch.high / batch.low > 3.0 * spread.high / spread.low
+    first = Counts(
+        jobs=np.array([50.0]), squares=np.array([2500.0]), ages=np.array([0.0]), hours=np.array([0.001])
+    )
+    only = estimate_rate(0.1, first, prior_jobs=2.0, half_life_hours=NEVER)
+    assert only.mean < 0.2, "the very first minute is no exception"
+
+
+def test_a_poisson_stream_of_any_rate_has_dispersion_near_one() -> None:
+    """Two hundred hours at 0.05, 5 and 600 jobs an hour: at most 1.3."""
+    rng = np.random.default_rng(3)
+    for rate in (0.05, 5.0, 600.0):
+        minutes = rng.poisson(rate / 60.0, (200, 60)).astype(float)
+        counts = an_hour_each(minutes.sum(axis=1).tolist(), (minutes**2).sum(axis=1).tolist())
+        assert 1.0 <= dispersion(counts, np.ones(200), believed_per_hour=rate) < 1.3
+
+
+@given(rate=st.floats(1e-3, 1e3), jobs=st.lists(st.integers(0, 20), max_size=30), unit=st.floats(0.01, 100.0))
+def test_rates_scale_with_the_unit_of_time(rate: float, jobs: list[int], unit: float) -> None:
+    """The prior alone scales with its rate; data pull the mean between what was stated and what was seen."""
+    prior = estimate_rate(rate, None, prior_jobs=2.0, half_life_hours=NEVER)
+    scaled = estimate_rate(rate * unit, None, prior_jobs=2.0, half_life_hours=NEVER)
+    assert (scaled.mean, scaled.low, scaled.high) == pytest.approx(
+        (prior.mean * unit, prior.low * unit, prior.high * unit)
+    )
+    if jobs:
+        found = estimate_rate(
+            rate, an_hour_each([float(n) for n in jobs]), prior_jobs=2.0, half_life_hours=NEVER
+        )
+        seen = sum(jobs) / len(jobs)
+        assert min(rate, seen) * (1.0 - 1e-9) <= found.mean <= max(rate, seen) * (1.0 + 1e-9)
+        assert found.low <= found.mean <= found.high
+
+
+def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
+    """400 streams whose rates come from the prior: in 93 % at least the rate lies in the 95 % interval."""
+    rng = np.random.default_rng(5)
+    inside = 0
+    for _ in range(400):
+        truth = rng.gamma(2.0, 3.0)
+        minutes = rng.poisson(truth / 60.0, (36, 60)).astype(float)
+        counts = an_hour_each(minutes.sum(axis=1).tolist(), (minutes**2).sum(axis=1).tolist())
+        found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=NEVER)
+        inside += found.low <= truth <= found.high
+    assert 0.93 * 400 <= inside <= 400
+
+
+def test_sizes_without_data_are_as_stated() -> None:
+    """Mean 1, the interval of a log-normal with spread SPREAD / sqrt(2)."""
+    found = estimate_size(Sizes(), NO_BOUNDS, prior_jobs=2.0)
+
+    assert found.mean == pytest.approx(1.0, abs=1e-6)
+    assert found.high == pytest.approx(math.exp(1.96 * SPREAD / math.sqrt(2.0)), rel=0.03)
+    assert found.low == pytest.approx(1.0 / found.high, rel=0.03)
+
+
+def test_many_jobs_speak_louder_than_the_class_file() -> None:
+    """1000 jobs of half the stated size on average: a half within 5 %, the interval no wider than 10 %."""
+    rng = np.random.default_rng(1)
+    found = estimate_size(Sizes.of(0.5 * rng.lognormal(-0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0)
+
+    assert found.mean == pytest.approx(0.5, rel=0.05)
+    assert 1.0 < found.high / found.low < 1.1
+
+
+@given(left=_sizes, right=_sizes)
+def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
+    """What ended may be kept as sums by the day: merged they are the sums of all."""
+    merged = Sizes.of(np.array(left)).plus(Sizes.of(np.array(right)))
+    whole = Sizes.of(np.array(left + right))
+
+    assert (merged.weight, merged.mean, merged.log_mean) == pytest.approx(
+        (whole.weight, whole.mean, whole.log_mean), abs=1e-9
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(ended=_sizes, bounds=_sizes)
+def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: list[float]) -> None:
+    """A job that did so much and runs on is no reason to believe in smaller jobs than without it."""
+    sums = Sizes.of(np.array(ended))
+    without = estimate_size(sums, NO_BOUNDS, prior_jobs=2.0)
+    found = estimate_size(sums, np.array(bounds), prior_jobs=2.0)
+
+    assert found.mean >= without.mean * (1.0 - 1e-9)
+    assert found.high >= without.high * (1.0 - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ended=_sizes, bound=st.floats(0.1, 8.0))
+def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[float], bound: float) -> None:
+    """What a job has done is a lower bound of its size, so it says more than the same size would."""
+    running = estimate_size(Sizes.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
+    over = estimate_size(Sizes.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
+
+    assert running.mean >= over.mean * (1.0 - 1e-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(logs=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=10))
+def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
+    """Ten times the data never widens it."""
+    once, often = Sizes.of(np.array(logs)), Sizes.of(np.array(logs * 10))
+    narrow = estimate_size(often, NO_BOUNDS, prior_jobs=2.0)
+    wide = estimate_size(once, NO_BOUNDS, prior_jobs=2.0)
+
+    assert narrow.high / narrow.low <= 1.001 * wide.high / wide.low
+
+
+def coverage(draw: Callable[[np.random.Generator], tuple[float, Floats]], *, classes: int = 200) -> float:
+    """Return how often the mean of a class lies in its interval; each job is cut off at a time of its own."""
+    rng = np.random.default_rng(7)
+    inside = 0
+    for _ in range(classes):
+        mean, sizes = draw(rng)
+        limits = mean * rng.lognormal(0.2, 0.5, len(sizes))
+        is_cut = sizes > limits
+        found = estimate_size(Sizes.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
+        inside += found.low <= mean <= found.high
+    return inside / classes
+
+
+def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
+    """Classes from the prior, 15 Gamma jobs each: in 92 % at least the mean lies in the 95 % interval."""
+
+    def draw(rng: np.random.Generator) -> tuple[float, Floats]:
+        mean = float(rng.lognormal(0.0, SPREAD / math.sqrt(2.0)))
+        shape = float(rng.lognormal(-2.0 * math.log(SPREAD), DOUBT))
+        return mean, rng.gamma(shape, mean / shape, 15)
+
+    assert coverage(draw) >= 0.92
+
+
+def test_intervals_hold_for_log_normal_sizes_and_a_class_file_that_is_off() -> None:
+    """Thirty log-normal jobs of half the stated size, spread 0.7: still in 85 % of the classes."""
+
+    def draw(rng: np.random.Generator) -> tuple[float, Floats]:
+        return 0.5, 0.5 * rng.lognormal(-0.245, 0.7, 30)
+
+    assert coverage(draw) >= 0.85
+
+
+def test_a_job_that_ended_at_once_is_one_small_job() -> None:
+    """Nine jobs as stated and one of a thousandth: the mean goes down a little, not up."""
+    found = estimate_size(Sizes.of(np.array([1.0] * 9 + [0.001])), NO_BOUNDS, prior_jobs=2.0)
+
+    assert 0.8 < found.mean < 1.0
+
+
+@given(sizes=st.lists(st.floats(0.1, 8.0), min_size=1, max_size=8), unit=st.floats(0.01, 100.0))
+@settings(max_examples=30, deadline=None)
+def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None:
+    """Work in other units over a stated size in those units gives the same belief."""
+    found = estimate_size(Sizes.of(np.array(sizes)), NO_BOUNDS, prior_jobs=2.0)
+    other = estimate_size(Sizes.of(np.array(sizes) * unit).over(unit), NO_BOUNDS, prior_jobs=2.0)
+
+    assert (other.mean, other.low, other.high) == pytest.approx((found.mean, found.low, found.high), rel=1e-6)
+
+
+def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
+    """500 bounds give what 50 groups of them give: the same within 3 %."""
+    rng = np.random.default_rng(2)
+    sums, bounds = Sizes.of(rng.lognormal(0.3, 0.4, 200)), rng.lognormal(-0.5, 0.5, 500)
+    found = estimate_size(sums, bounds, prior_jobs=2.0)
+    edges = np.array_split(np.sort(bounds), 50)
+    grouped = estimate_size(
+        sums,
+        np.array([part.mean() for part in edges]),
+        np.array([float(len(part)) for part in edges]),
+        prior_jobs=2.0,
+    )
+    assert found.mean == pytest.approx(grouped.mean, rel=0.03)
+
+
+def test_nonsense_is_refused() -> None:
+    """A rate of nothing, a prior of nothing, a belief that is not a number."""
+    for stated, jobs in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0)):
+        with pytest.raises(InvalidProblem):
+            estimate_rate(stated, None, prior_jobs=jobs, half_life_hours=1.0)
+    with pytest.raises(InvalidProblem):
+        estimate_size(Sizes(), NO_BOUNDS, prior_jobs=0.0)
+    with pytest.raises(InvalidProblem):
+        Belief(mean=math.inf, low=1.0, high=2.0)
+
+
+@given(factor=st.floats(0.01, 100.0))
+def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
+    """Centre and interval scale together; what stands behind them does not."""
+    belief = Belief(mean=2.0, low=1.0, high=3.0, weight=4.0).times(factor)
+
+    assert (belief.mean, belief.low, belief.high) == pytest.approx((2.0 * factor, factor, 3.0 * factor))
+    assert belief.weight == 4.0
+
+
+def test_the_lean_gives_up_what_the_belief_takes_over() -> None:
+    """Twice the believed work comes and the lean is -1/2: believing it all brings it to 0, half, half-way."""
+    assert lean_after(-0.5, 2.0) == pytest.approx(0.0)
+    assert lean_after(-0.5, 1.5) == pytest.approx(-0.25)
+    assert lean_after(0.0, 2.0) == 0.0, "nothing was learnt: the plan follows the belief"
+    assert lean_after(-0.5, 0.5) == -0.5, "the belief moves the other way"

@@ -1,0 +1,145 @@
+"""What whole nodes are worth: patience, idle nodes, head starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
+from policies.model import Hold, Width
+from policies.online.node_prices import (
+    LEAST_NODE_PRICE,
+    LENT_NODES,
+    LONGEST_HOLD_HOURS,
+    MOST_PATIENCE,
+    Demand,
+    WholeNodes,
+    demands_of,
+    hold_at,
+    with_boots_at_changes,
+)
+from policies.optimum.boa import solve
+from policies.speedup import Table
+
+BOOT = 0.05
+prices = st.floats(min_value=1e-3, max_value=1e3)
+rates = st.floats(min_value=0.0, max_value=1e3)
+
+
+def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BOOT) -> WholeNodes:
+    """Return a class of two phases with speeds 1, 1.8, 3, 5 on 1, 2, 4, 8 GPUs, boots in its start-up."""
+    curve = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 5.0))
+    problem = a_problem(
+        a_class(sizes=(1.0, 2.0), curve=curve, startup_hours=startup + boot, rescale_hours=rescale)
+    )
+    return WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=boot)
+
+
+@given(price=prices, jobs=rates, nodes=rates)
+def test_the_number_of_idle_nodes_is_the_best_whole_number(price: float, jobs: float, nodes: float) -> None:
+    """Beside what is lent, neither one fewer nor two more cost less: idle time against unmet demands."""
+    price = max(price, LEAST_NODE_PRICE)
+
+    def cost(n: float) -> float:
+        return price * n / 2.0 + BOOT * (jobs + price * nodes) / (n + 1.0)
+
+    n = hold_at(
+        price, Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes), boot_hours=BOOT, weight=1.0
+    ).nodes
+    assert n >= 0
+    ready = n + LENT_NODES
+    assert min(cost(ready), cost(ready + 1)) <= cost(ready + 2) + 1e-9
+    if n > 0:
+        assert min(cost(ready), cost(ready + 1)) <= cost(ready - 1) + 1e-9
+
+
+@given(price=prices, weight=st.floats(min_value=0.1, max_value=10.0))
+def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
+    price: float, weight: float
+) -> None:
+    """The ski-rental bound: price x hold is at most boot x (price + weight), and within the limit."""
+    held = hold_at(price, Demand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight).seconds / 3600.0
+
+    assert max(price, LEAST_NODE_PRICE) * held <= BOOT * (max(price, LEAST_NODE_PRICE) + weight) * (
+        1.0 + 1e-9
+    )
+    assert held <= LONGEST_HOLD_HOURS
+
+
+@given(cheap=prices, factor=st.floats(min_value=1.0, max_value=100.0))
+def test_dearer_money_holds_fewer_nodes_for_less_long(cheap: float, factor: float) -> None:
+    """Both parts of the hold fall as the multiplier rises."""
+    demand = Demand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)
+    low, high = (hold_at(p, demand, boot_hours=BOOT, weight=1.0) for p in (cheap, cheap * factor))
+
+    assert high.nodes <= low.nodes
+    assert high.seconds <= low.seconds
+
+
+def test_without_boots_nothing_is_held_and_nobody_waits() -> None:
+    """A node that comes at once is never worth keeping."""
+    nodes = some_nodes(boot=0.0)
+
+    assert nodes.hold("gpu") == Hold(nodes=0, seconds=0.0)
+    assert nodes.patience_hours("gpu") == 0.0
+
+
+def test_patience_grows_with_the_price_of_money_up_to_three_boots() -> None:
+    """b (1 + mu P): one boot where money is worth nothing, at P = 4 and mu = 1/8 1.5, then three."""
+    nodes = some_nodes()
+    patience = [nodes.priced(mu).patience_hours("gpu") for mu in (0.0, 0.125, 100.0)]
+
+    assert patience == pytest.approx([BOOT, 1.5 * BOOT, MOST_PATIENCE * BOOT])
+
+
+def test_hours_left_are_those_of_all_phases_at_the_width_held() -> None:
+    """Half of phase 0 and all of phase 1, at speed 3, twice the size: 2 (0.5 + 2) / 3 hours."""
+    job = a_job(phase=0, remaining_gpu_hours=5.0, scale=2.0, width=Width("gpu", 4))
+
+    assert some_nodes().hours_left(job) == pytest.approx(5.0 / 3.0)
+    assert some_nodes().hours_left(replace(job, width=None)) == math.inf
+
+
+def test_a_head_start_takes_the_fastest_width_that_fits() -> None:
+    """Three GPUs are free for a job of eight: two of them, at 1.8 of 5, for (0.05 - 0.01) hours."""
+    assert some_nodes().head_start(a_job(), Width("gpu", 8), most_gpus=3, wait_hours=BOOT) == Width("gpu", 2)
+
+
+def test_a_head_start_has_to_outweigh_the_restart() -> None:
+    """It saves 0.04 x 1.8 / 5 = 0.0144 h of work and 0.01 h of start-up; a restart of 0.03 h costs more."""
+    job, then = a_job(), Width("gpu", 8)
+
+    assert some_nodes(rescale=0.02).head_start(job, then, most_gpus=3, wait_hours=BOOT) is not None
+    assert some_nodes(rescale=0.03).head_start(job, then, most_gpus=3, wait_hours=BOOT) is None
+
+
+def test_no_head_start_shorter_than_the_start_up_or_at_the_full_width() -> None:
+    """Nothing would be done before the nodes are there; and what is planned is no head start."""
+    nodes, job = some_nodes(), a_job()
+
+    assert nodes.head_start(job, Width("gpu", 8), most_gpus=4, wait_hours=0.005) is None
+    assert nodes.head_start(job, Width("gpu", 1), most_gpus=4, wait_hours=BOOT) is None
+
+
+def test_demand_counts_starts_and_growth() -> None:
+    """One job per hour that starts at 1 GPU and grows to 4: a quarter of a node, then three quarters."""
+    slow = Table(gpus=(1, 4), speeds=(1.0, 1.001))
+    fast = Table(gpus=(1, 4), speeds=(1.0, 3.99))
+    first, second = a_class(curve=slow), a_class(sizes=(2.0,), curve=fast)
+    problem = a_problem(replace(first, phases=first.phases + second.phases))
+    demand = demands_of(problem, solve(problem, 3.1), {"gpu": an_instance_type()})["gpu"]
+
+    assert demand.weighted_jobs_per_hour == pytest.approx(1.0)
+    assert demand.nodes_per_hour == pytest.approx(0.25 + 0.75)
+
+
+def test_changes_of_width_are_charged_half_a_boot_in_the_plan() -> None:
+    """0.01 h of rescale and half of 0.05 h; without boots the problem is the same object."""
+    problem = a_problem(a_class(rescale_hours=0.01))
+
+    assert with_boots_at_changes(problem, BOOT).classes[0].rescale_hours == pytest.approx(0.01 + 0.5 * BOOT)
+    assert with_boots_at_changes(problem, 0.0) is problem

@@ -1,0 +1,110 @@
+"""The paced allocator: the plan's widths at the plan's pace, and a change only where it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.sim.scenarios import PROBLEM
+from policies.model import Job, Money, Width
+from policies.online.cost_to_go import CostToGo, WidthColumns
+from policies.online.paced import PacedBudgetOptimal
+from policies.online.pacing import Pace
+from policies.optimum.boa import solve
+from policies.optimum.coupled import best_costs
+from policies.optimum.options import whole_columns
+
+POLICY = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0))
+SIZES = {c.name: c.size_gpu_hours for c in PROBLEM.classes}
+
+
+def a_job(class_name: str = "vision", **changes: object) -> Job:
+    """Return a job at its beginning, of scale 1."""
+    values: dict[str, object] = {
+        "id": "a",
+        "class_name": class_name,
+        "arrived_at": 0.0,
+        "phase": 0,
+        "remaining_gpu_hours": SIZES[class_name],
+    }
+    return Job(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_at_the_planned_pace_it_is_the_plan() -> None:
+    """Without books every new job gets the width of the exact optimum, in the optimum's shares."""
+    solution = solve(PROBLEM, 60.0)
+    for found in solution.classes:
+        planned = {plan.widths[0] for plan in found.plans}
+        draws = np.linspace(0.0, 0.999, 50)
+        jobs = [a_job(found.name, id=str(n), draw=float(draw)) for n, draw in enumerate(draws)]
+        assert set(POLICY.allocate(jobs, now=0.0).widths.values()) == planned
+
+
+@pytest.mark.parametrize("multiplier", [0.01, 0.1, 1.0])
+def test_the_cost_to_go_is_the_shortest_path(multiplier: float) -> None:
+    """For a new job it is what the solver's shortest path finds."""
+    for job_class in PROBLEM.classes:
+        table = CostToGo.of(WidthColumns.of(PROBLEM, job_class), scale=1.0, multiplier=multiplier)
+        least = (table.phase_cost[0] + table.after[0] + table.start_cost).min()
+        arrays = whole_columns(PROBLEM, job_class).arrays
+        assert least == pytest.approx(float(best_costs(arrays, np.array([multiplier]))[0]))
+
+
+@given(
+    name=st.sampled_from(sorted(SIZES)),
+    left=st.floats(0.001, 1.0),
+    level=st.integers(0, len(POLICY.table.multipliers) - 1),
+    gpus=st.sampled_from([1, 2, 4, 8]),
+)
+def test_a_change_of_width_pays_for_itself(name: str, left: float, level: int, gpus: int) -> None:
+    """Who changes is better off with the rescale paid, and then stays."""
+    columns = WidthColumns.of(PROBLEM, next(c for c in PROBLEM.classes if c.name == name))
+    table = CostToGo.of(columns, scale=1.0, multiplier=float(POLICY.table.multipliers[level]))
+    held = Width("gpu", gpus)
+    chosen = table.width_for(0, left=left, holds=held, margin=0.0)
+
+    rest = left * table.phase_cost[0] + table.after[0]
+    if chosen != held:
+        to, of = columns.index[chosen], columns.index[held]
+        assert rest[to] + table.change_cost[to] < rest[of]
+    assert table.width_for(0, left=left, holds=chosen, margin=0.0) == chosen
+
+
+def test_a_job_that_is_nearly_done_keeps_its_width() -> None:
+    """The rescale takes longer than what is left."""
+    running = a_job("language", remaining_gpu_hours=0.001, width=Width("gpu", 1))
+
+    assert POLICY.allocate([running], now=0.0).widths["a"] == Width("gpu", 1)
+
+
+def test_debt_narrows_and_credit_widens() -> None:
+    """The same job gets fewer GPUs when the money is spent, more when it is not."""
+    job = a_job("language")
+    spent, saved = (
+        POLICY.allocate([job], now=0.0, money=Money(spent_usd=usd, elapsed_hours=24.0)).widths["a"].gpus
+        for usd in (2400.0, 600.0)
+    )
+
+    assert spent < saved
+
+
+def test_short_jobs_get_fewer_gpus() -> None:
+    """The start-up weighs more in a job of a hundredth of the size."""
+    whole = a_job("language")
+    short = replace(whole, scale=0.01, remaining_gpu_hours=whole.remaining_gpu_hours / 100.0)
+
+    widths = [POLICY.allocate([job], now=0.0).widths["a"].gpus for job in (short, whole)]
+    assert widths[0] < widths[1]
+
+
+def test_every_job_gets_a_width_and_a_reason() -> None:
+    """Nobody queues; the reason names the multiplier."""
+    jobs = [a_job(name, id=name) for name in SIZES]
+    allocation = POLICY.allocate(jobs, now=0.0, money=Money(spent_usd=0.0, elapsed_hours=1.0))
+
+    assert allocation.widths.keys() == allocation.reasons.keys() == set(SIZES)
+    assert "one unit of budget is worth" in allocation.reasons["vision"]

@@ -1,0 +1,142 @@
+"""One whole width per phase: exact, or refused with the best found and its proven gap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies_planner import (
+    a_class,
+    all_points,
+    between,
+    coupled_classes,
+    every_plan,
+    least_pure,
+    numbers,
+    one_type,
+    problems,
+    random_problem,
+    shares,
+    undominated,
+    weighted_hours,
+)
+
+from policies.errors import InfeasibleBudget, ProblemTooLarge
+from policies.model import Problem
+from policies.optimum.coupled import CoupledClass
+from policies.optimum.frontier import MixedFrontier
+from policies.optimum.knapsack import near_plans, solve_pure
+from policies.optimum.solution import Solution
+from policies.speedup import Table
+
+
+def spent(problem: Problem, solution: Solution) -> float:
+    """Return what the plans spend, class by class."""
+    return sum(
+        c.arrivals_per_hour * s.mean_spend for c, s in zip(problem.classes, solution.classes, strict=True)
+    )
+
+
+@given(problems(), shares())
+def test_the_optimum_is_the_best_of_all_plans(problem: Problem, share: float) -> None:
+    """Listed one by one; every class has one plan, within the budget, and the proof is complete."""
+    points = all_points(problem)
+    budget = between(float(points[0, 0]), float(points[-1, 0]), share)
+    solution = solve_pure(problem, budget)
+
+    hours = weighted_hours(problem, [c.mean_jct_hours for c in solution.classes])
+    assert hours == pytest.approx(least_pure(points, budget), rel=1e-9)
+    assert all(len(c.plans) == 1 for c in solution.classes)
+    assert spent(problem, solution) <= budget * (1 + 1e-11)
+    assert spent(problem, solution) == pytest.approx(solution.mean_spend, rel=1e-9)
+    assert (solution.status, solution.gap) == ("optimal", 0.0)
+
+
+@given(problems())
+def test_at_a_vertex_of_the_frontier_nothing_is_lost(problem: Problem) -> None:
+    """Where the mixed optimum is whole it is the pure optimum too."""
+    frontier = MixedFrontier.of(problem)
+    for budget in frontier.merged.cost[[0, len(frontier.merged.cost) // 2, -1]].tolist():
+        assert solve_pure(problem, budget).weighted_mean_jct_hours == pytest.approx(
+            frontier.solution_at(budget).weighted_mean_jct_hours, rel=1e-9
+        )
+
+
+@given(coupled_classes(), numbers(1e-3, 1e3), numbers(1e-4, 1e2))
+def test_near_plans_are_all_plans_within_reach(
+    job_class: CoupledClass, multiplier: float, reach: float
+) -> None:
+    """Every undominated plan whose Lagrangian is within reach of the least, found by listing all."""
+    points = every_plan(job_class)
+    lagrangian = points @ np.array([multiplier, 1.0])
+    near = undominated(points[lagrangian <= lagrangian.min() + reach * (1 - 1e-6)])
+    found = near_plans(job_class, multiplier, reach)
+
+    for cost, time in near.tolist():
+        beaten_by = (found.cost <= cost * (1 + 1e-9)) & (found.time <= time * (1 + 1e-9))
+        assert beaten_by.any()
+    assert np.all(np.diff(found.cost) > 0)
+    assert np.all(np.diff(found.time) < 0)
+
+
+def test_a_pure_answer_may_lie_off_every_hull() -> None:
+    """Widths 1, 2, 4 at speeds 1, 1.1, 2 and room for 1.9: 2 GPUs, which no mix would ever use."""
+    problem = one_type(a_class("c", (1.0, Table(gpus=(1, 2, 4), speeds=(1.0, 1.1, 2.0)))))
+    solution = solve_pure(problem, 1.9)
+
+    assert solution.classes[0].plans[0].widths[0].gpus == 2
+    assert solution.mean_jct_hours == pytest.approx(1 / 1.1)
+    assert solution.mean_spend == pytest.approx(2 / 1.1)
+
+
+def test_an_infeasible_budget_is_refused_with_the_least() -> None:
+    """The same least as for mixes: the cheapest answer is pure."""
+    problem = one_type(a_class("c", (4.0, Table(gpus=(2, 4), speeds=(1.5, 2.0)))))
+    with pytest.raises(InfeasibleBudget) as refused:
+        solve_pure(problem, 5.0)
+
+    assert refused.value.least_spend == pytest.approx(2 * 4 / 1.5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_too_small_a_limit_carries_the_best_and_its_gap(seed: int) -> None:
+    """The gap is honest: the true optimum lies between the bound and the best found."""
+    problem = random_problem(np.random.default_rng(seed), classes=20, phases=4)
+    frontier = MixedFrontier.of(problem)
+    budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 0.05 + 0.07 * seed)
+    exact = solve_pure(problem, budget)
+    with pytest.raises(ProblemTooLarge, match="integer-mixed") as refused:
+        solve_pure(problem, budget, state_limit=1)
+
+    best = refused.value.best
+    assert isinstance(best, Solution)
+    assert refused.value.gap == best.gap > 0.0
+    assert best.status == "feasible"
+    assert best.dual_bound_hours <= exact.weighted_mean_jct_hours * (1 + 1e-9)
+    assert exact.weighted_mean_jct_hours <= best.weighted_mean_jct_hours * (1 + 1e-9)
+    assert best.dual_bound_hours == pytest.approx(best.weighted_mean_jct_hours * (1 - best.gap))
+    assert spent(problem, best) <= budget * (1 + 1e-11)
+
+
+def test_equal_classes_tie_in_their_thousands_and_still_end() -> None:
+    """Sixty equal classes of round numbers: states that tie are one state."""
+    table = Table(gpus=(1, 2, 3, 4), speeds=(1.0, 1.5, 1.8, 2.0))
+    problem = one_type(*(a_class(f"c{i}", (1.0, table)) for i in range(60)))
+    solution = solve_pure(problem, 77.7)
+
+    assert solution.status == "optimal"
+    # 1 -> 2 GPUs costs 1/3 and saves 1/3 h: 53 of them fit into 17.7, and what is left buys nothing.
+    assert solution.mean_jct_hours == pytest.approx((53 * (2 / 3) + 7) / 60)
+
+
+def test_many_phases_are_proven_quickly() -> None:
+    """Two thousand phases of eight widths; the gap to the mixed optimum is at most one edge."""
+    rng = np.random.default_rng(5)
+    problem = random_problem(rng, classes=200, phases=10, widths=8, types=1)
+    frontier = MixedFrontier.of(problem)
+    budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 0.3)
+    solution, mixed = solve_pure(problem, budget), frontier.solution_at(budget)
+
+    assert solution.status == "optimal"
+    assert mixed.weighted_mean_jct_hours <= solution.weighted_mean_jct_hours
+    assert solution.weighted_mean_jct_hours <= mixed.weighted_mean_jct_hours * (1 + 1e-3)

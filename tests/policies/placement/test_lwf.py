@@ -1,0 +1,262 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.model import GpuSlot, InstanceType, Node, Placement, Width
+from policies.placement.lwf import FirstFit, LeastWorkload, LeastWorkloadFirst, RandomChoice, Traffic, senders
+from policies.placement.packing import Packing
+
+SERVER_OF = np.array([0, 0, 1, 1, 2, 2])
+ALL_FIT = np.ones(6, dtype=bool)
+LOADS = np.array([5.0, 0.0, 1.0, 2.0, 4.0, 3.0])
+"""Sums by server: 5, 3, 7."""
+
+
+def node(name: str, gpus: int = 4, *, gpu_type: str = "a100", is_ready: bool = True) -> Node:
+    kind = InstanceType(name=f"{gpu_type}-{gpus}", gpu_type=gpu_type, gpus=gpus, usd_per_hour=1.0)
+    return Node(id=name, instance_type=kind, is_ready=is_ready)
+
+
+def slots(text: str) -> tuple[GpuSlot, ...]:
+    """``"a0 a1 b3"`` is GPUs 0 and 1 of node a and GPU 3 of node b."""
+    return tuple(GpuSlot(word[0], int(word[1:])) for word in text.split())
+
+
+def width(gpus: int, gpu_type: str = "a100") -> Width:
+    return Width(gpu_type, gpus)
+
+
+def nodes_of(placement: Placement, job: str) -> list[str]:
+    return sorted({slot.node for slot in placement.slots[job]})
+
+
+def test_a_narrow_job_takes_the_least_loaded_gpus_wherever_they_are() -> None:
+    """n = 2 <= kappa = 2: loads 0 and 1 on two servers."""
+    chosen = LeastWorkload(kappa=2).choose(2, fits=ALL_FIT, workload=LOADS, server_of=SERVER_OF)
+    assert chosen.tolist() == [1, 2]
+
+
+def test_a_wide_job_fills_the_least_loaded_server_first() -> None:
+    """Sums 3 < 5 < 7: both GPUs of server 1, then the idler one of server 0."""
+    chosen = LeastWorkload(kappa=1).choose(3, fits=ALL_FIT, workload=LOADS, server_of=SERVER_OF)
+    assert chosen.tolist() == [2, 3, 1]
+
+
+def test_a_server_counts_all_its_gpus_but_gives_only_those_that_fit() -> None:
+    """GPU 2 has no room; server 1 still sums to 3 and still goes first."""
+    fits = np.array([True, True, False, True, True, True])
+    chosen = LeastWorkload(kappa=1).choose(2, fits=fits, workload=LOADS, server_of=SERVER_OF)
+    assert chosen.tolist() == [3, 1]
+
+
+def test_endless_kappa_is_list_scheduling() -> None:
+    """The n least loaded GPUs, ties by index."""
+    loads = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 9.0])
+    chosen = LeastWorkload(kappa=float("inf")).choose(4, fits=ALL_FIT, workload=loads, server_of=SERVER_OF)
+    assert chosen.tolist() == [2, 4, 0, 1]
+
+
+def test_first_fit_goes_by_index_and_random_by_its_generator() -> None:
+    fits = np.array([False, True, True, False, True, True])
+    settings = {"fits": fits, "workload": LOADS, "server_of": SERVER_OF}
+    assert FirstFit().choose(3, **settings).tolist() == [1, 2, 4]
+    draws = [RandomChoice(rng=np.random.default_rng(5)).choose(3, **settings).tolist() for _ in range(2)]
+    assert draws[0] == draws[1]
+    assert set(draws[0]) <= {1, 2, 4, 5}
+
+
+@pytest.mark.parametrize(
+    "chooser",
+    [FirstFit(), LeastWorkload(kappa=1), LeastWorkload(kappa=9), RandomChoice(rng=np.random.default_rng(1))],
+)
+def test_a_job_with_too_few_gpus_that_fit_is_left_queued(chooser: FirstFit) -> None:
+    fits = np.array([True, False, False, True, False, False])
+    assert chooser.choose(3, fits=fits, workload=LOADS, server_of=SERVER_OF) is None
+
+
+def test_a_job_on_one_node_goes_where_it_fits_best() -> None:
+    """Node b has exactly the two GPUs free; c is empty and can be released."""
+    held = {"x": slots("a0"), "y": slots("b0 b1")}
+    widths = {"x": width(1), "y": width(2), "new": width(2)}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b"), node("c")], held=held)
+    assert placement.slots["new"] == slots("b2 b3")
+    assert placement.slots["x"] == held["x"]
+
+
+def test_a_wide_job_takes_the_fewest_nodes() -> None:
+    """Six GPUs: the empty c and two of a, rather than three nodes' leftovers."""
+    held = {"x": slots("a0"), "y": slots("b0 b1 b2")}
+    widths = {"x": width(1), "y": width(3), "new": width(6)}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b"), node("c")], held=held)
+    assert nodes_of(placement, "new") == ["a", "c"]
+
+
+def test_a_job_on_several_nodes_avoids_links_in_use() -> None:
+    """Nodes a and b carry a job that sends; c and d are as free and quiet."""
+    held = {"sender": slots("a0 b0"), "p": slots("c0"), "q": slots("d0")}
+    widths = {"sender": width(2), "p": width(1), "q": width(1), "new": width(6)}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node(name) for name in "abcd"], held=held)
+    assert nodes_of(placement, "new") == ["c", "d"]
+
+
+def test_fewest_nodes_comes_before_quiet_links() -> None:
+    """Two nodes with a sender beat three without."""
+    held = {"sender": slots("a0 b0"), "p": slots("c0 c1"), "q": slots("d0 d1"), "r": slots("e0 e1")}
+    widths = {name: width(len(gpus)) for name, gpus in held.items()} | {"new": width(6)}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node(name) for name in "abcde"], held=held)
+    assert nodes_of(placement, "new") == ["a", "b"]
+
+
+def test_a_job_on_one_node_leaves_quiet_links_to_those_that_send() -> None:
+    """Equally full: it joins the node whose link is busy anyway."""
+    held = {"sender": slots("b0 c0"), "p": slots("a0")}
+    widths = {"sender": width(2), "p": width(1), "new": width(2)}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node(name) for name in "abc"], held=held)
+    assert nodes_of(placement, "new") == ["b"]
+
+
+def test_within_kappa_a_job_takes_leftovers_so_that_an_instance_can_go() -> None:
+    """Two GPUs in pieces on a and b, or together on the empty c: kappa decides."""
+    held = {"x": slots("a0 a1 a2"), "y": slots("b0 b1 b2")}
+    widths = {"x": width(3), "y": width(3), "new": width(2)}
+    three = [node("a"), node("b"), node("c")]
+    together = LeastWorkloadFirst(kappa=1).place(widths, nodes=three, held=held)
+    spread = LeastWorkloadFirst(kappa=2).place(widths, nodes=three, held=held)
+    assert nodes_of(together, "new") == ["c"]
+    assert nodes_of(spread, "new") == ["a", "b"]
+
+
+def test_a_job_only_goes_to_ready_nodes_of_its_type() -> None:
+    nodes = [node("a", gpu_type="v100"), node("b", is_ready=False), node("c")]
+    placement = LeastWorkloadFirst().place({"new": width(4)}, nodes=nodes, held={})
+    assert nodes_of(placement, "new") == ["c"]
+
+
+def test_a_job_whose_node_is_gone_or_whose_width_changed_is_placed_anew() -> None:
+    held = {"lost": slots("z0"), "wider": slots("a0")}
+    placement = LeastWorkloadFirst().place(
+        {"lost": width(1), "wider": width(3)}, nodes=[node("a")], held=held
+    )
+    assert len(placement.slots["wider"]) == 3
+    assert nodes_of(placement, "lost") == ["a"]
+
+
+def test_earlier_jobs_are_served_first_and_smaller_ones_fill_the_rest() -> None:
+    """Eight GPUs: six, then not four, then two."""
+    widths = {"first": width(6), "second": width(4), "third": width(2)}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b")], held={})
+    assert list(placement.slots) == ["first", "third"]
+
+
+def test_a_split_job_moves_together_when_the_time_saved_pays() -> None:
+    """1000 s left and half as much again of sending: 500 s saved, a move must save 2 x 120."""
+    held = {"job": slots("a0 b0"), "other": slots("c0")}
+    widths = {"job": width(2), "other": width(1)}
+    three = [node("a"), node("b"), node("c")]
+    long, short = (
+        {"job": Traffic(remaining_seconds=seconds, network_share=0.5)} for seconds in (1000.0, 400.0)
+    )
+    policy = LeastWorkloadFirst(move_seconds=120.0, least_return=2.0)
+    assert nodes_of(policy.place(widths, nodes=three, held=held, traffic=long), "job") == ["c"]
+    assert policy.place(widths, nodes=three, held=held, traffic=short).slots == held
+    assert policy.place(widths, nodes=three, held=held).slots == held
+
+
+def test_a_job_leaves_a_shared_link_for_a_quiet_one() -> None:
+    """Both jobs send through a and b; one may have c and d: 1 x 0.5 x 1000 s saved of 2 x 0.5 x 1000."""
+    held = {"x": slots("a0 a1 a2 b0 b1 b2"), "y": slots("a3 b3 c0")}
+    widths = {"x": width(6), "y": width(3)}
+    traffic = {"x": Traffic(remaining_seconds=1000.0, network_share=0.5)}
+    placement = LeastWorkloadFirst().place(
+        widths, nodes=[node(name) for name in "abcde"], held=held, traffic=traffic
+    )
+    assert nodes_of(placement, "x") == ["d", "e"]
+
+
+def test_a_nearly_empty_node_is_emptied_when_that_pays() -> None:
+    """Node b's one job of one GPU fits on a: 4 GPUs for an hour against 120 s of one."""
+    held = {"x": slots("a0 a1"), "y": slots("b0")}
+    widths = {"x": width(2), "y": width(1)}
+    traffic = {name: Traffic(remaining_seconds=3600.0) for name in held}
+    two = [node("a"), node("b")]
+    placement = LeastWorkloadFirst().place(widths, nodes=two, held=held, traffic=traffic)
+    assert nodes_of(placement, "y") == ["a"]
+    soon = {**traffic, "y": Traffic(remaining_seconds=30.0)}
+    assert LeastWorkloadFirst().place(widths, nodes=two, held=held, traffic=soon).slots == held
+
+
+def test_a_node_is_emptied_whole_or_not_at_all() -> None:
+    """Only one of b's two jobs finds room on a, so both stay."""
+    held = {"x": slots("a0 a1 a2"), "y": slots("b0"), "z": slots("b1")}
+    widths = {name: width(len(gpus)) for name, gpus in held.items()}
+    traffic = {name: Traffic(remaining_seconds=3600.0) for name in held}
+    placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b")], held=held, traffic=traffic)
+    assert placement.slots == held
+
+
+def test_senders_are_the_jobs_that_span_nodes() -> None:
+    held = {"x": slots("a0 b0"), "y": slots("a1 a2"), "z": slots("b1 c0")}
+    assert senders(held) == {"a": ("x",), "b": ("x", "z"), "c": ("z",)}
+
+
+sizes = st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=6)
+wanted = st.lists(st.integers(1, 12), min_size=1, max_size=10)
+
+
+@given(sizes, wanted, st.integers(1, 4))
+def test_slots_exist_are_used_once_and_make_up_the_width(
+    gpus: list[int], asked: list[int], kappa: int
+) -> None:
+    """And a job is left out only if too few GPUs were left when its turn came."""
+    nodes = [node(str(number), count) for number, count in enumerate(gpus)]
+    widths = {f"j{number}": width(count) for number, count in enumerate(asked)}
+    policy = LeastWorkloadFirst(kappa=kappa)
+    placed = policy.place(widths, nodes=nodes, held={}).slots
+    used = [slot for held in placed.values() for slot in held]
+    assert len(used) == len(set(used))
+    assert all(slot.index < gpus[int(slot.node)] for slot in used)
+    left = sum(gpus)
+    for job, size in widths.items():
+        assert (job in placed) == (size.gpus <= left)
+        if job in placed:
+            assert len(placed[job]) == size.gpus
+            left -= size.gpus
+    assert policy.place(widths, nodes=nodes, held=placed).slots == placed
+
+
+@given(sizes, wanted, st.integers(1, 16))
+def test_one_more_job_takes_as_few_nodes_as_any_choice_would(
+    gpus: list[int], asked: list[int], new: int
+) -> None:
+    """Checked against every set of nodes."""
+    packing = Packing([node(str(number), count) for number, count in enumerate(gpus)])
+    for number, count in enumerate(asked):
+        packing.add(f"j{number}", width(count))
+    free = [
+        count - sum(slot.node == str(number) for held in packing.slots.values() for slot in held)
+        for number, count in enumerate(gpus)
+    ]
+    if not packing.add("new", width(new)):
+        assert sum(free) < new
+        return
+    used = len({slot.node for slot in packing.slots_of("new")})
+    assert not any(sum(chosen) >= new for size in range(1, used) for chosen in combinations(free, size))
+
+
+@given(sizes, wanted, st.randoms())
+def test_adding_and_removing_leaves_the_books_straight(
+    gpus: list[int], asked: list[int], random: object
+) -> None:
+    """After everything is removed, all GPUs are free and nobody sends."""
+    packing = Packing([node(str(number), count) for number, count in enumerate(gpus)])
+    placed = [name for number, count in enumerate(asked) if packing.add(name := f"j{number}", width(count))]
+    random.shuffle(placed)
+    for name in placed:
+        packing.remove(name)
+    assert packing.free_gpus("a100") == sum(gpus)
+    assert packing.slots == {}
+    assert packing.least_used() == []
+    assert packing.add("all", width(sum(gpus)))
