@@ -19,7 +19,7 @@ from statistics import fmean
 
 import numpy as np
 
-from boa_daemon.sim.learning_policy import Taught
+from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
 from boa_daemon.sim.settings import Beliefs, WorldSettings
@@ -65,11 +65,11 @@ def wrong(beliefs: Beliefs, *, policy: str, hours: float, seed: int) -> Simulati
 
 
 def taught_run(
-    settings: SimulationSettings, look: Callable[[Taught, Decision], None] | None = None
-) -> tuple[Simulation, Taught]:
+    settings: SimulationSettings, look: Callable[[LearningPolicy, Decision], None] | None = None
+) -> tuple[Simulation, LearningPolicy]:
     """Run a policy that learns; `look` sees it after every tick."""
     run = prepare(settings)
-    taught = Taught(
+    taught = LearningPolicy(
         settings.policy,
         site_of(settings),
         settings.options,
@@ -96,7 +96,7 @@ class Looks:
         self._done: set[tuple[str, str, int]] = set()
         self.found: dict[tuple[str, int], list[Look]] = defaultdict(list)
 
-    def __call__(self, taught: Taught, _decision: Decision) -> None:
+    def __call__(self, taught: LearningPolicy, _decision: Decision) -> None:
         """Look where a milestone was reached."""
         for name, belief in taught.beliefs.known.items():
             truth = self._truth[name]
@@ -117,7 +117,7 @@ class Looks:
                         )
                     )
 
-    def speedups(self, taught: Taught) -> list[Look]:
+    def speedups(self, taught: LearningPolicy) -> list[Look]:
         """Return how far off the speed-up is at each width that was measured, at the end."""
         looks = []
         for (name, kind), curve in taught.curves.items():

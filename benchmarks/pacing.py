@@ -29,7 +29,7 @@ from boa_daemon.sim.scenarios import (
     BUDGET,
     PROBLEM,
     SCENARIOS,
-    Books,
+    RunSamples,
     Scenario,
     a_trace_of,
     believed,
@@ -60,7 +60,7 @@ class Window:
     is_permitted: bool
 
 
-def windows_of(scenario: Scenario, books: Books) -> list[Window]:
+def windows_of(scenario: Scenario, books: RunSamples) -> list[Window]:
     """Return the days of a paced run; what one could not spend belongs to the next."""
     windows: list[Window] = []
     carried = 0.0
@@ -163,7 +163,7 @@ def profiles(*, seed: int) -> None:
                 print(f"{name:10s} {amount:3.0f} USD/hour  {policy:10s} {said(result, amount)}", flush=True)
 
 
-def draw(books: Books, path: Path, title: str) -> None:
+def draw(books: RunSamples, path: Path, title: str) -> None:
     """Draw the multiplier, the burn and the credit over time."""
     import matplotlib as mpl  # noqa: PLC0415 - only --plot needs it
 

@@ -288,7 +288,7 @@ class Hold:
     seconds: float
 
 
-class Follower(Protocol):
+class NodePrices(Protocol):
     """What whole nodes are worth to a policy that knows sizes, speeds and the price of money."""
 
     @property
@@ -340,16 +340,16 @@ class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.
 
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
-    "rent what the widths need". `lean` is what the books should remember for the next tick. `follower` says
-    what whole nodes are worth to the policy; None where it does not know, and the site's rules hold. Jobs in
-    `stay` keep the width that they hold, whatever falls free or is wanted.
+    "rent what the widths need". `lean` is what the books should remember for the next tick. `node_prices`
+    says what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
+    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted.
     """
 
     widths: Mapping[JobId, Width]
     nodes: Mapping[str, int] | None = None
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     lean: float | None = None
-    follower: Follower | None = None
+    node_prices: NodePrices | None = None
     stay: frozenset[JobId] = frozenset()
 
 

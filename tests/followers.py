@@ -16,7 +16,7 @@ BOOT_SECONDS = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A follower and allocator that says what it was told."""
+    """Node prices and an allocator that say what they were told."""
 
     widths: Mapping[JobId, int]
     left_hours: Mapping[JobId, float] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Known:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths told; a job of which nothing was told is to have none."""
         widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
-        return Allocation(widths=widths, follower=self)
+        return Allocation(widths=widths, node_prices=self)
 
 
 def plan_of(state: ClusterState, known: Known, site: Rules | None = None) -> Plan:

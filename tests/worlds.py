@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.cloud import SimulatedCloud
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
@@ -31,7 +31,7 @@ def a_simulated_cloud(
         clock,
         events,
         shelves=Shelves(world, kinds or (an_instance_type(),), seed=0, start=0.0),
-        fates=Fates(world, boot_seconds=boot_seconds, seed=0),
+        draws=Draws(world, boot_seconds=boot_seconds, seed=0),
         wants_tick=wants_tick,
     )
 

@@ -17,13 +17,13 @@ from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import ForwardClock
 from boa_daemon.daemon.config import EngineSettings, Settings, aws_settings
-from boa_daemon.daemon.loop import Books, Daemon, World
+from boa_daemon.daemon.loop import Daemon, Storage, World
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.errors import InputError
 from boa_daemon.gate.companion import JobDoor
-from boa_daemon.gate.supervisor import KeptGate
+from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.job.gate.address import BadAddress, GateAddress
@@ -131,7 +131,7 @@ def gate_addresses(settings: Settings) -> tuple[GateAddress, ...]:
         raise InputError(f"[gate] listen: {error}") from None
 
 
-def open_gate(settings: Settings, state: Path) -> KeptGate | None:
+def open_gate(settings: Settings, state: Path) -> GateSupervisor | None:
     """Return the gate that the settings ask for; it is started by `keep`.
 
     Raises:
@@ -145,7 +145,7 @@ def open_gate(settings: Settings, state: Path) -> KeptGate | None:
         link=Link.of_gigabits(settings.gate.gigabits),
         is_always_on=settings.gate.always_on,
     )
-    return KeptGate(gate, state, *addresses)
+    return GateSupervisor(gate, state, *addresses)
 
 
 def socket_of(settings: Settings) -> Path:
@@ -223,7 +223,7 @@ def _ssm(engine: EngineSettings, state: Path, cloud: AwsCloud) -> SsmEngine:
     return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], settings, address_of=address_of)
 
 
-def open_books(url: str, *, durable: bool = True) -> Books:
+def open_books(url: str, *, durable: bool = True) -> Storage:
     """Return the books of a database, its schema up to date.
 
     Raises:
@@ -236,7 +236,7 @@ def open_books(url: str, *, durable: bool = True) -> Books:
         migrate(engine)
         database = Database(engine)
         queue = JobQueue(database)
-        return Books(store=DaemonStore(database, queue), queue=queue)
+        return Storage(store=DaemonStore(database, queue), queue=queue)
     except SQLAlchemyError as error:
         engine.dispose()
         raise StoreUnusable(f"the database cannot be used: {error}") from None
@@ -259,7 +259,7 @@ def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     try:
         opened = open_books(url)
         opened.queue.mark_in(there.next_job)
-        books: Books | None = opened
+        books: Storage | None = opened
         fault = ""
     except StoreUnusable as error:
         books = None

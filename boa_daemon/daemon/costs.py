@@ -20,13 +20,13 @@ from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 
 if TYPE_CHECKING:
-    from boa_daemon.daemon.loop import Books
+    from boa_daemon.daemon.loop import Storage
 
 CostBy: TypeAlias = Literal["job", "class", "user", "day"]
 UNUSED = "(idle, booting, free GPUs)"
 
 
-def cost_rows(books: Books, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
+def cost_rows(books: Storage, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
     """Return rows of a name, dollars and GPU-hours, the dearest first; days in order."""
     nodes = {record.node.id: record.node for record in books.queue.past_instances(since)}
     nodes |= {name: record.node for name, record in books.queue.instances.items()}
@@ -62,13 +62,13 @@ def cost_rows(books: Books, *, by: CostBy, since: float, now: float) -> list[dic
     return rows
 
 
-def spent_today(books: Books, *, now: float) -> Mapping[str, float]:
+def spent_today(books: Storage, *, now: float) -> Mapping[str, float]:
     """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
     rows = cost_rows(books, by="user", since=day_of(now).begins_at, now=now)
     return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
 
 
-def _labels(books: Books, by: CostBy) -> Mapping[str, str]:
+def _labels(books: Storage, by: CostBy) -> Mapping[str, str]:
     """Return the label of each job."""
     if by == "job":
         return {}
@@ -77,7 +77,7 @@ def _labels(books: Books, by: CostBy) -> Mapping[str, str]:
         return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
 
 
-def _by_day(books: Books, nodes: Mapping[str, NodeState], since: float, now: float) -> list[dict[str, Any]]:
+def _by_day(books: Storage, nodes: Mapping[str, NodeState], since: float, now: float) -> list[dict[str, Any]]:
     """Return a row per day: final bills, and what runs."""
     first = int(since // DAY_SECONDS)
     days: dict[int, int] = defaultdict(int)

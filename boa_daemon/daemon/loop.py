@@ -28,9 +28,9 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
-from boa_daemon.daemon.summary import Picture
+from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError
-from boa_daemon.gate.supervisor import KeptGate
+from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
 from boa_daemon.learning.exploring import Tries
 from boa_daemon.learning.learner import Learner, import_speeds
@@ -70,7 +70,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class Storage:
     """Everything on disk."""
 
     store: DaemonStore
@@ -82,7 +82,7 @@ class Standing:
     """How the daemon is: the last decision, what is wrong, and what it was told."""
 
     decision: Decision | None = None
-    picture: Picture | None = None
+    picture: DecisionSummary | None = None
     fault: str = ""
     tick_seconds: float = 0.0
     is_started: bool = False
@@ -100,10 +100,10 @@ class Daemon:
         self,
         settings: Settings,
         world: World,
-        books: Books | None,
+        books: Storage | None,
         *,
         fault: str = "",
-        gate: KeptGate | None = None,
+        gate: GateSupervisor | None = None,
     ) -> None:
         self.world, self.books, self.gate = world, books, gate
         self.metrics = Metrics()
@@ -219,7 +219,7 @@ class Daemon:
         if standing.fault:
             _LOG.info("working again after: %s", standing.fault)
         caps = self.planner.rules().caps
-        picture = Picture.of(decision, caps)
+        picture = DecisionSummary.of(decision, caps)
         standing.decision, standing.picture, standing.fault = decision, picture, ""
         standing.is_ready = True
         self.metrics.ticked(picture, standing.tick_seconds)

@@ -7,7 +7,7 @@ from collections import Counter
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Count
 
-from boa_daemon.daemon.summary import Picture
+from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.store.sql import kind_and_target
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -34,7 +34,7 @@ class Metrics:
         self.last_tick = Gauge("boa_last_tick_timestamp_seconds", "The last tick.", registry=registry)
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
-    def ticked(self, picture: Picture, seconds: float) -> None:
+    def ticked(self, picture: DecisionSummary, seconds: float) -> None:
         """Take a tick in."""
         decision = picture.decision
         state, plan = decision.state, decision.plan

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
-from boa_daemon.daemon.loop import Books, Daemon
+from boa_daemon.daemon.loop import Daemon, Storage
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
@@ -455,7 +455,7 @@ class Service:
         decision = self.daemon.standing.decision
         return self.daemon.standing.started_at if decision is None else decision.state.now
 
-    def _books(self) -> Books:
+    def _books(self) -> Storage:
         """Return the books.
 
         Raises:

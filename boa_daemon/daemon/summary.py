@@ -16,7 +16,7 @@ _LISTED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class DecisionSummary:
     """The figures of a decision; `figures` are the books of the day and the month in dollars."""
 
     decision: Decision
@@ -30,7 +30,7 @@ class Picture:
     held: tuple[str, ...]
 
     @classmethod
-    def of(cls, decision: Decision, caps: Caps | None) -> Picture:
+    def of(cls, decision: Decision, caps: Caps | None) -> DecisionSummary:
         """Return the figures of a decision; O(jobs + nodes)."""
         state = decision.state
         running = sum(1 for job in state.jobs.values() if job.slots)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from boa_daemon.gate.job_state import Lease, Seat
+from boa_daemon.gate.job_state import JobAtGate, Lease
 from boa_daemon.gate.nics import Nic, judge, overhead_fraction
 from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
@@ -27,7 +27,7 @@ class Broker:
 
     def __init__(self, settings: GateSettings, *, first_fence: int = 1, now: float = 0.0) -> None:
         self.settings = settings
-        self.seats: dict[JobId, Seat] = {}
+        self.seats: dict[JobId, JobAtGate] = {}
         self.nics: dict[str, Nic] = {}
         self.counts = {"asks": 0, "grants": 0, "free": 0, "stalled": 0, "late": 0, "meetings": 0}
         self.timings = Timings(settings.link)
@@ -46,7 +46,7 @@ class Broker:
     def join(self, job: JobId, *, nics: frozenset[str], gpus: int, weight: float, now: float) -> None:
         """Seat a job; one of the same name, from a connection that died, makes room."""
         self.leave(job, now)
-        seat = Seat(
+        seat = JobAtGate(
             job=job,
             nics=nics,
             gpus=gpus,
@@ -134,7 +134,7 @@ class Broker:
             instants += [self._shifter.turn(seat.job, seat.asked_at) for seat in waiting]
         return min(instants, default=None)
 
-    def _ungated(self) -> list[Seat]:
+    def _ungated(self) -> list[JobAtGate]:
         """Return the jobs that asked and of whose cards none is on."""
         return [
             seat
@@ -142,7 +142,7 @@ class Broker:
             if seat.ask is not None and not any(self.nics[name].is_on for name in seat.nics)
         ]
 
-    def _admit(self, waiting: list[Seat], now: float) -> list[Grant]:
+    def _admit(self, waiting: list[JobAtGate], now: float) -> list[Grant]:
         """Ask the policy who starts, given those in flight on the cards that are wanted."""
         most = self.settings.grant_bytes
         link = self.timings.link
@@ -158,7 +158,7 @@ class Broker:
         )
         return [self._grant(self.seats[job], gated[job], now) for job in admission.start]
 
-    def _grant(self, seat: Seat, servers: frozenset[str], now: float) -> Grant:
+    def _grant(self, seat: JobAtGate, servers: frozenset[str], now: float) -> Grant:
         """Lease the cards to a job."""
         assert seat.ask is not None
         self._fence += 1
@@ -183,7 +183,7 @@ class Broker:
         self.counts["grants"] += 1
         return self._answer(seat, now, fence=self._fence, size=size, lease_seconds=lease_seconds, free=0)
 
-    def _free_grant(self, seat: Seat, now: float) -> Grant:
+    def _free_grant(self, seat: JobAtGate, now: float) -> Grant:
         """Let a job send for about a second without asking."""
         assert seat.ask is not None
         habits = seat.habits(self.timings.link, self.settings.grant_bytes)
@@ -194,12 +194,12 @@ class Broker:
         size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
         return self._answer(seat, now, size=size, free=min(MOST_FREE_ITERATIONS, free))
 
-    def _is_turn(self, seat: Seat, now: float) -> bool:
+    def _is_turn(self, seat: JobAtGate, now: float) -> bool:
         """Return whether a shifted job's time has come."""
         assert self._shifter is not None
         return seat.ask is not None and now >= self._shifter.turn(seat.job, seat.asked_at) - 1e-6
 
-    def _shifted_grant(self, seat: Seat, now: float) -> Grant:
+    def _shifted_grant(self, seat: JobAtGate, now: float) -> Grant:
         """Let a job send from now on in its own phase, until its drift has to be looked at."""
         assert seat.ask is not None
         assert self._shifter is not None
@@ -208,7 +208,14 @@ class Broker:
         return self._answer(seat, now, size=size, free=self._shifter.free_iterations(seat.job))
 
     def _answer(
-        self, seat: Seat, now: float, *, fence: int = 0, size: float, lease_seconds: float = 0.0, free: int
+        self,
+        seat: JobAtGate,
+        now: float,
+        *,
+        fence: int = 0,
+        size: float,
+        lease_seconds: float = 0.0,
+        free: int,
     ) -> Grant:
         """Close the question with a grant."""
         assert seat.ask is not None
@@ -225,7 +232,7 @@ class Broker:
             overhead_fraction=overhead_fraction(self.nics[name] for name in seat.nics),
         )
 
-    def _release(self, seat: Seat, now: float) -> None:
+    def _release(self, seat: JobAtGate, now: float) -> None:
         """End a job's lease, if it has one."""
         lease, seat.lease = seat.lease, None
         if lease is None:

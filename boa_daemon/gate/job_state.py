@@ -43,7 +43,7 @@ class Lease:
 
 
 @dataclass(slots=True, kw_only=True)
-class Seat:
+class JobAtGate:
     """A job at the gate."""
 
     job: JobId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from boa_daemon.gate.job_state import Seat
+from boa_daemon.gate.job_state import JobAtGate
 from boa_daemon.gate.types import GateSettings, NicVerdict
 from boa_daemon.gate.worth import cost_fraction, gain_fraction
 from boa_daemon.job.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
@@ -44,7 +44,7 @@ class Nic:
 
 def judge(
     nic: Nic,
-    seats: Mapping[JobId, Seat],
+    seats: Mapping[JobId, JobAtGate],
     settings: GateSettings,
     link: Link,
     most_bytes: float,
@@ -90,7 +90,7 @@ def judge(
     return verdict(False, f"ordering cannot pay: {figures}", gain, cost)
 
 
-def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, Seat]) -> list[JobId]:
+def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> list[JobId]:
     """Return the jobs that can hold each other up: who shares a card with one of these, and so on."""
     found, cards = set(jobs), frozenset[str]()
     while (wider := frozenset[str]().union(*(seats[job].nics for job in found))) != cards:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from boa_daemon.gate.job_state import Seat
+from boa_daemon.gate.job_state import JobAtGate
 from policies.links.contention import Link
 from policies.links.phase_shift import Beat, Schedule, Shift, shift_phases
 from policies.model import JobId
@@ -32,7 +32,7 @@ class Shifter:
         self._beats: dict[JobId, Beat] = {}
         self._shifts: dict[JobId, Shift] = {}
 
-    def plan(self, seats: Iterable[Seat], link: Link, most_bytes: float) -> None:
+    def plan(self, seats: Iterable[JobAtGate], link: Link, most_bytes: float) -> None:
         """Choose the offsets anew when the jobs or their periods have changed."""
         beats = {}
         for seat in seats:

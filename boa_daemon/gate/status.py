@@ -9,7 +9,7 @@ from policies.links import adadual
 
 if TYPE_CHECKING:
     from boa_daemon.gate.broker import Broker
-    from boa_daemon.gate.job_state import Seat
+    from boa_daemon.gate.job_state import JobAtGate
 
 
 def status_of(broker: Broker, now: float) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def status_of(broker: Broker, now: float) -> dict[str, Any]:
     }
 
 
-def _seat(broker: Broker, seat: Seat, now: float) -> dict[str, Any]:
+def _seat(broker: Broker, seat: JobAtGate, now: float) -> dict[str, Any]:
     """Return one job's row."""
     exposed = None
     if seat.exposed_seconds is not None and seat.compute_seconds is not None:

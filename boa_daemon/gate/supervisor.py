@@ -21,7 +21,7 @@ from boa_daemon.tick.state import ClusterState
 _LOG = logging.getLogger("boa.gate")
 
 
-class KeptGate:
+class GateSupervisor:
     """One gate, kept alive. `keep` is called every second or so; all calls may come from any thread."""
 
     def __init__(self, settings: GateSettings, folder: Path, *addresses: GateAddress) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from boa_daemon.sim.cloud import SimulatedCloud
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
@@ -22,9 +22,9 @@ class CloudApi:
     `patience_seconds` is how long a controller waits for nodes that nobody has seen.
     """
 
-    def __init__(self, cloud: SimulatedCloud, fates: Fates) -> None:
+    def __init__(self, cloud: SimulatedCloud, draws: Draws) -> None:
         self.patience_seconds = 300.0
-        self._cloud, self._fates = cloud, fates
+        self._cloud, self._draws = cloud, draws
         self._unheard: dict[str, Launched | Refused] = {}
 
     def nodes(self) -> Sequence[NodeState]:
@@ -39,7 +39,7 @@ class CloudApi:
         """Ask for nodes. An order whose answer was lost gets the same answer when it comes again."""
         if action.id in self._unheard:
             return self._unheard[action.id]
-        answer = self._fates.of_request()
+        answer = self._draws.of_request()
         if answer == "throttled":
             return self._throttled()
         if answer == "lost":
@@ -52,7 +52,7 @@ class CloudApi:
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back; all of a request share the fate of its answer."""
-        answer, names = self._fates.of_request(), [action.node for action in actions]
+        answer, names = self._draws.of_request(), [action.node for action in actions]
         if answer == "throttled":
             return dict.fromkeys(names, self._throttled())
         if answer == "lost":

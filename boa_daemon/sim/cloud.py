@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import isinf
 
 from boa_daemon.clock import VirtualClock
-from boa_daemon.sim.draws import Fate, Fates
+from boa_daemon.sim.draws import Draws, Fate
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Pool, Shelves
 from boa_daemon.sim.meter import Meter
@@ -49,14 +49,14 @@ class SimulatedCloud:
         events: EventQueue,
         *,
         shelves: Shelves,
-        fates: Fates,
+        draws: Draws,
         wants_tick: Callable[[], None],
         outages: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.meter = Meter()
         self.loses: Callable[[JobId], None] = lambda _job: None
         self.kinds: dict[NodeId, InstanceType] = {}
-        self._clock, self._events, self._shelves, self._fates = clock, events, shelves, fates
+        self._clock, self._events, self._shelves, self._draws = clock, events, shelves, draws
         self._wants_tick, self._outages = wants_tick, tuple(outages)
         self._live: dict[NodeId, NodeState] = {}
         self._rented: dict[NodeId, _Rented] = {}
@@ -93,7 +93,7 @@ class SimulatedCloud:
                 Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
             )
         count, short = self._shelves.grant(pool, action, now)
-        part = count if action.is_gang else self._fates.granted(count)
+        part = count if action.is_gang else self._draws.granted(count)
         if part < count:
             count, short = part, Refused(reason=f"only {part} of {count} now", kind="no-capacity")
         if short is not None:
@@ -120,7 +120,7 @@ class SimulatedCloud:
         now, meter = self._clock.now(), self.meter
         meter.launches += 1
         node = f"n{meter.launches}"
-        fate = self._fates.of_node(node, action.instance_type, pool.market)
+        fate = self._draws.of_node(node, action.instance_type, pool.market)
         self.kinds[node] = action.instance_type
         self._rented[node] = _Rented(pool, fate)
         self._shelves.take(pool, node)

@@ -31,7 +31,7 @@ class Fate:
     is_announced: bool = True
 
 
-class Fates:
+class Draws:
     """Draws what becomes of nodes, requests and jobs."""
 
     def __init__(self, world: WorldSettings, *, boot_seconds: float, seed: int) -> None:

@@ -13,7 +13,7 @@ from math import isinf
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.cloud import SimulatedCloud
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.running import Running
@@ -49,7 +49,7 @@ class SimulatedJobs:
 
     `asks_for_tick` is called with a job that entered a new phase and says whether that is worth a tick;
     `wants_tick` is called when something happened that is. With `fresh_progress` the work left is measured at
-    each look, not only when a job changes. `fates` say when jobs fail.
+    each look, not only when a job changes. `draws` say when jobs fail.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class SimulatedJobs:
         fresh_progress: bool = False,
         links: SharedLinks | None = None,
         checkpoints: Checkpoints | None = None,
-        fates: Fates | None = None,
+        draws: Draws | None = None,
     ) -> None:
         self.totals = Totals()
         self.asks_for_tick: Callable[[Job], bool] = lambda _job: True
         self._clock, self._events, self._cloud = clock, events, cloud
         self._wants_tick, self._fresh_progress = wants_tick, fresh_progress
         self._links = links or SharedLinks()
-        self._checkpoints, self._fates = checkpoints, fates
+        self._checkpoints, self._draws = checkpoints, draws
         self._present: dict[JobId, Running] = {}
         self._states: dict[JobId, JobState] = {}
 
@@ -163,8 +163,8 @@ class SimulatedJobs:
 
     def _foretell(self, job: Running, now: float) -> None:
         """Schedule the failure of a generation, if it is to fail."""
-        if self._fates is not None:
-            seconds = self._fates.job_runs_seconds(job.trace.id, job.generation)
+        if self._draws is not None:
+            seconds = self._draws.job_runs_seconds(job.trace.id, job.generation)
             if not isinf(seconds):
                 self._events.schedule(now + seconds, self._fail, (job, job.generation))
 

@@ -30,7 +30,7 @@ LEAST_LEFT = 0.02
 """A job that outruns its believed size still has this part of it left."""
 
 
-class Taught:
+class LearningPolicy:
     """Implements `Allocator`: the named policy for the site, built anew when its beliefs have changed.
 
     `noise` is the spread of what jobs report of their speed. Give `watch` to the run, so that it sees every

@@ -139,7 +139,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class RunSamples:
     """Samples of a run, in order of time; give `seen_by` to the run."""
 
     samples: list[Sample] = field(default_factory=list)
@@ -221,7 +221,7 @@ def paced_run(
     window_hours: float = 24.0,
     seed: int = 1,
     max_nodes: int | None = None,
-) -> tuple[Simulation, Books]:
+) -> tuple[Simulation, RunSamples]:
     """Run the paced policy with the scenario's beliefs; return the figures and the books."""
     options = PolicyOptions(window_hours=window_hours)
     truth = replace(
@@ -236,5 +236,5 @@ def paced_run(
     allocator = WrongSizes(policy=policy, size_belief=scenario.size_belief)
     run = prepare(truth)
     run = replace(run, controller=replace(run.controller, allocator=allocator))
-    books = Books()
+    books = RunSamples()
     return run.finish(books.seen_by(allocator)), books

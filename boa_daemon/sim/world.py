@@ -16,7 +16,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.sim.api import CloudApi
 from boa_daemon.sim.beliefs import told
 from boa_daemon.sim.cloud import SimulatedCloud
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.links import SharedLinks
@@ -60,13 +60,13 @@ class World:
         self.clock = VirtualClock(self.started_at)
         self.ticks = 0
         self._events, self._beliefs, self._seed = EventQueue(), settings.beliefs, seed
-        fates = Fates(settings, boot_seconds=boot_seconds, seed=seed)
+        draws = Draws(settings, boot_seconds=boot_seconds, seed=seed)
         self.shelves = Shelves(settings, instance_types, seed=seed, start=self.started_at)
         self.cloud = SimulatedCloud(
             self.clock,
             self._events,
             shelves=self.shelves,
-            fates=fates,
+            draws=draws,
             wants_tick=self._want_tick,
             outages=outages,
         )
@@ -78,10 +78,10 @@ class World:
             fresh_progress=fresh_progress,
             links=SharedLinks(in_order=links_in_order),
             checkpoints=settings.checkpoints,
-            fates=fates,
+            draws=draws,
         )
         self.cloud.loses = self.jobs.lose
-        self.api = CloudApi(self.cloud, fates)
+        self.api = CloudApi(self.cloud, draws)
         self._draws = np.random.default_rng(seed).random(workload.jobs).tolist()
         self._next_job = 0
         self._tick_wanted = False

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from boa_daemon.backends.simulated import FileCloud
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import charge_for
 from boa_daemon.tick.offers import Offer
@@ -118,8 +118,8 @@ def rehearse(
     chance, clock = Random(seed), Clock(1_800_000_000.0 - 1_800_000_000.0 % 86_400.0)
     begin, faults = clock.instant, defaultdict[str, int](int)
 
-    def opened() -> Rehearsal:
-        return Rehearsal(
+    def opened() -> DaemonInAFolder:
+        return DaemonInAFolder(
             folder,
             clock,
             settings,
@@ -158,7 +158,7 @@ def rehearse(
     return found
 
 
-def _outcome(play: Rehearsal) -> Outcome:
+def _outcome(play: DaemonInAFolder) -> Outcome:
     """Return what the world's records and the daemon's say of each other."""
     by_day: dict[int, int] = defaultdict(int)
     nodes = play.cloud.everything()

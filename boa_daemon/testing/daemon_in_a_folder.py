@@ -31,7 +31,7 @@ def job_content(name: str = "job", *, hours: float = 1.0, **changes: Any) -> dic
     return content | changes
 
 
-class Rehearsal:
+class DaemonInAFolder:
     """A daemon in a folder; opening the folder again is what a restart is."""
 
     def __init__(

@@ -35,7 +35,7 @@ class _Purse:
     left: float
 
 
-class Books:
+class CapProjection:
     """What each cap leaves for nodes that go on until given instants."""
 
     def __init__(self, state: ClusterState, caps: Caps, *, ending: Collection[NodeId] = ()) -> None:

@@ -25,7 +25,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from math import floor, inf
 
-from boa_daemon.tick.cap_projection import Books
+from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.limits import CapCode, Held
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import JobId, NodeId
@@ -46,7 +46,7 @@ def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
     """Return the plan with everything taken out that could break a cap, and with what must end for one."""
     if rules.caps is None:
         return plan
-    books = Books(state, rules.caps, ending=plan.releases)
+    books = CapProjection(state, rules.caps, ending=plan.releases)
     code = books.broken
     if code is None:
         wakes = [plan.wake_at, books.dry_at]
@@ -77,7 +77,7 @@ def hold_back(
     return replace(plan, slots=slots)
 
 
-def _wound_down(state: ClusterState, plan: Plan, books: Books, code: CapCode) -> Plan:
+def _wound_down(state: ClusterState, plan: Plan, books: CapProjection, code: CapCode) -> Plan:
     """Return the plan with nodes given back until keeping the others breaks no cap; nothing is launched."""
     ended, emptied, stopped = _give_back(state, plan, books)
     forced = _forced(emptied, books)
@@ -107,7 +107,7 @@ def _wound_down(state: ClusterState, plan: Plan, books: Books, code: CapCode) ->
 
 
 def _give_back(
-    state: ClusterState, plan: Plan, books: Books
+    state: ClusterState, plan: Plan, books: CapProjection
 ) -> tuple[list[NodeId], list[NodeId], set[JobId]]:
     """Return the nodes to end now, those to end once their jobs have stopped, and these jobs."""
     stopped: set[JobId] = set()
@@ -153,7 +153,7 @@ def _rank(state: ClusterState, node: NodeState, stopped: set[JobId]) -> _Rank:
     return (_WORKING, loss, -node.launched_at, node.id)
 
 
-def _forced(emptied: list[NodeId], books: Books) -> tuple[NodeId, ...]:
+def _forced(emptied: list[NodeId], books: CapProjection) -> tuple[NodeId, ...]:
     """Return the nodes that cannot wait for their jobs: at the next look it would be too late."""
     for name in emptied:
         books.wait(name)
@@ -166,7 +166,7 @@ def _forced(emptied: list[NodeId], books: Books) -> tuple[NodeId, ...]:
     return tuple(forced)
 
 
-def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
+def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Plan:
     """Return the plan with as many of its launches as every cap leaves room for."""
     if not plan.launches:
         return plan

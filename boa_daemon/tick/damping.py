@@ -76,7 +76,7 @@ class Steadied:
             width = wanted.widths.get(name)
             if _must_move(self.state, job):
                 continue
-            if wanted.follower is not None and _has_enough(job, width):
+            if wanted.node_prices is not None and _has_enough(job, width):
                 optional.append(job)
                 continue
             if width == job.job.width:

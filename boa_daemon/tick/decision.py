@@ -19,7 +19,7 @@ from boa_daemon.tick.link_order import link_order
 from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from boa_daemon.tick.whole_nodes import looked_at_soon
-from policies.model import Allocation, Follower, Job, JobId, Money
+from policies.model import Allocation, Job, JobId, Money, NodePrices
 from policies.protocols import Allocator, Placer
 
 
@@ -58,7 +58,7 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
         plan = replace(plan, link_order=link_order(state, plan.slots))
     if rules.round_seconds is not None and state.jobs:
         plan = replace(plan, wake_at=_next_round(state, plan, rules.round_seconds))
-    plan = replace(plan, follower=heard.follower)
+    plan = replace(plan, node_prices=heard.node_prices)
     return Decision(state=state, plan=plan, actions=diff(state, plan))
 
 
@@ -67,12 +67,12 @@ class _Heard:
     """Another allocator, of whose last answer the prices are kept."""
 
     allocator: Allocator
-    follower: Follower | None = None
+    node_prices: NodePrices | None = None
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the other's answer."""
         found = self.allocator.allocate(jobs, now=now, money=money)
-        self.follower = found.follower
+        self.node_prices = found.node_prices
         return found
 
 

@@ -4,9 +4,9 @@ At most one node per tick and type. Each of its jobs goes, at its planned width,
 room for the part that is on this one, once those who were lent GPUs there have let go of them: a job on
 several nodes stays in its zone, and is on no more of them afterwards. It is done where what the node costs
 until its last job, or the last of those who take them in, would have ended, is more than twice what all who
-move lose (`Follower.hours_lost`): their restarts, and being narrower than on lent GPUs until the others have
-ended. A job of a week makes room for those of an hour, and then has the node again. A node that is empty soon
-is left alone, and nobody moves back and forth: each move leaves less room.
+move lose (`NodePrices.hours_lost`): their restarts, and being narrower than on lent GPUs until the others
+have ended. A job of a week makes room for those of an hour, and then has the node again. A node that is empty
+soon is left alone, and nobody moves back and forth: each move leaves less room.
 
 Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few looked at more closely.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from boa_daemon.tick.state import ClusterState, NodeState, Plan
 from boa_daemon.tick.whole_nodes import job_hours_left
-from policies.model import Allocation, Follower, GpuSlot, Job, JobId, NodeId, Width
+from policies.model import Allocation, GpuSlot, Job, JobId, NodeId, NodePrices, Width
 
 LEAST_RETURN = 2.0
 """A move must save so many times what it costs: forecasts are no better than that."""
@@ -55,16 +55,16 @@ def emptied(
     claimed: AbstractSet[NodeId],
 ) -> Plan:
     """Return the plan with the jobs of a node moved to others, where giving it back pays."""
-    follower = allocation.follower
-    if follower is None:
+    node_prices = allocation.node_prices
+    if node_prices is None:
         return plan
     for kind, nodes in _shared_nodes(state, plan, allocation, lent_widths, claimed).items():
         if len(nodes) < 2 or sum(node.gap for node in nodes) < min(len(node.node.gpus) for node in nodes):
             continue
-        worth = follower.node_worth(kind)
+        worth = node_prices.node_worth(kind)
         for giver in sorted(nodes, key=lambda node: node.used)[:CANDIDATES]:
             moved = None if giver.is_fixed else _moved(state, giver, nodes, lent_widths)
-            if moved is not None and _pays(state, giver, moved, follower, worth):
+            if moved is not None and _pays(state, giver, moved, node_prices, worth):
                 slots = moved.slots
                 widths = {job: Width(kind, len(taken)) for job, taken in slots.items()}
                 plan = replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
@@ -176,18 +176,18 @@ def _lenders(
                 yield job, held[: lent_widths[job].gpus]
 
 
-def _pays(state: ClusterState, giver: _Shared, moved: _Moved, follower: Follower, worth: float) -> bool:
+def _pays(state: ClusterState, giver: _Shared, moved: _Moved, node_prices: NodePrices, worth: float) -> bool:
     """Return whether giving the node back is worth the moves."""
 
     def left(job: JobId) -> float:
-        return job_hours_left(state, state.jobs[job].job, follower)
+        return job_hours_left(state, state.jobs[job].job, node_prices)
 
     stays = min(max(left(job) for job in taker.planned) for taker in moved.takers)
     gain = worth * min(stays, max(left(job) for job in giver.planned))
     kind = giver.node.instance_type.gpu_type
     together = {*giver.planned}.union(*(taker.planned for taker in moved.takers))
     cost = sum(
-        follower.hours_lost(
+        node_prices.hours_lost(
             _job(state, job),
             Width(kind, len(slots)),
             hours_left=left(job),

@@ -1,10 +1,10 @@
 """Spare GPUs: what is rented anyway and nobody needs makes jobs wider, until somebody needs it.
 
 A node is rented whole. Free GPUs beside a job that stays cost nothing more, so a job on that node is
-stretched onto them where that saves more than its restarts (`Follower.stretch`). What a job holds beyond its
-plan is lent: a job that waits gets it back before a node is rented for it. Nobody is stretched onto a node
-that it is not on already, and who holds a node with nothing but what was lent lets go of it: no node stays
-for the sake of a stretched job. The planned part of a job's slots stands first.
+stretched onto them where that saves more than its restarts (`NodePrices.stretch`). What a job holds beyond
+its plan is lent: a job that waits gets it back before a node is rented for it. Nobody is stretched onto a
+node that it is not on already, and who holds a node with nothing but what was lent lets go of it: no node
+stays for the sake of a stretched job. The planned part of a job's slots stands first.
 
 Cost: O(nodes + jobs) per tick; O(columns) for each job beside spare GPUs.
 """
@@ -85,7 +85,7 @@ def with_spare_gpus(
     state: ClusterState, plan: Plan, allocation: Allocation, *, claimed: AbstractSet[NodeId]
 ) -> Plan:
     """Return the plan with jobs stretched onto free GPUs of the nodes that they are on."""
-    if allocation.follower is None:
+    if allocation.node_prices is None:
         return plan
     spare = _spare(state, plan, claimed)
     for node, free in spare.items():
@@ -107,9 +107,9 @@ def _best_on(
     node: NodeId, gpus: int, *, state: ClusterState, plan: Plan, allocation: Allocation
 ) -> tuple[JobId, Width] | None:
     """Return who saves most with so many more GPUs on a node, and its new width."""
-    follower = allocation.follower
+    node_prices = allocation.node_prices
     best: tuple[JobId, Stretch] | None = None
-    if follower is None:
+    if node_prices is None:
         return None
     for job_id in _jobs_on(state, plan, node):
         job = state.jobs[job_id]
@@ -119,10 +119,10 @@ def _best_on(
         elif job_id in plan.waiting or job.is_stopping or job_id in allocation.stay:
             continue
         else:
-            left = job_hours_left(state, job.job, follower)
+            left = job_hours_left(state, job.job, node_prices)
         if now is None:
             continue
-        found = follower.stretch(job.job, now, most_gpus=now.gpus + gpus, hours_left=left)
+        found = node_prices.stretch(job.job, now, most_gpus=now.gpus + gpus, hours_left=left)
         if found is not None and (best is None or found.saved_hours > best[1].saved_hours):
             best = (job_id, found)
     return None if best is None else (best[0], best[1].width)

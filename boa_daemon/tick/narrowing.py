@@ -20,8 +20,8 @@ from policies.online.narrowing import Choice, narrowed
 
 def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Allocation:
     """Return the allocation with widths that the cap on nodes has room for."""
-    follower = allocation.follower
-    if follower is None or rules.max_nodes is None or allocation.nodes is not None:
+    node_prices = allocation.node_prices
+    if node_prices is None or rules.max_nodes is None or allocation.nodes is not None:
         return allocation
     sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
     wanted = dict.fromkeys(sizes, 0)
@@ -34,7 +34,7 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
     choices = {
         job: [
             Choice(width=width, size=width.gpus / sizes[width.gpu_type], hours=hours)
-            for width, hours in follower.narrower(state.jobs[job].job, planned)
+            for width, hours in node_prices.narrower(state.jobs[job].job, planned)
         ]
         for job, planned in allocation.widths.items()
     }
@@ -45,12 +45,12 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
 
 def _worth_it(state: ClusterState, allocation: Allocation, job_id: JobId, then: Width) -> Width:
     """Return the width, or the narrower one that is held where growing does not pay for the restart."""
-    follower, job = allocation.follower, state.jobs[job_id].job
+    node_prices, job = allocation.node_prices, state.jobs[job_id].job
     held = job.width
-    if follower is None or held is None or held.gpu_type != then.gpu_type or held.gpus >= then.gpus:
+    if node_prices is None or held is None or held.gpu_type != then.gpu_type or held.gpus >= then.gpus:
         return then
     if job_id in allocation.stay:
         return held
-    left = job_hours_left(state, job, follower)
-    found = follower.stretch(job, held, most_gpus=then.gpus, hours_left=left)
+    left = job_hours_left(state, job, node_prices)
+    found = node_prices.stretch(job, held, most_gpus=then.gpus, hours_left=left)
     return held if found is None else found.width

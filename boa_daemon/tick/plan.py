@@ -37,7 +37,7 @@ def make_plan(
 ) -> Plan:
     """Return what should be, given what is and what was spent."""
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
-    if allocation.follower is None:
+    if allocation.node_prices is None:
         loans: dict[JobId, Width] = {}
     else:
         allocation = within_room(state, allocation, rules)
@@ -48,7 +48,7 @@ def make_plan(
     if not changes.wishes and not changes.stops and allocation.nodes is None:
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
-        return with_idle_nodes(state, rules, plan, claimed=set(), follower=allocation.follower)
+        return with_idle_nodes(state, rules, plan, claimed=set(), node_prices=allocation.node_prices)
     changes = replace(
         changes, loans={job: planned for job, planned in loans.items() if job not in changes.wishes}
     )
@@ -188,7 +188,7 @@ def _rented_fleet(
             allocation = replace(allocation, widths={**allocation.widths, **givers})
             slots = room.place(wishes)
             rest = {job: width for job, width in wishes.items() if job not in slots}
-    ending = about_to_end(state, allocation.follower, rest)
+    ending = about_to_end(state, allocation.node_prices, rest)
     demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
     coming = demand.launches or any(_is_coming(node) for node in state.nodes.values())
     reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
@@ -222,7 +222,7 @@ def _rented_fleet(
     at_the_cap = reason == "node-limit"
     if not at_the_cap:
         held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
-        plan = with_head_starts(state, plan, allocation.follower, room, minimum_hold_seconds=held_seconds)
+        plan = with_head_starts(state, plan, allocation.node_prices, room, minimum_hold_seconds=held_seconds)
         plan = _well_used(state, plan, allocation, loans, claimed=demand.claimed)
     used = {slot.node for taken in plan.slots.values() for slot in taken}
     return with_idle_nodes(
@@ -230,7 +230,7 @@ def _rented_fleet(
         rules,
         plan,
         claimed=used | demand.claimed,
-        follower=allocation.follower,
+        node_prices=allocation.node_prices,
         hold=not at_the_cap,
     )
 
@@ -244,7 +244,7 @@ def _well_used(
     claimed: AbstractSet[NodeId],
 ) -> Plan:
     """Return the plan with a node emptied and spare GPUs used, where that pays."""
-    if allocation.follower is None:
+    if allocation.node_prices is None:
         return plan
     loans = {job: planned for job, planned in loans.items() if job not in plan.slots}
     if not plan.launches:

@@ -92,7 +92,7 @@ def width_choice(state: ClusterState, plan: Plan, job: JobId) -> Choice | None:
 
 def _weighed(state: ClusterState, plan: Plan, jobs: list[JobId]) -> dict[JobId, Weighed]:
     """Return what the widths of jobs weigh."""
-    prices = plan.follower
+    prices = plan.node_prices
     if not isinstance(prices, WholeNodes):
         return {}
     present = [state.jobs[name].job for name in jobs if name in state.jobs]

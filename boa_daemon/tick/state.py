@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Market, Offer
-from policies.model import Follower, GpuSlot, InstanceType, Job, JobId, NodeId, Width
+from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, NodePrices, Width
 from policies.online.pacing import Pace
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
@@ -176,7 +176,7 @@ class Plan:
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
     they may send. `lean` is for the books. `held` is what the policy wanted and was not allowed, and why;
     `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise. `stretched`
-    says what is planned for jobs that hold more, on GPUs that nobody else needs. `follower` is what widths
+    says what is planned for jobs that hold more, on GPUs that nobody else needs. `node_prices` is what widths
     and nodes are worth to the policy, where it knows: for whoever asks what else there was.
     """
 
@@ -196,4 +196,4 @@ class Plan:
     held: tuple[Held, ...] = ()
     forced: tuple[NodeId, ...] = ()
     stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
-    follower: Follower | None = None
+    node_prices: NodePrices | None = None

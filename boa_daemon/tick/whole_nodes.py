@@ -1,7 +1,7 @@
 """Following the plan with whole nodes: count on GPUs that fall free, start narrow meanwhile, hold idle nodes.
 
 What each of these is worth comes from the policy (`policies.online.node_prices`); one that does not know
-sizes and speeds gives no follower, and then the site's rules hold. Cost: O(running jobs) where somebody
+sizes and speeds gives no node prices, and then the site's rules hold. Cost: O(running jobs) where somebody
 waits, O(idle nodes) otherwise.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Follower, Job, JobId, NodeId, Width
+from policies.model import Job, JobId, NodeId, NodePrices, Width
 
 OVERDUE = 2.0
 """A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""
@@ -22,12 +22,12 @@ SOON_SECONDS = 1.0
 
 
 def about_to_end(
-    state: ClusterState, follower: Follower | None, waiting: Mapping[JobId, Width]
+    state: ClusterState, node_prices: NodePrices | None, waiting: Mapping[JobId, Width]
 ) -> frozenset[JobId]:
     """Return the jobs whose GPUs fall free sooner than it pays to rent nodes for those who wait."""
-    if follower is None or not waiting:
+    if node_prices is None or not waiting:
         return frozenset()
-    patience = {kind: follower.patience_hours(kind) for kind in {w.gpu_type for w in waiting.values()}}
+    patience = {kind: node_prices.patience_hours(kind) for kind in {w.gpu_type for w in waiting.values()}}
     for job_id, width in waiting.items():
         job, limit = state.jobs[job_id], OVERDUE * patience[width.gpu_type] * SECONDS_PER_HOUR
         if not job.slots and state.now - job.job.arrived_at > limit:
@@ -37,20 +37,20 @@ def about_to_end(
         for job_id, job in state.jobs.items()
         if job.job.width is not None
         and job_id not in waiting
-        and job_hours_left(state, job.job, follower) < patience.get(job.job.width.gpu_type, 0.0)
+        and job_hours_left(state, job.job, node_prices) < patience.get(job.job.width.gpu_type, 0.0)
     )
 
 
-def job_hours_left(state: ClusterState, job: Job, follower: Follower) -> float:
+def job_hours_left(state: ClusterState, job: Job, node_prices: NodePrices) -> float:
     """Return how long a job runs on from now, whenever its work was counted."""
-    hours, counted_at = follower.hours_left(job), job.counted_at
+    hours, counted_at = node_prices.hours_left(job), job.counted_at
     return hours if counted_at is None else hours + (counted_at - state.now) / SECONDS_PER_HOUR
 
 
 def with_head_starts(
     state: ClusterState,
     plan: Plan,
-    follower: Follower | None,
+    node_prices: NodePrices | None,
     room: Room,
     *,
     minimum_hold_seconds: float = 0.0,
@@ -60,12 +60,12 @@ def with_head_starts(
     None starts where the rules against flapping would hold it at its narrow width beyond the wait: its nodes
     would come, find nobody to claim them and go back.
     """
-    waiting = [] if follower is None else [job for job in plan.waiting if not state.jobs[job].slots]
-    if follower is None or not waiting:
+    waiting = [] if node_prices is None else [job for job in plan.waiting if not state.jobs[job].slots]
+    if node_prices is None or not waiting:
         return plan
     left = room.after(plan.slots)
     free = left.free_gpus()
-    wait_hours = _wait_hours(state, plan, follower)
+    wait_hours = _wait_hours(state, plan, node_prices)
     if wait_hours * SECONDS_PER_HOUR < minimum_hold_seconds:
         return plan
     widths, slots, starts = dict(plan.widths), dict(plan.slots), dict[JobId, Width]()
@@ -73,7 +73,7 @@ def with_head_starts(
         then = widths[job]
         most = free.get(then.gpu_type, 0)
         now = (
-            follower.head_start(state.jobs[job].job, then, most_gpus=most, wait_hours=wait_hours)
+            node_prices.head_start(state.jobs[job].job, then, most_gpus=most, wait_hours=wait_hours)
             if most
             else None
         )
@@ -88,12 +88,12 @@ def with_head_starts(
     return replace(plan, widths=widths, slots=slots, waiting=still, head_starts=starts)
 
 
-def _wait_hours(state: ClusterState, plan: Plan, follower: Follower) -> float:
+def _wait_hours(state: ClusterState, plan: Plan, node_prices: NodePrices) -> float:
     """Return how long nodes take to come: a boot for new ones, what is left of it for those that boot."""
     if plan.launches:
-        return follower.boot_hours
+        return node_prices.boot_hours
     booting = (
-        follower.boot_hours - (state.now - node.launched_at) / SECONDS_PER_HOUR
+        node_prices.boot_hours - (state.now - node.launched_at) / SECONDS_PER_HOUR
         for node in state.nodes.values()
         if node.phase == "requested"
     )
@@ -106,7 +106,7 @@ def with_idle_nodes(
     plan: Plan,
     *,
     claimed: set[NodeId],
-    follower: Follower | None,
+    node_prices: NodePrices | None,
     hold: bool = True,
 ) -> Plan:
     """Return the plan with idle nodes released when their hold is over, and a wake-up for the next.
@@ -115,7 +115,7 @@ def with_idle_nodes(
     """
     releases: list[NodeId] = []
     wake_at = plan.wake_at
-    for node, hold_seconds in _held_idle(state, rules, claimed, follower):
+    for node, hold_seconds in _held_idle(state, rules, claimed, node_prices):
         release_at = (node.idle_since or 0.0) + (hold_seconds if hold and node.ends_by is None else 0.0)
         if release_at <= state.now:
             releases.append(node.id)
@@ -154,7 +154,7 @@ def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
 
 
 def _held_idle(
-    state: ClusterState, rules: Rules, claimed: set[NodeId], follower: Follower | None
+    state: ClusterState, rules: Rules, claimed: set[NodeId], node_prices: NodePrices | None
 ) -> Iterator[tuple[NodeState, float]]:
     """Yield the idle nodes that nobody claims, each with the seconds that it may be held."""
     idle = [
@@ -162,14 +162,14 @@ def _held_idle(
         for node in state.nodes.values()
         if node.idle_since is not None and node.phase == "ready" and node.id not in claimed
     ]
-    if follower is None:
+    if node_prices is None:
         yield from ((node, rules.idle_hold_seconds) for node in idle)
         return
     kept: dict[str, int] = {}
     # Those that fell idle last stay: the others were not wanted for longer.
     for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
         kind = node.instance_type.gpu_type
-        worth, before = follower.hold(kind), kept.get(kind, 0)
+        worth, before = node_prices.hold(kind), kept.get(kind, 0)
         kept[kind] = before + 1
         seconds = worth.seconds if before < worth.nodes else 0.0
         yield (

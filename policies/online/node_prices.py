@@ -110,7 +110,7 @@ def hold_at(node_price: float, demand: Demand, *, boot_hours: float, weight: flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeNodes:
-    """Implements `Follower` for one multiplier; `priced` gives the one for another.
+    """Implements `NodePrices` for one multiplier; `priced` gives the one for another.
 
     `overheads` are the start-up and rescale hours of each class without boots.
     """

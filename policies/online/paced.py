@@ -79,7 +79,7 @@ class PacedBudgetOptimal:
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
             lean=lean,
-            follower=None if self.nodes is None else self.nodes.priced(position.multiplier),
+            node_prices=None if self.nodes is None else self.nodes.priced(position.multiplier),
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
         )
 

@@ -100,7 +100,7 @@ class BudgetOptimal:
         plan_of, widths_of = self.plan_of, self._widths_of
         return Allocation(
             widths={job.id: widths_of(plan_of(job))[job.phase] for job in jobs},
-            follower=self.nodes,
+            node_prices=self.nodes,
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=self.reason),
         )
 

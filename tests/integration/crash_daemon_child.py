@@ -17,7 +17,7 @@ from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 TYPE = "g5.xlarge"
 
@@ -38,7 +38,7 @@ def run(order: dict[str, Any], session: Any) -> None:
         "engine": {"name": "ssm", "queue_url": "unused", "uri": "s3://unused"},
         "daemon": {"tick_seconds": 20.0, "idle_hold_seconds": 0.0},
     }
-    play = Rehearsal(folder, clock, settings, rented_from=cloud)
+    play = DaemonInAFolder(folder, clock, settings, rented_from=cloud)
     if not play.service.jobs()["jobs"]:
         play.service.submit([job_content("a", hours=0.01), job_content("b", hours=0.02)], user="ann")
     event.listen(play.books.store.database.engine, "commit", lambda _: points.pass_one())

@@ -12,7 +12,7 @@ from worlds import run_until
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.cloud import SimulatedCloud
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
@@ -65,7 +65,7 @@ def _simulated() -> Subject:
         clock,
         events,
         shelves=Shelves(world, (an_instance_type(),), seed=0, start=START),
-        fates=Fates(world, boot_seconds=BOOT_SECONDS, seed=0),
+        draws=Draws(world, boot_seconds=BOOT_SECONDS, seed=0),
         wants_tick=lambda: None,
         outages=[(START + 1800.0, START + 3600.0)],
     )

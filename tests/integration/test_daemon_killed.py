@@ -20,7 +20,7 @@ import pytest
 from sqlalchemy import event
 
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 STEP = 30.0
@@ -67,23 +67,25 @@ class Boundaries:
 
         return Watched()
 
-    def watch(self, play: Rehearsal) -> None:
+    def watch(self, play: DaemonInAFolder) -> None:
         engine = play.books.store.database.engine
         for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
             event.listen(engine, name, self.cross)
 
 
-def play_at(folder: Path, tick: int, boundaries: Boundaries | None = None) -> tuple[Rehearsal, ManualClock]:
+def play_at(
+    folder: Path, tick: int, boundaries: Boundaries | None = None
+) -> tuple[DaemonInAFolder, ManualClock]:
     """Open the folder at the instant of a tick."""
     clock = ManualClock(START + tick * STEP)
     around: Callable[[Any], Any] | None = None if boundaries is None else boundaries.around
-    play = Rehearsal(folder, clock, SETTINGS, wrap_cloud=around, wrap_runner=around)
+    play = DaemonInAFolder(folder, clock, SETTINGS, wrap_cloud=around, wrap_runner=around)
     if boundaries is not None:
         boundaries.watch(play)
     return play, clock
 
 
-def submit(play: Rehearsal) -> None:
+def submit(play: DaemonInAFolder) -> None:
     """Give it three jobs, one of them dear, one on two GPUs."""
     play.service.submit(
         [

@@ -23,14 +23,14 @@ from boa_daemon.api.who import Gatekeeper, read_tokens, user_name
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 TOKEN, ADMIN = "a-token-that-is-long-enough", "another-one-that-is-long"
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Rehearsal]:
-    found = Rehearsal(tmp_path, ManualClock(1_800_000_000.0))
+def play(tmp_path: Path) -> Iterator[DaemonInAFolder]:
+    found = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0))
     yield found
     found.close()
 
@@ -50,7 +50,7 @@ def tokens(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(play: Rehearsal, folder: Path, tokens: Path) -> Iterator[tuple[Path, int]]:
+def served(play: DaemonInAFolder, folder: Path, tokens: Path) -> Iterator[tuple[Path, int]]:
     values = {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["dora"]}
     settings = ApiSettings.model_validate(values)
     tcp = tcp_socket("127.0.0.1:0")
@@ -60,7 +60,7 @@ def served(play: Rehearsal, folder: Path, tokens: Path) -> Iterator[tuple[Path, 
     server.stop()
 
 
-def test_the_kernel_says_who_submits(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_the_kernel_says_who_submits(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """The job is of the user who runs the test, whatever anybody claims."""
     with Client(served[0]) as client:
         (job,) = client.post("/jobs", {"jobs": [job_content()]})["jobs"]
@@ -103,7 +103,7 @@ def test_tokens_that_others_can_read_are_refused(tokens: Path) -> None:
         read_tokens(tokens)
 
 
-def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """One bad job of two: 422, a sentence, exit code 2, an empty queue."""
     with Client(served[0]) as client:
         with pytest.raises(RefusedByDaemon, match="Did you mean 'default'") as refused:
@@ -115,7 +115,7 @@ def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: R
     assert play.books.queue.active == {}
 
 
-def test_an_oversize_request_is_refused(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """With its length said at the start, and without."""
     transport = httpx.HTTPTransport(uds=str(served[0]))
     with httpx.Client(transport=transport, base_url="http://boa", timeout=30.0) as client:
@@ -141,7 +141,9 @@ def test_an_oversize_request_is_refused(served: tuple[Path, int], play: Rehearsa
         b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: boa\r\n\r\n",
     ],
 )
-def test_malformed_http_is_answered_with_4xx(served: tuple[Path, int], play: Rehearsal, text: bytes) -> None:
+def test_malformed_http_is_answered_with_4xx(
+    served: tuple[Path, int], play: DaemonInAFolder, text: bytes
+) -> None:
     """And the next request is served."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.settimeout(10.0)
@@ -181,7 +183,7 @@ def test_a_socket_of_somebody_else_is_not_trusted(folder: Path, monkeypatch: pyt
             Client(folder / "boa.sock")
 
 
-def test_metrics_are_numbers_for_prometheus(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_metrics_are_numbers_for_prometheus(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """After a tick with a job that waits."""
     play.service.submit([job_content()], user="ann")
     play.daemon.tick()
@@ -194,7 +196,7 @@ def test_metrics_are_numbers_for_prometheus(served: tuple[Path, int], play: Rehe
     assert 'boa_ticks_total{outcome="done"} 1.0' in text
 
 
-def test_not_ready_before_the_first_tick(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_not_ready_before_the_first_tick(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """503, and the plan cannot be asked for."""
     transport = httpx.HTTPTransport(uds=str(served[0]))
     with httpx.Client(transport=transport, base_url="http://boa") as client:
@@ -204,7 +206,7 @@ def test_not_ready_before_the_first_tick(served: tuple[Path, int], play: Rehears
         assert client.get("/v1/plan").json()["actions"] == []
 
 
-def test_the_plan_shows_what_the_next_tick_would_do_and_does_nothing(play: Rehearsal) -> None:
+def test_the_plan_shows_what_the_next_tick_would_do_and_does_nothing(play: DaemonInAFolder) -> None:
     """A job is submitted: one launch is shown, none is made, and the tick then does it."""
     play.daemon.tick()
     play.service.submit([job_content()], user="ann")
@@ -217,7 +219,7 @@ def test_the_plan_shows_what_the_next_tick_would_do_and_does_nothing(play: Rehea
 
 
 def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
-    served: tuple[Path, int], play: Rehearsal
+    served: tuple[Path, int], play: DaemonInAFolder
 ) -> None:
     """Schemathesis draws requests for every operation: no 5xx, answers of the declared kind and shape."""
     import schemathesis
@@ -263,7 +265,7 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
     assert counts["good"] > 50
 
 
-def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """503 with the cause, nothing stored, and the next submission is taken."""
 
     def full(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -280,7 +282,7 @@ def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], pla
         assert len(client.post("/jobs", {"jobs": [job_content()]})["jobs"]) == 1
 
 
-def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: Rehearsal) -> None:
+def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """Eight clients, ten jobs each, small and large submissions: every answer is there."""
 
     def one(number: int) -> list[str]:

@@ -18,14 +18,14 @@ import pytest
 from boa_daemon.cli import main
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Rehearsal]:
+def play(tmp_path: Path) -> Iterator[DaemonInAFolder]:
     """A daemon that saw twenty jobs of two hours, stated as one, and ten minutes of work at two widths."""
     clock = ManualClock(1.8e9)
-    found = Rehearsal(tmp_path, clock, {"budget": {"usd_per_hour": 40.0}})
+    found = DaemonInAFolder(tmp_path, clock, {"budget": {"usd_per_hour": 40.0}})
     for gpus, speed in ((1, 100.0), (4, 250.0)):
         found.daemon.work.learner.worked(
             SpeedSample(
@@ -48,7 +48,7 @@ def play(tmp_path: Path) -> Iterator[Rehearsal]:
 
 
 @pytest.fixture
-def asked(play: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> Rehearsal:
+def asked(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> DaemonInAFolder:
     """Let the verb ask that daemon."""
 
     @contextmanager
@@ -68,7 +68,7 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     return capsys.readouterr().out
 
 
-def test_the_document_sets_estimates_beside_what_was_stated(play: Rehearsal) -> None:
+def test_the_document_sets_estimates_beside_what_was_stated(play: DaemonInAFolder) -> None:
     """Rate, size and speed-up of the class, each inside its interval, and what stands behind them."""
     (found,) = play.service.classes()["classes"]
     rate, size = found["arrivals_per_hour"], found["size_gpu_hours"]
@@ -90,7 +90,7 @@ def test_the_document_sets_estimates_beside_what_was_stated(play: Rehearsal) -> 
 
 
 def test_the_verb_prints_a_table_or_one_document(
-    asked: Rehearsal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    asked: DaemonInAFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three lines per class, on 80 columns too, the widths of one on request; JSON and CSV alone."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -107,7 +107,7 @@ def test_the_verb_prints_a_table_or_one_document(
 
 
 def test_an_unknown_class_is_bad_input(
-    asked: Rehearsal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    asked: DaemonInAFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 2, and the closest name."""
     monkeypatch.setattr("sys.argv", ["boa", "classes", "defualt"])
@@ -117,7 +117,7 @@ def test_an_unknown_class_is_bad_input(
     assert "default" in capsys.readouterr().err
 
 
-def test_explain_says_what_is_believed_of_the_class(play: Rehearsal) -> None:
+def test_explain_says_what_is_believed_of_the_class(play: DaemonInAFolder) -> None:
     """Rate and size stand beside the curve, with their intervals."""
     running = next(job.id for job in play.books.queue.active.values() if job.slots)
     text = play.service.explain(running)["text"]

@@ -23,7 +23,7 @@ from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli import app, main
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 Boa = Callable[..., tuple[int, str]]
 SETTINGS = {
@@ -34,11 +34,11 @@ PATIENCE_SECONDS = 180.0
 
 
 @pytest.fixture
-def play() -> Iterator[tuple[Rehearsal, Path]]:
+def play() -> Iterator[tuple[DaemonInAFolder, Path]]:
     """A daemon that serves, with one job that runs, one that is over and one that was cancelled."""
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         clock = ManualClock(1_800_000_000.0)
-        found = Rehearsal(Path(name), clock, SETTINGS)
+        found = DaemonInAFolder(Path(name), clock, SETTINGS)
         names = found.service.submit(
             [
                 job_content("short", hours=0.01),
@@ -62,7 +62,7 @@ def play() -> Iterator[tuple[Rehearsal, Path]]:
 
 @pytest.fixture
 def boa(
-    play: tuple[Rehearsal, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    play: tuple[DaemonInAFolder, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Boa:
     """Return a function that runs a verb: exit code and what was printed."""
     monkeypatch.setenv("COLUMNS", "140")
@@ -91,7 +91,7 @@ def next_commands(said: str) -> list[str]:
     return [line.strip() for line in lines[lines.index("next:") + 1 :]] if "next:" in lines else []
 
 
-def test_status_says_what_runs_and_what_it_costs(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
+def test_status_says_what_runs_and_what_it_costs(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
     """State, nodes, jobs, burn rate, day, month, and as of when."""
     code, said = boa("status")
     rows = {cells(line)[0]: line for line in said.splitlines() if line.strip()}
@@ -106,7 +106,7 @@ def test_status_says_what_runs_and_what_it_costs(boa: Boa, play: tuple[Rehearsal
     assert next_commands(said) == ["boa jobs", "boa instances", "boa cost"]
 
 
-def test_status_says_what_is_wrong(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
+def test_status_says_what_is_wrong(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
     """A fault and `boa down` stand in the first row."""
     play[0].daemon.standing.fault = "OperationalError: disk full"
     play[0].daemon.standing.is_down = True
@@ -145,7 +145,9 @@ def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str,
     assert "boa jobs --all" in said
 
 
-def test_an_id_is_never_cut(boa: Boa, play: tuple[Rehearsal, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_is_never_cut(
+    boa: Boa, play: tuple[DaemonInAFolder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On 60 columns too all of an id is there: it goes on in the next line."""
     monkeypatch.setenv("COLUMNS", "60")
     name = "resnet-pretrain-imagenet-21k-batch-4096"
@@ -155,7 +157,9 @@ def test_an_id_is_never_cut(boa: Boa, play: tuple[Rehearsal, Path], monkeypatch:
     assert "".join(cells(f"{line} ")[0] for line in said.split("long-2")[0].splitlines()[2:]) == job
 
 
-def test_instances_are_listed_with_their_jobs_and_prices(boa: Boa, play: tuple[Rehearsal, Path]) -> None:
+def test_instances_are_listed_with_their_jobs_and_prices(
+    boa: Boa, play: tuple[DaemonInAFolder, Path]
+) -> None:
     """One row per node: what it costs an hour and so far."""
     said = boa("instances")[1]
     (record,) = play[0].service.instances()["instances"]
@@ -215,7 +219,7 @@ def read_until(channel: int, enough: Callable[[str], bool]) -> str:
     return said
 
 
-def test_the_live_view_leaves_the_terminal_as_it_was(play: tuple[Rehearsal, Path]) -> None:
+def test_the_live_view_leaves_the_terminal_as_it_was(play: tuple[DaemonInAFolder, Path]) -> None:
     """Two refreshes, then Ctrl-C: exit code 130, the cursor is back, and the last state stays on screen."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}

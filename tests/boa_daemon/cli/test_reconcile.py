@@ -26,7 +26,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli import main
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 from boa_daemon.tick.limits import DAY_SECONDS
 from boa_daemon.tick.ports import Charge
 
@@ -67,7 +67,7 @@ def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     """Return a function that runs the verb against a daemon whose ledger has 24 USD on each of four days."""
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         folder = Path(name)
-        play = Rehearsal(folder, ManualClock(datetime.now(UTC).timestamp()))
+        play = DaemonInAFolder(folder, ManualClock(datetime.now(UTC).timestamp()))
         first = (days_ago(4) - date(1970, 1, 1)).days
         charge = Charge(
             node="n1",

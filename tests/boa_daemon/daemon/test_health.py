@@ -16,7 +16,7 @@ from moto import mock_aws
 
 from boa_daemon.engines.inbox import Inbox
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.ports import Manifest, RunReport
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
@@ -63,7 +63,7 @@ class Stage:
             self.runner = Told(inner, self.inbox)
             return self.runner
 
-        self.play = Rehearsal(self.folder, self.clock, SETTINGS, wrap_runner=wrap)
+        self.play = DaemonInAFolder(self.folder, self.clock, SETTINGS, wrap_runner=wrap)
 
     def run(self, seconds: float) -> None:
         until = self.clock.instant + seconds

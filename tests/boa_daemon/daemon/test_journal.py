@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 
 class Kept(logging.Handler):
@@ -39,7 +39,9 @@ def kept() -> Iterator[Kept]:
 def test_each_act_is_a_line_with_its_reason_and_its_id(tmp_path: Path, kept: Kept) -> None:
     """Launch, start and end of a node: who reads the journal alone knows what was rented and why."""
     clock = ManualClock(1_800_000_000.0)
-    play = Rehearsal(tmp_path, clock, {"cloud": {"boot_seconds": 30.0}, "daemon": {"tick_seconds": 30.0}})
+    play = DaemonInAFolder(
+        tmp_path, clock, {"cloud": {"boot_seconds": 30.0}, "daemon": {"tick_seconds": 30.0}}
+    )
     try:
         play.service.submit([job_content(hours=0.1)], user="ann")
         for _ in range(60):

@@ -22,7 +22,7 @@ from boa_daemon.daemon.replay import replay
 from boa_daemon.daemon.service import NotAllowed
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import Refused
 from boa_daemon.tick.state import NodeState
@@ -45,7 +45,7 @@ class Stage:
         self.open()
 
     def open(self) -> None:
-        self.play = Rehearsal(self.folder, self.clock, self.settings)
+        self.play = DaemonInAFolder(self.folder, self.clock, self.settings)
 
     def restart(self) -> None:
         self.play.close()
@@ -122,7 +122,7 @@ def test_a_cloud_that_does_not_answer_at_the_start_is_asked_again(stage: Stage) 
                 raise answers.pop()
             return self._inner.nodes()
 
-    stage.play = Rehearsal(stage.folder, stage.clock, stage.settings)
+    stage.play = DaemonInAFolder(stage.folder, stage.clock, stage.settings)
     stage.play.daemon.standing.is_started = False
     stage.play.daemon.fleet._cloud = Silent(stage.play.cloud)
     stage.play.daemon.world = replace(stage.play.daemon.world, cloud=Silent(stage.play.cloud))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
@@ -41,7 +41,7 @@ def test_a_node_that_can_never_be_prepared_goes_back_and_another_one_comes(
 ) -> None:
     """For half an hour it counts as booting, so nobody rents a second one; then it is replaced, once."""
     clock = ManualClock(START)
-    play = Rehearsal(tmp_path, clock, SETTINGS, wrap_runner=lambda inner: Deaf(inner, 1))
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_runner=lambda inner: Deaf(inner, 1))
     try:
         (job,) = play.service.submit([job_content(hours=1.0)], user="ann")["jobs"]
         with caplog.at_level(logging.WARNING, logger="boa.daemon"):

@@ -9,7 +9,7 @@ import pytest
 
 from boa_daemon.gate.companion import JobDoor, start_gate, tell_plan
 from boa_daemon.gate.inject import FOLDER
-from boa_daemon.gate.supervisor import KeptGate
+from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import GateClient
@@ -35,8 +35,8 @@ def test_the_daemons_jobs_find_the_gate_and_rank_by_its_plan(tmp_path: Path) -> 
     assert (tmp_path / "gate.token").stat().st_mode & 0o777 == 0o600
 
 
-def a_kept_gate(folder: Path) -> KeptGate:
-    return KeptGate(GateSettings(link=LINK), folder, GateAddress(path=str(folder / "gate.sock")))
+def a_kept_gate(folder: Path) -> GateSupervisor:
+    return GateSupervisor(GateSettings(link=LINK), folder, GateAddress(path=str(folder / "gate.sock")))
 
 
 @pytest.mark.parametrize("death", ["its loop stops", "its socket is removed"])

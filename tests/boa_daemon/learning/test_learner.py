@@ -22,7 +22,7 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.engine import migrate, open_engine, sqlite_url
 from boa_daemon.store.samples import MemorySamples, SqlSamples
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.ports import RunReport
 from policies.model import JobClass, Phase, Width
 from policies.online.estimates import Belief
@@ -346,7 +346,7 @@ class Site:
 
     def open(self) -> None:
         """Start the daemon on its folder."""
-        self.play = Rehearsal(self.folder, self.clock, self.settings)
+        self.play = DaemonInAFolder(self.folder, self.clock, self.settings)
 
     def restart(self) -> None:
         """Let the process end and start it again."""

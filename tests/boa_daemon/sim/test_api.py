@@ -6,7 +6,7 @@ from worlds import a_simulated_cloud
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.api import CloudApi
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.settings import Faults, WorldSettings
 from boa_daemon.testing import an_instance_type
@@ -19,7 +19,7 @@ def an_api(faults: Faults) -> tuple[CloudApi, EventQueue]:
     events = EventQueue()
     world = WorldSettings(faults=faults)
     cloud = a_simulated_cloud(VirtualClock(), events, world=world)
-    return CloudApi(cloud, Fates(world, boot_seconds=0.0, seed=0)), events
+    return CloudApi(cloud, Draws(world, boot_seconds=0.0, seed=0)), events
 
 
 def launch(number: int) -> LaunchNodes:

@@ -6,7 +6,7 @@ import pytest
 from worlds import a_simulated_cloud
 
 from boa_daemon.clock import VirtualClock
-from boa_daemon.sim.draws import Fates
+from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.settings import Checkpoints, Faults, WorldSettings
@@ -29,7 +29,7 @@ class Bench:
         scale: float = 1.0,
         fresh_progress: bool = False,
         checkpoints: Checkpoints | None = None,
-        fates: Fates | None = None,
+        draws: Draws | None = None,
         told: tuple[float, float] = (1.0, 1.0),
     ) -> None:
         self.clock, self.events = VirtualClock(), EventQueue()
@@ -44,7 +44,7 @@ class Bench:
             wants_tick=lambda: self.ticks.append(self.clock.now()),
             fresh_progress=fresh_progress,
             checkpoints=checkpoints,
-            fates=fates,
+            draws=draws,
         )
         self.jobs.arrive(TraceJob("a", 0.0, "c", scale), Physics(job_class), draw=0.25, told=told)
 
@@ -232,8 +232,8 @@ def test_a_job_may_fail_and_every_generation_has_its_own_fate() -> None:
     world = WorldSettings(faults=Faults(mean_job_failure_hours=0.5))
     seen = []
     for _ in range(2):
-        fates = Fates(world, boot_seconds=0.0, seed=3)
-        bench = Bench(a_class(sizes=[2.0]), checkpoints=Checkpoints(every_seconds=60.0), fates=fates)
+        draws = Draws(world, boot_seconds=0.0, seed=3)
+        bench = Bench(a_class(sizes=[2.0]), checkpoints=Checkpoints(every_seconds=60.0), draws=draws)
         for generation in range(1, 50):
             bench.start(1, generation=generation)
             while bench.jobs.jobs() and bench.jobs.jobs()["a"].slots:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from boa_daemon.sim.learning_policy import Taught
+from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
 from boa_daemon.sim.settings import Beliefs, WorldSettings
@@ -23,11 +23,13 @@ def settings_with(beliefs: Beliefs) -> SimulationSettings:
     return replace(settings, world=replace(WorldSettings(), beliefs=beliefs))
 
 
-def taught_run(settings: SimulationSettings) -> tuple[Simulation, Taught]:
+def taught_run(settings: SimulationSettings) -> tuple[Simulation, LearningPolicy]:
     """Run a policy that learns."""
     run = prepare(settings)
     store = run.controller.ports.store
-    taught = Taught(settings.policy, site_of(settings), settings.options, jobs=run.world.jobs, store=store)
+    taught = LearningPolicy(
+        settings.policy, site_of(settings), settings.options, jobs=run.world.jobs, store=store
+    )
     run = replace(run, controller=replace(run.controller, allocator=taught))
     return run.finish(taught.watch), taught
 

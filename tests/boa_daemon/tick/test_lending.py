@@ -59,7 +59,7 @@ def test_nobody_grows_onto_a_node_that_it_is_not_on() -> None:
 
 
 def test_the_job_that_saves_most_gets_them() -> None:
-    """The narrower one, by this follower; what is left after that goes to nobody twice."""
+    """The narrower one, by these node prices; what is left after that goes to nobody twice."""
     state = a_state(
         a_job("wide"),
         a_job("narrow"),
@@ -202,7 +202,7 @@ def test_who_was_lent_gpus_makes_room_for_a_move() -> None:
 
 
 class ForAWhile(Known):
-    """A follower that knows for how long a job is narrower, of which it loses a half."""
+    """Node prices that know for how long a job is narrower, of which it loses a half."""
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
         """Return half of that."""

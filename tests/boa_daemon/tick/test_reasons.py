@@ -11,7 +11,7 @@ import pytest
 
 import boa_daemon
 from boa_daemon.testing import ManualClock, a_job, a_state
-from boa_daemon.testing.daemon_in_a_folder import Rehearsal, job_content
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import SENTENCES, CapCode, HeldCode
 from boa_daemon.tick.reasons import JOBS, REASONS, WAITING, JobReason
@@ -91,7 +91,7 @@ def test_what_a_daemon_says_is_in_the_list(tmp_path: Path) -> None:
         "users": {"bob": {"usd_per_day_cap": 0.5}},
     }
     clock, said = ManualClock(1_800_000_000.0), set[str]()
-    play = Rehearsal(tmp_path, clock, settings)
+    play = DaemonInAFolder(tmp_path, clock, settings)
     for user in ("ann", "bob"):
         names = play.service.submit(
             [job_content(f"{user}{n}", hours=0.5, max_gpus=4) for n in range(6)], user=user

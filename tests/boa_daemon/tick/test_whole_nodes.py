@@ -164,11 +164,11 @@ def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
 
 def test_the_site_says_how_long_an_idle_node_is_held_at_the_most() -> None:
     """Whatever the price of money would pay for: an operator's limit is one."""
-    follower = Known(widths={}, nodes=1)
+    node_prices = Known(widths={}, nodes=1)
     site = rules(longest_hold_seconds=30.0)
 
     def released(now: float) -> tuple[str, ...]:
         state = a_state(nodes=[a_node("n1", idle_since=0.0)], now=now)
-        return make_plan(state, allocator=follower, placer=FirstFit(), rules=site).releases
+        return make_plan(state, allocator=node_prices, placer=FirstFit(), rules=site).releases
 
     assert (released(29.0), released(31.0)) == ((), ("n1",))
