@@ -24,7 +24,8 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, Wishes, a_job
-from boa_daemon.testing.fake_cloud import FakeCloud, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, mocked
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.controller import Controller, Ports

@@ -4,16 +4,12 @@ PolicyError
 ├── InvalidProblem         a value that no problem can have: mend the input
 ├── InfeasibleBudget       the budget is below the least that runs every job: raise it
 ├── InfeasibleDeadline     no width is fast enough: relax the deadline
-├── ProblemTooLarge        exact search stopped at its limit: take the best found, or another version
+├── ProblemTooLarge        exact search stopped at its limit: take the best found, or another version;
+│                          stands in `policies.optimum.solution`, because it carries that answer
 └── UnknownPolicy          no policy of that name: pick one from the list
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from policies.optimum.solution import Solution
 
 
 class PolicyError(Exception):
@@ -38,15 +34,6 @@ class InfeasibleDeadline(PolicyError):
     def __init__(self, message: str, *, least_hours: float) -> None:
         super().__init__(message)
         self.least_hours = least_hours
-
-
-class ProblemTooLarge(PolicyError):
-    """The exact search hit its limit; carries the best answer found and its proven gap."""
-
-    def __init__(self, message: str, *, best: Solution, gap: float) -> None:
-        super().__init__(message)
-        self.best = best
-        self.gap = gap
 
 
 class UnknownPolicy(PolicyError):

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_rig
 
-from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
 

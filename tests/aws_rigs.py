@@ -14,7 +14,8 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.fake_cloud import FakeCloud, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FakeServer, mocked
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.offers import Offer

@@ -29,9 +29,9 @@ from boa_daemon.planning.answers import has_weights, infeasible_document, landma
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plots import CurvePlot, check_plot_path, draw_curve
 from boa_daemon.units import format_hours
-from policies.errors import InfeasibleBudget, ProblemTooLarge
+from policies.errors import InfeasibleBudget
 from policies.model import Budget
-from policies.optimum.solution import Solution
+from policies.optimum.solution import ProblemTooLarge, Solution
 
 MOST_POINTS = 10_000
 POINTS = 25

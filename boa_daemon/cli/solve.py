@@ -36,10 +36,10 @@ from boa_daemon.cli.planning import (
 from boa_daemon.errors import INFEASIBLE, PARTLY_DONE
 from boa_daemon.planning.answers import has_weights, infeasible_document, solution_document
 from boa_daemon.units import format_hours
-from policies.errors import InfeasibleBudget, ProblemTooLarge
+from policies.errors import InfeasibleBudget
 from policies.model import Budget, Problem
 from policies.optimum.boa import solve as solve_problem
-from policies.optimum.solution import Solution
+from policies.optimum.solution import ProblemTooLarge, Solution
 
 
 class VersionName(StrEnum):

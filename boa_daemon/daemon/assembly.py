@@ -17,7 +17,7 @@ from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import ForwardClock
 from boa_daemon.daemon.config import EngineSettings, Settings, aws_settings
-from boa_daemon.daemon.loop import Daemon, Storage, World
+from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
@@ -31,6 +31,7 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.engine import StoreUnusable, check, migrate, open_engine, sqlite_url
 from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.storage import Storage
 from boa_daemon.tick.ports import Clock, Cloud, Runner
 from policies.links.contention import Link
 from policies.model import NodeId

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import select
 
+from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
 from boa_daemon.tick.ledger import bill_within
 from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
-
-if TYPE_CHECKING:
-    from boa_daemon.daemon.loop import Storage
 
 CostBy: TypeAlias = Literal["job", "class", "user", "day"]
 UNUSED = "(idle, booting, free GPUs)"

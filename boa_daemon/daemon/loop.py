@@ -37,10 +37,9 @@ from boa_daemon.learning.learner import Learner, import_speeds
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.store.database import Database
-from boa_daemon.store.decisions import DaemonStore
-from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
+from boa_daemon.store.storage import Storage
 from boa_daemon.tick.actions import StopJob, TerminateNode
 from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.codec import dumps
@@ -67,14 +66,6 @@ class World:
     clock: Clock
     cloud: Cloud
     runner: Runner
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """Everything on disk."""
-
-    store: DaemonStore
-    queue: JobQueue
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
-from boa_daemon.daemon.loop import Daemon, Storage
+from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
@@ -21,6 +21,7 @@ from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.store.queue import Content, Ticket
 from boa_daemon.store.records import JobRecord, JobStatus
 from boa_daemon.store.sql import kind_and_target
+from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.reasons import JobReason

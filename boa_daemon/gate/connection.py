@@ -9,26 +9,58 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import Any, Protocol
 
+from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.guard import Rate
-from boa_daemon.gate.types import Ask
+from boa_daemon.gate.types import Ask, GateSettings
 from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.token import JOB, PLANNER, is_proof, new_nonce
 from policies.model import JobId
-
-if TYPE_CHECKING:
-    from boa_daemon.gate.server import GateServer
 
 HELLO_SECONDS = 2.0
 MOST_UNREAD_BYTES = 1 << 16
 MOST_GPUS = 1_000_000
 
 
+class Host(Protocol):
+    """What a connection asks of the server that it belongs to."""
+
+    broker: Broker
+    settings: GateSettings
+    refusals: Counter[str]
+
+    def admit(self, connection: Connection) -> None:
+        """Take in a connection, or refuse it where there are too many."""
+
+    def seat(
+        self, connection: Connection, job: JobId, *, nics: frozenset[str], gpus: int, weight: float
+    ) -> None:
+        """Seat a job whose proof was good."""
+
+    def gone(self, connection: Connection) -> None:
+        """Forget a connection, and the job behind it."""
+
+    def token_of(self, role: str, job: JobId) -> str:
+        """Return the token that a caller must hold."""
+        ...
+
+    def settle(self) -> None:
+        """Send the grants that are due."""
+
+    def say_wait(self, job: JobId) -> None:
+        """Tell a job that it has to wait, if it has."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the gate's status."""
+        ...
+
+
 class Connection(asyncio.Protocol):
     """One caller: a stranger until its proof is good, then a job or the planner."""
 
-    def __init__(self, server: GateServer) -> None:
+    def __init__(self, server: Host) -> None:
         self.job: JobId = ""
         self._server = server
         self._role = ""

@@ -15,10 +15,9 @@ from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.curve import Curve
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
-from policies.errors import ProblemTooLarge
 from policies.model import Budget, InstanceType, Problem
 from policies.optimum.knee import Knee
-from policies.optimum.solution import Solution, Version
+from policies.optimum.solution import ProblemTooLarge, Solution, Version
 from policies.optimum.swing import Swing, swings
 
 QUOTA_SHARE = 0.99

@@ -20,9 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import inf
 from threading import RLock
 from typing import Any
 
@@ -34,47 +32,12 @@ from boa_daemon.testing import fake_side
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_launch import comparable, for_moto, grant, market_of, refused
+from boa_daemon.testing.fake_terms import Lifetime, Terms
 
 LISTED_AFTER_END_SECONDS = 3600.0
 SPOT_WARNING_SECONDS = 120.0
 _IDS = re.compile(rb"<instanceId>(i-[0-9a-f]+)</instanceId>")
 Forward = Callable[[bytes], Answer]
-
-
-@dataclass(slots=True)
-class Lifetime:
-    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None before."""
-
-    id: str
-    region: str
-    instance_type: str
-    zone: str
-    market: str
-    tags: dict[str, str]
-    launched_at: float
-    max_usd_per_hour: float = inf
-    warned_at: float | None = None
-    ended_at: float | None = None
-    reason: str = ""
-    is_protected: bool = False
-
-
-@dataclass(slots=True)
-class Terms:
-    """How this cloud behaves. Stock and quotas that are not named are unlimited."""
-
-    boot_seconds: float = 0.0
-    shutdown_seconds: float = 0.0
-    invisible_seconds: float = 0.0
-    stock: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    vcpu_quotas: dict[str, int] = field(default_factory=dict)
-    spot_paths: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
-    list_prices: dict[str, float] = field(default_factory=dict)
-    free_addresses: dict[str, int] = field(default_factory=dict)
-    reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    event_queue: str = ""
-    enforces_cluster: str = ""
-    throttles: bool = False
 
 
 class FakeCloud:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error
-
-if TYPE_CHECKING:
-    from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import CloudFacts
 
 
-def refused(cloud: FakeCloud, call: Call, zone: str) -> Answer | None:
+def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
     """Return why a launch is refused whatever there is; None where it is not."""
     query, cluster = call.query, cloud.terms.enforces_cluster
     if cluster and call.tags().get("boa:cluster") != cluster:
@@ -36,7 +33,7 @@ def refused(cloud: FakeCloud, call: Call, zone: str) -> Answer | None:
     return None
 
 
-def grant(cloud: FakeCloud, call: Call, zone: str, most: int) -> tuple[int, Answer]:
+def grant(cloud: CloudFacts, call: Call, zone: str, most: int) -> tuple[int, Answer]:
     """Return how many instances there are, and what to say where that is too few."""
     query, region = call.query, call.region
     name, market = query["InstanceType"], market_of(query)
@@ -58,7 +55,7 @@ def grant(cloud: FakeCloud, call: Call, zone: str, most: int) -> tuple[int, Answ
     return int(min(most, least)), why
 
 
-def _quota_left(cloud: FakeCloud, name: str, market: str, region: str) -> float:
+def _quota_left(cloud: CloudFacts, name: str, market: str, region: str) -> float:
     """Return how many instances the quota still allows."""
     entry = cloud.catalog.entries.get(name)
     code = "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
@@ -73,7 +70,7 @@ def _quota_left(cloud: FakeCloud, name: str, market: str, region: str) -> float:
     return (cloud.terms.vcpu_quotas[code] - used) // entry.vcpus
 
 
-def _stock_left(cloud: FakeCloud, name: str, zone: str, market: str) -> float:
+def _stock_left(cloud: CloudFacts, name: str, zone: str, market: str) -> float:
     """Return how many more of a type a zone has on a market."""
     key = (name, zone, market)
     if key not in cloud.terms.stock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -18,14 +17,12 @@ from boa_daemon.testing.fake_answers import (
     json_error,
     price_entry,
 )
-
-if TYPE_CHECKING:
-    from boa_daemon.testing.fake_cloud import FakeCloud, Lifetime
+from boa_daemon.testing.fake_terms import CloudFacts, Lifetime
 
 __all__ = ["json_error", "other_service", "reservations", "send_event", "spot_history"]
 
 
-def other_service(cloud: FakeCloud, call: Call) -> Answer | None:
+def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
     """Answer for services that moto lacks; None leaves a call to moto."""
     if call.service == "pricing" and call.operation == "GetProducts":
         terms = {each["Field"]: each["Value"] for each in call.document["Filters"]}
@@ -49,13 +46,13 @@ def other_service(cloud: FakeCloud, call: Call) -> Answer | None:
     return None
 
 
-def _catalogue_price(cloud: FakeCloud, name: str) -> float | None:
+def _catalogue_price(cloud: CloudFacts, name: str) -> float | None:
     """Return the catalogue's price of a type, if it has one."""
     entry = cloud.catalog.entries.get(name)
     return None if entry is None else entry.usd_per_hour
 
 
-def spot_history(cloud: FakeCloud, call: Call) -> Answer:
+def spot_history(cloud: CloudFacts, call: Call) -> Answer:
     """Return prices since the start that was asked for, and of each path the last one before it."""
     wanted = set(call.numbered("InstanceType"))
     text = call.query.get("StartTime", "")
@@ -71,7 +68,7 @@ def spot_history(cloud: FakeCloud, call: Call) -> Answer:
     return ec2_rows("DescribeSpotPriceHistory", "spotPriceHistorySet", rows)
 
 
-def reservations(cloud: FakeCloud, call: Call) -> Answer:
+def reservations(cloud: CloudFacts, call: Call) -> Answer:
     """Return the capacity reservations of the terms; those named, where some are."""
     wanted = call.numbered("CapacityReservationId")
     rows = [
@@ -89,7 +86,7 @@ def reservations(cloud: FakeCloud, call: Call) -> Answer:
     return ec2_rows("DescribeCapacityReservations", "capacityReservationSet", rows)
 
 
-def send_event(cloud: FakeCloud, life: Lifetime, what: str, state: str = "") -> None:
+def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") -> None:
     """Put an event of an instance into the queue of the terms, as EventBridge would."""
     if not cloud.terms.event_queue:
         return

@@ -26,7 +26,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import make_server
 
 from boa_daemon.testing.fake_answers import Answer, Call
-from boa_daemon.testing.fake_cloud import FakeCloud, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
 
 FAKE_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",

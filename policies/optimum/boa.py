@@ -25,8 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.errors import InvalidProblem
-from policies.model import Allocation, Budget, Job, Money, Problem, Reasons, Width
-from policies.online.node_prices import WholeNodes
+from policies.model import Allocation, Budget, Job, Money, NodePrices, Problem, Reasons, Width
 from policies.optimum.continuous import solve_continuous
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import solve_pure
@@ -61,7 +60,7 @@ class BudgetOptimal:
 
     plans: Mapping[str, tuple[PlanShare, ...]]
     multiplier: float = 0.0
-    nodes: WholeNodes | None = None
+    nodes: NodePrices | None = None
     _widths: dict[int, tuple[Width, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -77,7 +76,7 @@ class BudgetOptimal:
         return cls.from_solution(solve(problem, budget.amount))
 
     @classmethod
-    def from_solution(cls, solution: Solution, *, nodes: WholeNodes | None = None) -> BudgetOptimal:
+    def from_solution(cls, solution: Solution, *, nodes: NodePrices | None = None) -> BudgetOptimal:
         """Follow a solution at whole widths; `nodes` says what whole nodes are worth."""
         plans = {c.name: c.plans for c in solution.classes}
         return cls(plans=plans, multiplier=solution.multiplier, nodes=nodes)

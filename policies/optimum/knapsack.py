@@ -22,13 +22,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.errors import ProblemTooLarge
 from policies.model import Problem
 from policies.optimum.coupled import CoupledClass, PlanHull
 from policies.optimum.frontier import MixedFrontier, class_solutions
 from policies.optimum.hull import TIE, undominated
 from policies.optimum.options import OptionSet, assemble
-from policies.optimum.solution import Solution
+from policies.optimum.solution import ProblemTooLarge, Solution
 from policies.speedup import Floats, Ints
 
 STATE_LIMIT = 400_000

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from policies.errors import PolicyError
 from policies.model import BudgetUnit, Width
 from policies.optimum.options import Step
 
@@ -90,3 +91,12 @@ class Solution:
     lower_bound_mean_jct_hours: float
     is_weighted: bool
     classes: tuple[ClassSolution, ...]
+
+
+class ProblemTooLarge(PolicyError):
+    """The exact search hit its limit; carries the best answer found and its proven gap."""
+
+    def __init__(self, message: str, *, best: Solution, gap: float) -> None:
+        super().__init__(message)
+        self.best = best
+        self.gap = gap

@@ -17,9 +17,9 @@ from policies.errors import (
     InfeasibleBudget,
     InfeasibleDeadline,
     InvalidProblem,
-    ProblemTooLarge,
     UnknownPolicy,
 )
+from policies.optimum.solution import ProblemTooLarge
 
 
 @pytest.mark.parametrize(

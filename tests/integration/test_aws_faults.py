@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Wishes
-from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.state import Rules

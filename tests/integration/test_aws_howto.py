@@ -9,7 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from boa_daemon.testing.fake_cloud import FakeCloud, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
 
 ROOT = Path(__file__).resolve().parents[2]

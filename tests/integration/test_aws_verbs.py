@@ -19,7 +19,8 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli import main
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.fake_cloud import FakeCloud, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import mocked
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.ports import Launched

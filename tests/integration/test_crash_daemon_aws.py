@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from aws_rigs import START
 
-from boa_daemon.testing.fake_cloud import FakeCloud, Lifetime, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Lifetime, Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,8 @@ from daemon_site import PATIENCE_SECONDS, Site
 from boa_daemon.api.client import Client
 from boa_daemon.engines.ssm_scripts import READY
 from boa_daemon.testing.fake_answers import Answer, Call, json_answer
-from boa_daemon.testing.fake_cloud import FakeCloud, Forward, Terms
+from boa_daemon.testing.fake_cloud import FakeCloud, Forward
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FakeServer
 
 SETTINGS = """

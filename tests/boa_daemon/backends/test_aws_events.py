@@ -12,7 +12,7 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notice, Notices
-from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ports import Launched
 
 

@@ -11,7 +11,7 @@ from aws_rigs import AwsRig, RigMaker, a_launch, ends
 from boa_daemon.backends.aws_errors import MEANINGS
 from boa_daemon.backends.aws_request import Site, client_token, run_request
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.offers import Offer, covers
 from boa_daemon.tick.ports import Launched, Refused, Unknown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_rigs import AwsRig, RigMaker, a_launch
 
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.testing.fake_terms import Terms
 
 ON_DEMAND_G = "L-DB2E81BA"
 

@@ -10,7 +10,7 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import Notice
 from boa_daemon.backends.aws_sweep import Sweeper
-from boa_daemon.testing.fake_cloud import Terms
+from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ledger import charge_for
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 

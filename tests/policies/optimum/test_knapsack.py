@@ -21,12 +21,12 @@ from strategies_planner import (
     weighted_hours,
 )
 
-from policies.errors import InfeasibleBudget, ProblemTooLarge
+from policies.errors import InfeasibleBudget
 from policies.model import Problem
 from policies.optimum.coupled import CoupledClass
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import near_plans, solve_pure
-from policies.optimum.solution import Solution
+from policies.optimum.solution import ProblemTooLarge, Solution
 from policies.speedup import Table
 
 

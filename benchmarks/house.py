@@ -1,0 +1,142 @@
+"""The house in figures: modules and lines of each room, who imports whom, circles of files and of packages.
+
+A circle is a set of files (or of packages) each of which imports its way to every other; imports for types
+alone and imports inside functions count. Run it without arguments:
+
+    $ python benchmarks/house.py
+    $ python benchmarks/house.py --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("policies", "boa_daemon")
+LONGEST = 300
+"""Files above this many lines are named."""
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the two packages, by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def room_of(path: Path) -> str:
+    """Return the room of a file: the folder below its package, or the package for files at its root."""
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if len(parts) == 2 else "/".join(parts[:2])
+
+
+def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return what each module imports of these modules, wherever in the file that stands."""
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        wanted = found.setdefault(name, set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                wanted.update(alias.name for alias in node.names if alias.name in files)
+            elif isinstance(node, ast.ImportFrom):
+                source = node.module or ""
+                for alias in node.names:
+                    module = f"{source}.{alias.name}"
+                    wanted.update({module if module in files else source} & files.keys())
+        wanted.discard(name)
+    return found
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the circles of a graph: its strongly connected parts of two members or more."""
+    reached = {start: _reached(graph, start) for start in graph}
+    found, seen = [], set()
+    for start in sorted(graph):
+        if start not in seen and start in reached[start]:
+            circle = sorted(other for other in reached[start] if start in reached.get(other, ()))
+            seen.update(circle)
+            found.append(circle)
+    return found
+
+
+def _reached(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
+    """Return everything that can be reached from a member in one step or more."""
+    found: set[str] = set()
+    rest = list(graph[start])
+    while rest:
+        name = rest.pop()
+        if name not in found:
+            found.add(name)
+            rest.extend(graph.get(name, ()))
+    return found
+
+
+def between_rooms(files: Mapping[str, Path], graph: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Return which room imports which; a module at a package's root is a room of its own."""
+
+    def room(name: str) -> str:
+        own = room_of(files[name])
+        return name if own in PACKAGES else own
+
+    found: dict[str, set[str]] = {room(name): set() for name in files}
+    for name, wanted in graph.items():
+        found[room(name)].update(room(other) for other in wanted)
+    for name, wanted in found.items():
+        wanted.discard(name)
+    return found
+
+
+def lines_of(path: Path) -> int:
+    """Return the lines of a file."""
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def main() -> None:
+    """Print the figures, as a table or as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    as_json = parser.parse_args().json
+
+    files = modules()
+    graph = imports(files)
+    rooms: dict[str, list[int]] = {}
+    for path in files.values():
+        rooms.setdefault(room_of(path), []).append(lines_of(path))
+    tests = sum(map(lines_of, (ROOT / "tests").rglob("*.py")))
+    file_circles, room_circles = circles(graph), circles(between_rooms(files, graph))
+    document = {
+        "rooms": {
+            room: {"modules": len(all_lines), "lines": sum(all_lines)} for room, all_lines in rooms.items()
+        },
+        "modules": len(files),
+        "lines": sum(map(sum, rooms.values())),
+        "test_lines": tests,
+        "longest": {name: lines_of(path) for name, path in files.items() if lines_of(path) > LONGEST},
+        "circles_of_files": file_circles,
+        "circles_of_packages": room_circles,
+    }
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return
+    print(f"{'room':24} {'modules':>7} {'lines':>6}")
+    for room, all_lines in rooms.items():
+        print(f"{room:24} {len(all_lines):7} {sum(all_lines):6}")
+    print(f"{'both packages':24} {len(files):7} {document['lines']:6}")
+    print(f"{'tests':24} {'':7} {tests:6}")
+    print(f"circles of files: {len(file_circles)}; of packages: {len(room_circles)}")
+    for circle in (*file_circles, *room_circles):
+        print("  " + " <-> ".join(circle))
+    print(f"files over {LONGEST} lines: {len(document['longest'])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The nouns of the fake cloud: how it behaves, what it knows of an instance, and what its rules read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Protocol
+
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.testing.fake_answers import Answer
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None before."""
+
+    id: str
+    region: str
+    instance_type: str
+    zone: str
+    market: str
+    tags: dict[str, str]
+    launched_at: float
+    max_usd_per_hour: float = inf
+    warned_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+    is_protected: bool = False
+
+
+@dataclass(slots=True)
+class Terms:
+    """How this cloud behaves. Stock and quotas that are not named are unlimited."""
+
+    boot_seconds: float = 0.0
+    shutdown_seconds: float = 0.0
+    invisible_seconds: float = 0.0
+    stock: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    vcpu_quotas: dict[str, int] = field(default_factory=dict)
+    spot_paths: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    list_prices: dict[str, float] = field(default_factory=dict)
+    free_addresses: dict[str, int] = field(default_factory=dict)
+    reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    event_queue: str = ""
+    enforces_cluster: str = ""
+    throttles: bool = False
+
+
+class CloudFacts(Protocol):
+    """What the rules of a launch and the services beside EC2 read of the cloud."""
+
+    clock: Callable[[], float]
+    terms: Terms
+    catalog: Catalog
+
+    def history(self) -> Sequence[Lifetime]:
+        """Return every instance that ever was, in order of launch."""
+        ...
+
+    def spot_price(self, name: str, zone: str) -> float:
+        """Return the spot price of a type in a zone, now."""
+        ...
+
+    def error(self, code: str, service: str = "ec2") -> Answer:
+        """Return a planned error in the wording of a service."""
+        ...
+
+    def backend(self, region: str) -> Any:
+        """Return moto's EC2 of a region."""
+        ...

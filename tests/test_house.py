@@ -1,0 +1,91 @@
+"""The house: every module in a room, tests beside their module's mirror, and nobody in a circle."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+AT_THE_ROOT = {
+    "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units"},
+    "policies": {"__init__", "builders", "errors", "model", "protocols", "registry", "site", "speedup"},
+}
+"""What everybody uses, and the outermost ring; everything else has a room."""
+
+NOT_OF_ONE_MODULE = {
+    "boa_daemon/api/test_api.py": "the whole package, over a socket",
+    "boa_daemon/backends/test_aws_nodes.py": "listing, ending and sweeping together",
+    "boa_daemon/backends/test_lease.py": "the script backends/node/lease.sh",
+    "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
+    "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
+    "boa_daemon/compare/test_compare.py": "the whole package",
+    "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
+    "boa_daemon/engines/test_contract.py": "what every engine promises",
+    "boa_daemon/gate/test_client.py": "job/gate/client.py against a gate, with the fixtures of this folder",
+    "boa_daemon/inputs/test_problem_file_network.py": "problem_file.py: what classes send",
+    "boa_daemon/job/test_job.py": "what boa_daemon.job exports",
+    "boa_daemon/network/test_network_cli.py": "the package through the command",
+    "boa_daemon/sim/test_outage.py": "the cloud and the world together",
+    "boa_daemon/store/test_store_contract.py": "what every store promises",
+    "boa_daemon/test_serve_refusals.py": "serve.py: starts that are refused",
+    "boa_daemon/tick/test_leaving.py": "plan.py and diff.py: nodes whose end is announced",
+    "boa_daemon/traces/test_cli.py": "the package through the command",
+    "boa_daemon/traces/test_demo.py": "the trace that is shipped",
+    "policies/optimum/test_solver_oracles.py": "all solvers against independent ones",
+}
+"""Tests that are not about the one module of their name, and what they are about."""
+
+
+@pytest.fixture(scope="module")
+def house() -> ModuleType:
+    """Return benchmarks/house.py as a module."""
+    spec = importlib.util.spec_from_file_location("benchmark_house", ROOT / "benchmarks/house.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("package", sorted(AT_THE_ROOT))
+def test_a_new_module_goes_to_a_room(package: str) -> None:
+    """At the root of a package stands only what everybody uses."""
+    assert {path.stem for path in (ROOT / package).glob("*.py")} == AT_THE_ROOT[package]
+
+
+def test_tests_stand_where_their_module_stands() -> None:
+    """`tests/policies/rivals/test_pollux.py` is about `policies/rivals/pollux.py`, or the list says about what."""
+    tests = [path for package in AT_THE_ROOT for path in (ROOT / "tests" / package).rglob("test_*.py")]
+    alone = set()
+    for path in tests:
+        mirror = path.relative_to(ROOT / "tests")
+        if not (ROOT / mirror.with_name(mirror.name.removeprefix("test_"))).is_file():
+            alone.add(mirror.as_posix())
+
+    assert alone == set(NOT_OF_ONE_MODULE)
+
+
+def test_folders_of_tests_are_rooms() -> None:
+    """No folder of tests outlives its room."""
+    folders = {path.parent for package in AT_THE_ROOT for path in (ROOT / "tests" / package).rglob("*.py")}
+
+    assert [f for f in folders if not (ROOT / f.relative_to(ROOT / "tests")).is_dir()] == []
+
+
+def test_no_file_and_no_package_is_in_a_circle(house: ModuleType) -> None:
+    """Whoever reads a file can read what it imports first; types and imports inside functions count."""
+    files = house.modules()
+    graph = house.imports(files)
+
+    assert house.circles(graph) == []
+    assert house.circles(house.between_rooms(files, graph)) == []
+
+
+def test_a_circle_is_found(house: ModuleType) -> None:
+    """One of three files beside a chain that only leads there."""
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
+
+    assert house.circles(graph) == [["a", "b", "c"]]
