@@ -57,7 +57,7 @@ def test_a_new_module_goes_to_a_room(package: str) -> None:
 
 
 def test_tests_stand_where_their_module_stands() -> None:
-    """`tests/policies/rivals/test_pollux.py` is about `policies/rivals/pollux.py`, or the list says about what."""
+    """`tests/policies/rivals/test_pollux.py` is about `policies/rivals/pollux.py`; others are on the list."""
     tests = [path for package in AT_THE_ROOT for path in (ROOT / "tests" / package).rglob("test_*.py")]
     alone = set()
     for path in tests:

@@ -44,10 +44,10 @@ class Decision:
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
     money = money_of(state)
-    heard = _Heard(allocator=allocator)
-    steady = steadied(heard, state, rules)
+    keeping = _KeepingPrices(allocator=allocator)
+    steady = steadied(keeping, state, rules)
     plan = make_plan(
-        state, allocator=steady or heard, placer=placer, rules=within_instances(rules), money=money
+        state, allocator=steady or keeping, placer=placer, rules=within_instances(rules), money=money
     )
     if steady is not None:
         plan = without_loops(state, plan, steady)
@@ -58,13 +58,13 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
         plan = replace(plan, link_order=link_order(state, plan.slots))
     if rules.round_seconds is not None and state.jobs:
         plan = replace(plan, wake_at=_next_round(state, plan, rules.round_seconds))
-    plan = replace(plan, node_prices=heard.node_prices)
+    plan = replace(plan, node_prices=keeping.node_prices)
     return Decision(state=state, plan=plan, actions=diff(state, plan))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Heard:
-    """Another allocator, of whose last answer the prices are kept."""
+class _KeepingPrices:
+    """Calls an allocator and keeps the node prices of its last answer."""
 
     allocator: Allocator
     node_prices: NodePrices | None = None
