@@ -88,6 +88,37 @@ def test_the_index_names_every_page() -> None:
     assert [name_of(p) for p in pages if f"({p.relative_to(ROOT / 'docs').as_posix()})" not in index] == []
 
 
+def test_the_index_of_decisions_names_every_page() -> None:
+    """Each page of docs/decisions has a row, and numbers that no page has are named as such."""
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    pages = sorted(path.name for path in folder.glob("0*.md"))
+    skipped = {number for first, last in re.findall(r"(\d{4}) to (\d{4})", index)
+               for number in range(int(first), int(last) + 1)}  # fmt: skip
+    numbers = {int(name[:4]) for name in pages}
+
+    assert re.findall(r"^\| \[(\d{4})\]\((\1-[\w-]+\.md)\)", index, re.MULTILINE) == [
+        (name[:4], name) for name in pages
+    ]
+    assert numbers | skipped >= set(range(1, max(numbers) + 1))
+    assert numbers.isdisjoint(skipped)
+
+
+def test_the_map_of_the_code_names_what_is_there() -> None:
+    """Files, and the functions beside them, that docs/explanation/architecture.md leads to."""
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./]+\.(?:py|sh))`(?:, `(\w+)`)?", text)
+    assert named
+    for name, function in named:
+        rooms = ("", "policies", "boa_daemon", "boa_daemon/tick", "boa_daemon/daemon")
+        places = [ROOT / room / name for room in rooms]
+        found = next((place for place in places if place.is_file()), None)
+        assert found is not None, f"{name} does not exist"
+        assert not function or f"def {function}(" in found.read_text(encoding="utf-8"), (
+            f"{name}: no {function}"
+        )
+
+
 def test_figures_in_running_text_are_those_of_the_recorded_output() -> None:
     """The picture's description in the README, and the answer for the manager in the tutorial."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
