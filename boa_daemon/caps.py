@@ -28,7 +28,7 @@ from math import floor, inf
 from boa_daemon.books import Books
 from boa_daemon.limits import CapCode, Held
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
-from policies.model import JobId, NodeId
+from policies.model import InstanceType, JobId, NodeId
 
 _Rank = tuple[int, float, float, NodeId]
 _IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)
@@ -176,11 +176,11 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
     held: list[Held] = []
     codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
-        price = _price(state, plan, name)
+        price = most_usd_per_hour(state, plan.instance_types[name])
         fits, code = books.room_for(price)
         allowed = count if fits >= count else floor(fits)
         tied = plan.gangs.get(name, ())
-        kept = _whole(tied, allowed)
+        kept = whole_gangs(tied, allowed)
         taken = sum(kept) + min(count - sum(tied), allowed - sum(kept))
         if taken < count:
             gpu_type = plan.instance_types[name].gpu_type
@@ -198,13 +198,13 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
     )
 
 
-def _price(state: ClusterState, plan: Plan, name: str) -> float:
+def most_usd_per_hour(state: ClusterState, instance_type: InstanceType) -> float:
     """Return the most that a node of a type may cost per hour, over the offers that are known."""
-    known = (offer.usd_per_hour for offer in state.offers if offer.instance_type == name)
-    return max(plan.instance_types[name].usd_per_hour, *(price or 0.0 for price in known), 0.0)
+    known = (offer.usd_per_hour for offer in state.offers if offer.instance_type == instance_type.name)
+    return max(instance_type.usd_per_hour, *(price or 0.0 for price in known), 0.0)
 
 
-def _whole(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+def whole_gangs(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
     """Return the gangs, in order, that fit into so many nodes."""
     kept: list[int] = []
     for size in gangs:

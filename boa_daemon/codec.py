@@ -19,12 +19,12 @@ from typing import Any
 
 from boa_daemon import actions, limits, offers, ports, state
 from boa_daemon.errors import BoaError
-from policies import model, pacing, registry, speedup
+from policies import best_effort, model, pacing, registry, speedup
 
 _KEY = "$"
 _KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (actions, limits, offers, ports, state, model, pacing, registry, speedup)
+    for module in (actions, limits, offers, ports, state, best_effort, model, pacing, registry, speedup)
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 }

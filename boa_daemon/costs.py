@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlalchemy import select
 
-from boa_daemon.ledger import bill_within
+from boa_daemon.ledger import bill, bill_within
 from boa_daemon.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.state import NodeState
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 CostBy: TypeAlias = Literal["job", "class", "user", "day"]
 UNUSED = "(idle, booting, free GPUs)"
+
+
+def spent_usd(books: Books, *, now: float) -> float:
+    """Return dollars of all final bills and running meters."""
+    present = (record.node for record in list(books.queue.instances.values()))
+    running = sum(bill(node, until=now) for node in present if node.ended_at is None)
+    return dollars(books.store.settled_micro_dollars() + running)
 
 
 def cost_rows(books: Books, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:

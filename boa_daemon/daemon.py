@@ -25,7 +25,7 @@ from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
 from boa_daemon.controller import Controller, Ports
-from boa_daemon.costs import spent_today
+from boa_daemon.costs import spent_today, spent_usd
 from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
 from boa_daemon.exploring import Tries
@@ -40,8 +40,10 @@ from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
+from boa_daemon.shortfall import BudgetWatch, Kept, at_dearer_offers, shortfall_sentence
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
+from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.queue import JobQueue
@@ -91,6 +93,7 @@ class Standing:
     reattached: tuple[int, int] = (0, 0)
     started_at: float = 0.0
     notes: list[str] = field(default_factory=list)
+    plan_fault: str = ""
 
 
 class Daemon:
@@ -113,6 +116,8 @@ class Daemon:
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.liveness, self.tries = Liveness(), Tries()
+        self.watched = BudgetWatch(None if database is None else read_best_effort(database))
+        self._planned: Controller | None = None
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -137,7 +142,7 @@ class Daemon:
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
-                planner.class_for(job.content)
+                planner.take_active(job.class_name, job.content)
             self.books.store.prices = {
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
@@ -223,6 +228,7 @@ class Daemon:
         standing.decision, standing.picture, standing.fault = decision, picture, ""
         standing.is_ready = True
         self.metrics.ticked(picture, standing.tick_seconds)
+        self.metrics.goes_so_far(self.watched.shortfall)
         if self.gate is not None:
             self.gate.tell(decision.state)
         fractions = self.settings.alerts.at_fractions
@@ -286,37 +292,79 @@ class Daemon:
         if self.books is None:
             raise BoaError("there is no database to work with")
         self._hold_users()
-        in_use = {job.class_name for job in list(self.books.queue.active.values())}
-        record = self.planner.record(in_use)
-        tries = self.tries.explorations
-        record = replace(
-            record, tries={job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
-        )
-        if self.standing.is_down:
-            record = _all_down(record)
-        found = self._controllers.get(record.hash)
-        if found is None:
-            allocator, placer, rules = record.build()
-            found = Controller(
-                allocator=allocator,
-                placer=placer,
-                rules=rules,
-                ports=Ports(
-                    clock=self.world.clock,
-                    cloud=self.fleet,
-                    jobs=KnownJobs(
-                        source=self.work,
-                        classes=frozenset(one.name for one in record.site.problem.classes),
-                    ),
-                    engine=self.work,
-                    store=self.books.store,
-                    telemetry=Journal(),
-                ),
-            )
-            self._controllers = {record.hash: found}
+        try:
+            record = self._record(self.books)
+            found = self._controllers.get(record.hash) or self._built(record, self.books)
+        except PolicyError as error:
+            if self._planned is None:
+                raise
+            self._keep_the_last_plan(error)
+            return self._planned
+        self.standing.plan_fault = ""
+        self._controllers, self._planned = {record.hash: found}, found
         if self.books.store.policy_hash != record.hash:
             self.books.store.use_policy(record.hash, dumps(record.document))
         return found
+
+    def _record(self, books: Books) -> PolicyRecord:
+        """Return the policy for the classes in use, as a best effort where the budget does not pay for it.
+
+        Raises:
+            PolicyError: when nothing can be planned.
+        """
+        in_use = {job.class_name for job in list(books.queue.active.values())}
+        record = self.planner.record(in_use)
+        last, now, kept = self.standing.decision, self.world.clock.now(), self.watched.kept
+        if last is not None:
+            record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
+        record = self.watched.look(record, now=now, spent_usd=lambda: spent_usd(books, now=now))
+        if self.watched.kept != kept:
+            self._say_how_far_the_budget_goes(books, kept)
+        tries = self.tries.explorations
+        if tries and record.best_effort is None:
+            found = {job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+            record = replace(record, tries=found)
+        return _all_down(record) if self.standing.is_down else record
+
+    def _built(self, record: PolicyRecord, books: Books) -> Controller:
+        """Return the controller of a record.
+
+        Raises:
+            PolicyError: when it cannot be planned.
+        """
+        allocator, placer, rules = record.build()
+        return Controller(
+            allocator=allocator,
+            placer=placer,
+            rules=rules,
+            ports=Ports(
+                clock=self.world.clock,
+                cloud=self.fleet,
+                jobs=KnownJobs(
+                    source=self.work,
+                    classes=frozenset(one.name for one in record.site.problem.classes),
+                ),
+                engine=self.work,
+                store=books.store,
+                telemetry=Journal(),
+            ),
+        )
+
+    def _keep_the_last_plan(self, error: PolicyError) -> None:
+        """Say that no new plan can be made; the last one goes on, without jobs of classes that it lacks."""
+        said = f"the last plan goes on, as no new one can be made: {type(error).__name__}: {error}"
+        self.standing.plan_fault = said
+        self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
+
+    def _say_how_far_the_budget_goes(self, books: Books, before: Kept | None) -> None:
+        """Write down that a best effort begins or ends, and tell whoever is to be told."""
+        kept, short = self.watched.kept, self.watched.shortfall
+        write_best_effort(books.store.database, kept)
+        now = int(self.world.clock.now())
+        if short is not None and kept is not None:
+            self._alert(f"best-effort:{now}", shortfall_sentence(short))
+        elif before is not None:
+            self._alert(f"best-effort-over:{now}", "the budget pays for the load again")
 
     def _hold_users(self) -> None:
         """Hold back the waiting jobs of users who have spent what they may spend today (UTC)."""
@@ -349,7 +397,12 @@ class Daemon:
         if learner.has_news or not curves:
             curves = learner.curves(list(planner.stated.values()), now=now)
         work, figures = planner.work_per_hour, dict(planner.figures)
-        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
+        try:
+            has_changed = planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures)
+        except PolicyError as error:
+            self._keep_to(figures, error)
+            return
+        if has_changed:
             self._lean_less(planner.work_per_hour / work)
             write_figures(self.books.store.database, planner.kept_figures)
             for curve in curves.values():
@@ -359,17 +412,22 @@ class Daemon:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
     def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
-        """Whether the budget pays for what was seen; where not, take earlier figures back and say so."""
+        """Whether what was seen makes a plan, be it a best effort; where not, take earlier figures back."""
         active = [] if self.books is None else list(self.books.queue.active.values())
         try:
             self.planner.record({job.class_name for job in active}).build()
-        except InfeasibleBudget as error:
-            self.planner.take_back(figures)
-            day = int(self.world.clock.now() // DAY)
-            sentence = f"the plan keeps to old rates and sizes. With those seen: {error}"
-            self._alert(f"unaffordable:{day}", sentence)
+        except InfeasibleBudget:
+            return True
+        except PolicyError as error:
+            self._keep_to(figures, error)
             return False
         return True
+
+    def _keep_to(self, figures: Mapping[str, Planned], error: PolicyError) -> None:
+        """Plan by earlier figures once more, and say so."""
+        self.planner.take_back(figures)
+        day = int(self.world.clock.now() // DAY)
+        self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
 
     def _lean_less(self, work_ratio: float) -> None:
         """Take from the lean of the pacing what the beliefs about the work have taken over."""

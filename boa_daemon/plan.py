@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
 from types import MappingProxyType
 
+from boa_daemon.affordable import paid_for, within_money
 from boa_daemon.emptying import emptied
 from boa_daemon.errors import BoaError
 from boa_daemon.follow import about_to_end, with_head_starts, with_idle_nodes
@@ -37,6 +38,12 @@ def make_plan(
 ) -> Plan:
     """Return what should be, given what is and what was spent."""
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
+    allocation, waits = within_money(state, allocation, rules)
+    return paid_for(state, _plan_for(state, allocation, placer, rules), allocation, waits)
+
+
+def _plan_for(state: ClusterState, allocation: Allocation, placer: Placer, rules: Rules) -> Plan:
+    """Return the plan for an allocation."""
     if allocation.follower is None:
         loans: dict[JobId, Width] = {}
     else:
