@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, floor, inf
 
-from boa_daemon.caps import most_usd_per_hour, whole_gangs
-from boa_daemon.offers import open_offers
+from boa_daemon.offers import most_usd_per_hour, open_offers, whole_gangs
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, NodeId, Width
 
@@ -33,7 +32,7 @@ def within_money(state: ClusterState, allocation: Allocation, rules: Rules) -> t
     waits: dict[JobId, WaitReason] = {}
     if allocation.nodes is not None:
         return allocation, waits
-    if rules.max_nodes is not None or (rules.caps is not None and rules.caps.usd_per_hour is not None):
+    if allocation.follower is not None:
         allocation = _within_caps(state, allocation, rules, waits)
     if allocation.most_usd_per_hour is not None:
         allocation = _served(state, allocation, rules, allocation.most_usd_per_hour, waits)
@@ -60,6 +59,8 @@ def _within_caps(
     state: ClusterState, allocation: Allocation, rules: Rules, waits: dict[JobId, WaitReason]
 ) -> Allocation:
     """Return the allocation with no width for a waiting job that the site's own caps can never hold."""
+    if rules.max_nodes is None and (rules.caps is None or rules.caps.usd_per_hour is None):
+        return allocation
     most = {kind: _most_gpus(state, machine, rules) for kind, machine in rules.instance_types.items()}
     wide = {job: width for job, width in allocation.widths.items() if width.gpus > most[width.gpu_type][0]}
     if not wide:
@@ -84,7 +85,7 @@ def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tupl
         nodes = rules.max_nodes, "cap-instances"
     cap = None if rules.caps is None else rules.caps.usd_per_hour
     if cap is not None:
-        nodes = min(nodes, (floor(cap * SLACK / most_usd_per_hour(state, machine)), "cap-hour"))
+        nodes = min(nodes, (floor(cap * SLACK / most_usd_per_hour(machine, state.offers)), "cap-hour"))
     return nodes[0] * machine.gpus, nodes[1]
 
 

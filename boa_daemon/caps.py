@@ -27,8 +27,9 @@ from math import floor, inf
 
 from boa_daemon.books import Books
 from boa_daemon.limits import CapCode, Held
+from boa_daemon.offers import most_usd_per_hour, whole_gangs
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
-from policies.model import InstanceType, JobId, NodeId
+from policies.model import JobId, NodeId
 
 _Rank = tuple[int, float, float, NodeId]
 _IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)
@@ -176,7 +177,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
     held: list[Held] = []
     codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
-        price = most_usd_per_hour(state, plan.instance_types[name])
+        price = most_usd_per_hour(plan.instance_types[name], state.offers)
         fits, code = books.room_for(price)
         allowed = count if fits >= count else floor(fits)
         tied = plan.gangs.get(name, ())
@@ -196,21 +197,6 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: Books) -> Plan:
         waiting=_waiting(plan, codes),
         held=(*plan.held, *held),
     )
-
-
-def most_usd_per_hour(state: ClusterState, instance_type: InstanceType) -> float:
-    """Return the most that a node of a type may cost per hour, over the offers that are known."""
-    known = (offer.usd_per_hour for offer in state.offers if offer.instance_type == instance_type.name)
-    return max(instance_type.usd_per_hour, *(price or 0.0 for price in known), 0.0)
-
-
-def whole_gangs(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
-    """Return the gangs, in order, that fit into so many nodes."""
-    kept: list[int] = []
-    for size in gangs:
-        if sum(kept) + size <= nodes:
-            kept.append(size)
-    return tuple(kept)
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:

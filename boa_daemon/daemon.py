@@ -40,7 +40,7 @@ from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
-from boa_daemon.shortfall import BudgetWatch, Kept, at_dearer_offers, shortfall_sentence
+from boa_daemon.shortfall import BudgetWatch, at_dearer_offers, shortfall_sentence
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
@@ -50,6 +50,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
+from policies.best_effort import Account
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.estimates import lean_after
 from policies.model import JobClass, JobId, Width
@@ -314,12 +315,12 @@ class Daemon:
         """
         in_use = {job.class_name for job in list(books.queue.active.values())}
         record = self.planner.record(in_use)
-        last, now, kept = self.standing.decision, self.world.clock.now(), self.watched.kept
+        last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
         if last is not None:
             record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
         record = self.watched.look(record, now=now, spent_usd=lambda: spent_usd(books, now=now))
-        if self.watched.kept != kept:
-            self._say_how_far_the_budget_goes(books, kept)
+        if self.watched.account != before:
+            self._say_how_far_the_budget_goes(books, before)
         tries = self.tries.explorations
         if tries and record.best_effort is None:
             found = {job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
@@ -356,12 +357,11 @@ class Daemon:
         self.standing.plan_fault = said
         self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
 
-    def _say_how_far_the_budget_goes(self, books: Books, before: Kept | None) -> None:
+    def _say_how_far_the_budget_goes(self, books: Books, before: Account | None) -> None:
         """Write down that a best effort begins or ends, and tell whoever is to be told."""
-        kept, short = self.watched.kept, self.watched.shortfall
-        write_best_effort(books.store.database, kept)
-        now = int(self.world.clock.now())
-        if short is not None and kept is not None:
+        short, now = self.watched.shortfall, int(self.world.clock.now())
+        write_best_effort(books.store.database, self.watched.account)
+        if short is not None:
             self._alert(f"best-effort:{now}", shortfall_sentence(short))
         elif before is not None:
             self._alert(f"best-effort-over:{now}", "the budget pays for the load again")

@@ -245,8 +245,7 @@ class Service:
 
     def _best_effort(self) -> dict[str, object] | None:
         """Return how far the budget goes; None where it pays for the load."""
-        kept = self.daemon.watched.kept
-        return shortfall_document(self.daemon.watched.shortfall, None if kept is None else kept.account)
+        return shortfall_document(self.daemon.watched.shortfall, self.daemon.watched.account)
 
     def _late(self) -> list[str]:
         """Return that no tick has come to its end for long, where that is so."""

@@ -10,7 +10,7 @@ then: what was overspent under another budget is not held against the new one. I
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from boa_daemon.offers import Offer
 from boa_daemon.site import PolicyRecord
@@ -23,21 +23,13 @@ MARGIN = 1.05
 """The budget must be this many times the least feasible spend before a best effort ends of itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A best effort as it is kept on disk: its budget and its account."""
-
-    budget: float
-    account: Account
-
-
 class BudgetWatch:
     """Turns policies that the budget does not pay for into best efforts."""
 
-    def __init__(self, kept: Kept | None = None) -> None:
-        self.kept = kept
+    def __init__(self, account: Account | None = None) -> None:
+        self.account = account
         self.shortfall: Shortfall | None = None
-        self._asked: tuple[PolicyRecord, Kept | None] | None = None
+        self._asked: tuple[PolicyRecord, Account | None] | None = None
 
     def look(self, record: PolicyRecord, *, now: float, spent_usd: Callable[[], float]) -> PolicyRecord:
         """Return the record, as a best effort where the budget does not pay for it.
@@ -45,21 +37,20 @@ class BudgetWatch:
         Raises:
             PolicyError: when nothing can be planned for the site at all.
         """
-        if self._asked != (record, self.kept):
+        if self._asked != (record, self.account):
             self._decide(record, now=now, spent_usd=spent_usd)
-            self._asked = record, self.kept
-        return record if self.kept is None else replace(record, best_effort=self.kept.account)
+            self._asked = record, self.account
+        return record if self.account is None else replace(record, best_effort=self.account)
 
     def _decide(self, record: PolicyRecord, *, now: float, spent_usd: Callable[[], float]) -> None:
         """Begin, go on with, or end a best effort."""
         budget = record.site.budget.amount
-        goes_on = self.kept is not None and self.kept.budget == budget
+        goes_on = self.account is not None and self.account.budget == budget
         self.shortfall = _shortfall(record, margin=MARGIN if goes_on else 1.0)
         if self.shortfall is None:
-            self.kept = None
+            self.account = None
         elif not goes_on:
-            account = Account(opened_at=now, spent_before=spent_usd())
-            self.kept = Kept(budget=budget, account=account)
+            self.account = Account(budget=budget, opened_at=now, spent_before=spent_usd())
 
 
 def _shortfall(record: PolicyRecord, *, margin: float) -> Shortfall | None:

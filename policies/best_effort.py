@@ -74,18 +74,22 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """From when on a best effort accrues its budget, and what had been spent before.
+    """The budget per hour that a best effort accrues, from when on, and what had been spent before.
 
     Without `opened_at` it is as old as the ledger.
     """
 
+    budget: float
     opened_at: float | None = None
     spent_before: float = 0.0
 
-    def balance(self, budget: float, money: Money, *, now: float) -> float:
+    def __post_init__(self) -> None:
+        check_positive("budget of an account", self.budget)
+
+    def balance(self, money: Money, *, now: float) -> float:
         """Return the money ahead of what was spent, in the unit of the budget."""
         hours = money.elapsed_hours if self.opened_at is None else (now - self.opened_at) / 3600.0
-        return budget * hours - (money.spent_usd - self.spent_before)
+        return self.budget * hours - (money.spent_usd - self.spent_before)
 
 
 def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
@@ -118,22 +122,15 @@ class BestEffort:
 
     base: Allocator
     columns: Mapping[str, WidthColumns]
-    budget: float
     account: Account
     spread_hours: float
 
-    def __post_init__(self) -> None:
-        check_positive("budget of a best effort", self.budget)
-
     @classmethod
-    def of(
-        cls, base: Allocator, problem: Problem, *, budget: float, account: Account, boot_hours: float
-    ) -> BestEffort:
+    def of(cls, base: Allocator, problem: Problem, *, account: Account, boot_hours: float) -> BestEffort:
         """Lay out the classes once."""
         return cls(
             base=base,
             columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
-            budget=budget,
             account=account,
             spread_hours=max(LEAST_SPREAD_HOURS, BOOTS_PER_SPREAD * boot_hours),
         )
@@ -145,12 +142,12 @@ class BestEffort:
             return found
         present = {job.id: job for job in jobs}
         first = sorted(found.widths, key=lambda name: -self.urgency(present[name], found.widths[name]))
-        balance = self.account.balance(self.budget, money, now=now)
-        is_spent = balance <= -0.5 * self.spread_hours * self.budget
+        budget, balance = self.account.budget, self.account.balance(money, now=now)
+        is_spent = balance <= -0.5 * self.spread_hours * budget
         return replace(
             found,
             widths={name: found.widths[name] for name in first},
-            most_usd_per_hour=self.budget + max(balance, 0.0) / self.spread_hours,
+            most_usd_per_hour=budget + max(balance, 0.0) / self.spread_hours,
             above_ceiling="use" if balance > 0.0 else "leave" if is_spent else "finish",
         )
 

@@ -63,7 +63,7 @@ def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(problem, pace, nodes=nodes), pace=pace)
 
 
-def best_effort(name: str, site: Site, options: PolicyOptions, account: Account) -> BuiltPolicy:
+def best_effort(name: str, site: Site, options: PolicyOptions, account: Account | None = None) -> BuiltPolicy:
     """Return the cheapest widths as far as the budget goes: BOA's at the least feasible spend, or paced."""
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     if name == "boa-paced":
@@ -76,8 +76,7 @@ def best_effort(name: str, site: Site, options: PolicyOptions, account: Account)
     allocator = BestEffort.of(
         built.allocator,
         problem,
-        budget=site.budget.amount,
-        account=account,
+        account=account or Account(budget=site.budget.amount),
         boot_hours=site.boot_hours,
     )
     return replace(built, allocator=allocator, planned_mean_jct_hours=None, planned_spend=site.budget.amount)

@@ -210,7 +210,7 @@ def build_best_effort(
 
     The paced policy stays paced; in place of every other one stands BOA's.
     """
-    return builders.best_effort(name, site, options or PolicyOptions(), account or Account())
+    return builders.best_effort(name, site, options or PolicyOptions(), account)
 
 
 def _whole(key: str, text: str) -> int:
