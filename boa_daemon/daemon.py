@@ -21,6 +21,7 @@ from boa_daemon.actions import StopJob, TerminateNode
 from boa_daemon.alerts import Alerts, due
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
+from boa_daemon.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.caps import within_caps
 from boa_daemon.codec import dumps
 from boa_daemon.config import Settings
@@ -40,7 +41,7 @@ from boa_daemon.picture import Picture
 from boa_daemon.ports import Clock, Cloud, Runner
 from boa_daemon.records import JobRecord
 from boa_daemon.samples import DAY, HOUR, KEPT_SECONDS
-from boa_daemon.shortfall import BudgetWatch, at_dearer_offers, shortfall_sentence
+from boa_daemon.shortfall import shortfall_sentence
 from boa_daemon.site import DOWN, Planner, PolicyRecord
 from boa_daemon.state import NodeState, Plan
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort

@@ -56,8 +56,9 @@ RUNNING_COUNTS = 2.0
 class Shortfall:
     """A budget beside the least that runs every job, and how the queue grows where it is below that.
 
-    Amounts are in the unit of the budget; GPU-hours are of work, on one reference GPU. Jobs are counted as
-    if those of a class were all alike: where their sizes differ, fewer and larger ones are left.
+    Amounts are in the unit of the budget; `served` is the part of each class's jobs that the budget pays
+    for, in the order of service. GPU-hours are of work, on one reference GPU. Jobs are counted as if those
+    of a class were all alike: where their sizes differ, fewer and larger ones are left.
     """
 
     budget: float
@@ -65,6 +66,7 @@ class Shortfall:
     unit: BudgetUnit
     jobs_per_hour: float
     gpu_hours_per_hour: float
+    served: Mapping[str, float]
 
     @property
     def is_short(self) -> bool:
@@ -96,20 +98,23 @@ def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
     """Return how far a budget goes; the queue does not grow where it is enough."""
     least = frontier.cheapest_feasible_spend
     problem, left = frontier.problem, budget
+    served: dict[str, float] = {}
     jobs = work = 0.0
     plans = zip(problem.classes, frontier.solution_at(least).classes, strict=True)
     for job_class, plan in sorted(plans, key=lambda one: one[1].mean_spend / one[0].weight):
         wanted = job_class.arrivals_per_hour * plan.mean_spend
-        unserved = 0.0 if budget >= least * (1.0 - TIE) else 1.0 - min(left / wanted, 1.0)
+        part = 1.0 if budget >= least * (1.0 - TIE) else min(left / wanted, 1.0)
         left = max(left - wanted, 0.0)
-        jobs += unserved * job_class.arrivals_per_hour
-        work += unserved * job_class.arrivals_per_hour * job_class.size_gpu_hours
+        served[job_class.name] = part
+        jobs += (1.0 - part) * job_class.arrivals_per_hour
+        work += (1.0 - part) * job_class.arrivals_per_hour * job_class.size_gpu_hours
     return Shortfall(
         budget=budget,
         least_spend=least,
         unit=problem.budget_unit,
         jobs_per_hour=jobs,
         gpu_hours_per_hour=work,
+        served=served,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from boa_daemon.shortfall import shortfall_document
 from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.world import World
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
@@ -69,7 +70,9 @@ class Simulation:
 
     def to_document(self) -> dict[str, object]:
         """Return the answer as JSON says it."""
-        return asdict(self)
+        answer = asdict(self)
+        del answer["shortfall"]
+        return answer | {"best_effort": shortfall_document(self.shortfall)}
 
 
 def report(
