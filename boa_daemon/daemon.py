@@ -401,7 +401,7 @@ class Daemon:
         try:
             has_changed = planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures)
         except PolicyError as error:
-            self._keep_to(figures, error)
+            self._say_not_followed(error)
             return
         if has_changed:
             self._lean_less(planner.work_per_hour / work)
@@ -420,13 +420,13 @@ class Daemon:
         except InfeasibleBudget:
             return True
         except PolicyError as error:
-            self._keep_to(figures, error)
+            self.planner.take_back(figures)
+            self._say_not_followed(error)
             return False
         return True
 
-    def _keep_to(self, figures: Mapping[str, Planned], error: PolicyError) -> None:
-        """Plan by earlier figures once more, and say so."""
-        self.planner.take_back(figures)
+    def _say_not_followed(self, error: PolicyError) -> None:
+        """Say that what was seen makes no plan."""
         day = int(self.world.clock.now() // DAY)
         self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
 

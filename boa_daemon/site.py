@@ -23,6 +23,7 @@ from boa_daemon.speedup_file import limited
 from boa_daemon.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.best_effort import Account
+from policies.errors import PolicyError
 from policies.model import (
     Allocation,
     Budget,
@@ -227,14 +228,21 @@ class Planner:
         """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
 
         Without `beliefs` rates and sizes stay as they are planned by.
+
+        Raises:
+            PolicyError: when no problem has such figures; the plan keeps to those that it had.
         """
+        learning, before, old_curves = self.settings.learning, dict(self.figures), self.curves
         self.curves = curves
-        learning, before = self.settings.learning, dict(self.figures)
         for name, belief in (beliefs or {}).items():
             if name in self.stated:
                 known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
                 self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
-        found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
+        try:
+            found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
+        except PolicyError:
+            self.figures, self.curves = before, old_curves
+            raise
         if not any(differ(found[name], known) for name, known in self._variants.items()):
             # New variants of a class are planned by the figures of the others.
             self.figures = before
