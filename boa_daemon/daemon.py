@@ -390,7 +390,21 @@ class Daemon:
         learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
         hours = self.settings.learning.half_life_hours
         learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * hours))
-        planner.adopt(list(learner.seen))
+        try:
+            planner.adopt(list(learner.seen))
+            self._follow(now)
+        except PolicyError as error:
+            self._say_not_followed(error)
+
+    def _follow(self, now: float) -> None:
+        """Plan by what was seen where that has changed.
+
+        Raises:
+            PolicyError: when no problem has such figures; the plan keeps to those that it had.
+        """
+        if self.books is None:
+            return
+        learner, planner = self.work.learner, self.planner
         has_beliefs = self._believe(now)
         if not (has_beliefs or learner.has_news or (learner.samples and not planner.curves)):
             return
@@ -398,12 +412,7 @@ class Daemon:
         if learner.has_news or not curves:
             curves = learner.curves(list(planner.stated.values()), now=now)
         work, figures = planner.work_per_hour, dict(planner.figures)
-        try:
-            has_changed = planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures)
-        except PolicyError as error:
-            self._say_not_followed(error)
-            return
-        if has_changed:
+        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
             self._lean_less(planner.work_per_hour / work)
             write_figures(self.books.store.database, planner.kept_figures)
             for curve in curves.values():
