@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, floor, inf
 
+from boa_daemon.follow import SOON_SECONDS
 from boa_daemon.offers import most_usd_per_hour, open_offers, whole_gangs
 from boa_daemon.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import Allocation, InstanceType, JobId, NodeId, Width
 
 LOOK_AGAIN_SECONDS = 300.0
-"""While money has to accrue, or more is rented than it pays for, the next look is this soon."""
+"""While money has to accrue, or anything is rented, the next look under a policy's ceiling is this soon."""
 SLACK = 1.0 + 1e-9
 
 Waits = Mapping[JobId, WaitReason]
@@ -49,9 +50,10 @@ def paid_for(state: ClusterState, plan: Plan, allocation: Allocation, waits: Wai
     if present > ceiling * SLACK and allocation.above_ceiling != "use":
         plan = _idle_ones_released(state, plan, present - ceiling)
     waiting = {**plan.waiting, **waits, **held}
-    if not waiting and present <= ceiling * SLACK:
+    if not waiting and present == 0.0:
         return plan
-    soon = state.now + LOOK_AGAIN_SECONDS
+    # A node that is vacated is to go back as soon as it is empty.
+    soon = state.now + (SOON_SECONDS if plan.stops else LOOK_AGAIN_SECONDS)
     return replace(plan, waiting=waiting, wake_at=soon if plan.wake_at is None else min(plan.wake_at, soon))
 
 
