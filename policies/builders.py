@@ -79,7 +79,14 @@ def best_effort(name: str, site: Site, options: PolicyOptions, account: Account 
         account=account or Account(budget=site.budget.amount),
         boot_hours=site.boot_hours,
     )
-    return replace(built, allocator=allocator, planned_mean_jct_hours=None, planned_spend=site.budget.amount)
+    # Without a pace the books forgo no credit: what a node takes may accrue for weeks.
+    return replace(
+        built,
+        allocator=allocator,
+        planned_mean_jct_hours=None,
+        planned_spend=site.budget.amount,
+        pace=None,
+    )
 
 
 def shortfall_of_site(site: Site) -> Shortfall:

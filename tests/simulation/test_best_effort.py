@@ -119,6 +119,15 @@ def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gp
     assert seen.spent == pytest.approx(run_settings.budget.amount, rel=0.03)
 
 
+def test_a_fortieth_of_a_node_rents_one_now_and_then() -> None:
+    """After 39 hours an hour of the node is paid for: then it is rented, also under the paced policy."""
+    run_settings = replace(a_run(0.1, policy="boa-paced", gpus=4), budget=Budget(amount=0.1))
+    seen = seen_after(run_settings, 200.0)
+
+    assert seen.most_nodes == 1
+    assert 0.75 * 0.1 <= seen.spent <= 1.1 * 0.1
+
+
 def test_the_queue_grows_by_the_work_that_was_said() -> None:
     """A third of the load's money for two weeks: the work left is what was said, within a quarter."""
     seen = seen_after(a_run(0.33), 335.0)
