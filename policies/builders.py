@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from policies.errors import InfeasibleBudget
+from policies.online.best_effort import Account, BestEffort, Shortfall, shortfall_of
 from policies.online.node_prices import WholeNodes, with_boots_at_changes
 from policies.online.paced import PacedBudgetOptimal
 from policies.online.pacing import WINDOW_HOURS, Pace
@@ -60,6 +61,38 @@ def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
     return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(problem, pace, nodes=nodes), pace=pace)
+
+
+def best_effort(name: str, site: Site, options: PolicyOptions, account: Account | None = None) -> BuiltPolicy:
+    """Return the cheapest widths as far as the budget goes: BOA's at the least feasible spend, or paced."""
+    problem = with_boots_at_changes(site.problem, site.boot_hours)
+    if name == "boa-paced":
+        built = boa_paced(site, options)
+    else:
+        least = MixedFrontier.of(problem).cheapest_feasible_spend
+        built = boa(
+            replace(site, budget=replace(site.budget, amount=max(least, site.budget.amount))), options
+        )
+    allocator = BestEffort.of(
+        built.allocator,
+        problem,
+        account=account or Account(budget=site.budget.amount),
+        boot_hours=site.boot_hours,
+    )
+    # Without a pace the books forgo no credit: what a node takes may accrue for weeks.
+    return replace(
+        built,
+        allocator=allocator,
+        planned_mean_jct_hours=None,
+        planned_spend=site.budget.amount,
+        pace=None,
+    )
+
+
+def shortfall_of_site(site: Site) -> Shortfall:
+    """Return how far a site's budget goes beside the least feasible spend."""
+    frontier = MixedFrontier.of(with_boots_at_changes(site.problem, site.boot_hours))
+    return shortfall_of(frontier, site.budget.amount)
 
 
 def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:

@@ -342,7 +342,11 @@ class Allocation:
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
     "rent what the widths need". `lean` is what the books should remember for the next tick. `node_prices`
     says what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
-    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted.
+    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. `most_usd_per_hour` is a
+    ceiling on what may be rented at a time, in the unit of the budget; None for no ceiling. `above_ceiling`
+    says what may happen on nodes that are rented already and cost more than that: jobs may start on them,
+    only finish on them, or have to leave them. Under a ceiling `widths` stand in the order in which they are
+    served.
     """
 
     widths: Mapping[JobId, Width]
@@ -351,6 +355,8 @@ class Allocation:
     lean: float | None = None
     node_prices: NodePrices | None = None
     stay: frozenset[JobId] = frozenset()
+    most_usd_per_hour: float | None = None
+    above_ceiling: Literal["use", "finish", "leave"] = "use"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

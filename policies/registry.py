@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 
 from policies import builders
+from policies.builders import shortfall_of_site
 from policies.errors import InvalidProblem, UnknownPolicy
+from policies.online.best_effort import Account
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import LeastWorkloadFirst
 from policies.protocols import Placer
@@ -28,11 +30,13 @@ __all__ = [
     "PolicyKind",
     "PolicyOptions",
     "Site",
+    "build_best_effort",
     "build_policy",
     "find_placer",
     "find_policy",
     "menu_of",
     "parse_options",
+    "shortfall_of_site",
 ]
 
 POLICIES: Mapping[str, PolicyEntry] = {
@@ -197,6 +201,16 @@ def build_policy(name: str, site: Site, options: PolicyOptions | None = None) ->
         InfeasibleBudget: when the budget cannot run every job.
     """
     return find_policy(name).build(site, options or PolicyOptions())
+
+
+def build_best_effort(
+    name: str, site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
+) -> BuiltPolicy:
+    """Return the cheapest widths as far as a budget below the least feasible spend goes.
+
+    The paced policy stays paced; in place of every other one stands BOA's.
+    """
+    return builders.best_effort(name, site, options or PolicyOptions(), account)
 
 
 def _whole(key: str, text: str) -> int:

@@ -20,7 +20,9 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import (
+    BestEffortOption,
     PricesOption,
+    best_effort_is_named,
     budgeted,
     cell,
     money,
@@ -38,7 +40,15 @@ from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.inputs.jobs_file import read_jobs
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import has_weights, infeasible_document
-from boa_daemon.planning.budget_plan import BudgetPlan, Packing, budget_plan, with_trace
+from boa_daemon.planning.budget_plan import (
+    BestEffortPlan,
+    BudgetPlan,
+    Packing,
+    best_effort_plan,
+    budget_plan,
+    with_trace,
+)
+from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
 from policies.errors import InfeasibleBudget, InfeasibleDeadline
@@ -71,6 +81,7 @@ def plan(
     min_budget: Annotated[
         bool, typer.Option("--min-budget", help="With --jobs: the cheapest budget that meets every deadline.")
     ] = False,
+    best_effort: BestEffortOption = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
     live: Annotated[
@@ -90,6 +101,10 @@ def plan(
     if jobs is not None:
         if trace is not None:
             raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
+        if best_effort:
+            raise InputError(
+                "--best-effort is for a stream of jobs", hint="A list has an end: leave jobs out"
+            )
         _plan_list(file, jobs, budget, min_budget, form)
         return
     if min_budget:
@@ -103,8 +118,12 @@ def plan(
         )
     file, asked = budgeted(file, budget)
     try:
-        result = budget_plan(file, asked, whole)
+        with best_effort_is_named():
+            result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
+        if best_effort:
+            _show_best_effort(best_effort_plan(file, asked), form)
+            return
         if form is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
         raise
@@ -235,6 +254,37 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
         "jobs share a node; leave that part of the budget out of the plan."
     )
     return found
+
+
+def _show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
+    """Show what a budget below the least does."""
+    show(
+        form,
+        result.to_document(),
+        rows=lambda: list(result.rows),
+        table=lambda: _print_best_effort(result),
+    )
+
+
+def _print_best_effort(result: BestEffortPlan) -> None:
+    """Print for people who is served at which width, and how the queue grows."""
+    unit = result.shortfall.unit
+    per_job, per_hour = ("GPU-h/job", "GPUs") if unit == "gpus" else ("$/job", "$/h")
+    columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
+    table = a_table(f"Best effort for {money(result.shortfall.budget, unit)}", *columns, right=columns[1:])
+    for row in result.rows:
+        table.add_row(
+            cell(row["class"]),
+            f"{row['arrivals_per_hour']:.3g}",
+            f"{row['served_fraction']:.0%}",
+            cell(row["widths"]),
+            f"{row['spend_per_job']:,.4g}",
+            f"{row['spend_per_hour']:,.2f}",
+        )
+    stdout_console().print(table)
+    stdout_console().print()
+    sentence = shortfall_sentence(result.shortfall)
+    stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 
 def _swing_table(packing: tuple[Packing, ...]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -18,6 +19,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.units import parse_budget
+from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.optimum.options import Step
 from policies.optimum.solution import PlanShare
@@ -26,6 +28,24 @@ PricesOption: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--prices", metavar="FILE", help="Your prices and discounts; may be repeated."),
 ]
+
+BestEffortOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--best-effort",
+        help="Below the least budget that runs every job: what the money does, not a refusal.",
+    ),
+]
+
+
+@contextmanager
+def best_effort_is_named() -> Iterator[None]:
+    """Say in a refusal for lack of money that there is a flag for that."""
+    try:
+        yield
+    except InfeasibleBudget as error:
+        said = f"{error}. What this budget does all the same: --best-effort"
+        raise InfeasibleBudget(said, least_spend=error.least_spend) from error
 
 
 def read_problem(path: Path, prices: Sequence[Path] | None, *, require_rates: bool = True) -> ProblemFile:

@@ -21,6 +21,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
+from boa_daemon.cli.planning import BestEffortOption, best_effort_is_named, said
 from boa_daemon.cli.simulating import (
     BootOption,
     BootSecondsOption,
@@ -35,6 +36,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.wiring import PreparedRun, prepare, rehearsed
 from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
 from policies.registry import PLACERS, POLICIES, find_policy, parse_options
@@ -66,6 +68,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         bool, typer.Option(help="Jobs that share a link send in the plan's order, or all at once.")
     ] = True,
     max_nodes: Annotated[int | None, typer.Option(min=1, help="Never hold more nodes than this.")] = None,
+    best_effort: BestEffortOption = False,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,16 +83,28 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         idle_hold_seconds=idle_hold_seconds,
         max_nodes=max_nodes,
         links_in_order=link_order,
+        best_effort=best_effort,
     )
-    run = prepare(rehearsed(settings) if rehearse else settings)
+    if best_effort and find_policy(policy).kind != "optimum":
+        raise InputError(f"--best-effort goes with boa and boa-paced, not with {policy}")
+    if best_effort and rehearse:
+        raise InputError("--best-effort and --rehearse exclude each other: one needs a budget that is enough")
+    with best_effort_is_named():
+        run = prepare(rehearsed(settings) if rehearse else settings)
     with progress_of(run) as on_tick:
         result = run.finish(on_tick)
     show(
         chosen_format(output, as_json),
         result.to_document(),
-        rows=lambda: [result.to_document() | {"launch_refusals": sum(result.launch_refusals.values())}],
+        rows=lambda: [_row(result)],
         table=lambda: _print_table(result),
     )
+
+
+def _row(result: Simulation) -> dict[str, object]:
+    """Return the figures as one row, numbers only."""
+    row = result.to_document() | {"launch_refusals": sum(result.launch_refusals.values())}
+    return {key: value for key, value in row.items() if key != "best_effort"}
 
 
 @contextmanager
@@ -151,6 +166,9 @@ def _print_table(result: Simulation) -> None:
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)
+    if result.shortfall is not None:
+        sentence = shortfall_sentence(result.shortfall)
+        stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 
 def _mishaps(result: Simulation) -> list[tuple[str, str]]:

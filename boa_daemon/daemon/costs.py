@@ -15,13 +15,20 @@ from sqlalchemy import select
 
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
-from boa_daemon.tick.ledger import bill_within
+from boa_daemon.tick.ledger import bill, bill_within
 from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 
 CostBy: TypeAlias = Literal["job", "class", "user", "day"]
 UNUSED = "(idle, booting, free GPUs)"
+
+
+def spent_usd(books: Storage, *, now: float) -> float:
+    """Return dollars of all final bills and running meters."""
+    present = (record.node for record in list(books.queue.instances.values()))
+    running = sum(bill(node, until=now) for node in present if node.ended_at is None)
+    return dollars(books.store.settled_micro_dollars() + running)
 
 
 def cost_rows(books: Storage, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:

@@ -19,8 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, due
+from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.costs import spent_today
+from boa_daemon.daemon.costs import spent_today, spent_usd
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
@@ -36,6 +37,7 @@ from boa_daemon.learning.exploring import Tries
 from boa_daemon.learning.learner import Learner, import_speeds
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS
 from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.database import Database
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
@@ -46,9 +48,11 @@ from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ports import Clock, Cloud, Runner
+from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState, Plan
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.model import JobClass, JobId, Width
+from policies.online.best_effort import Account
 from policies.online.estimates import lean_after
 
 _LOG = logging.getLogger("boa.daemon")
@@ -82,6 +86,7 @@ class Standing:
     reattached: tuple[int, int] = (0, 0)
     started_at: float = 0.0
     notes: list[str] = field(default_factory=list)
+    plan_fault: str = ""
 
 
 class Daemon:
@@ -104,6 +109,8 @@ class Daemon:
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.liveness, self.tries = Liveness(), Tries()
+        self.watched = BudgetWatch(None if database is None else read_best_effort(database))
+        self._planned: Controller | None = None
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -128,7 +135,7 @@ class Daemon:
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
-                planner.class_for(job.content)
+                planner.take_active(job.class_name, job.content)
             self.books.store.prices = {
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
@@ -214,6 +221,7 @@ class Daemon:
         standing.decision, standing.picture, standing.fault = decision, picture, ""
         standing.is_ready = True
         self.metrics.ticked(picture, standing.tick_seconds)
+        self.metrics.goes_so_far(self.watched.shortfall)
         if self.gate is not None:
             self.gate.tell(decision.state)
         fractions = self.settings.alerts.at_fractions
@@ -277,37 +285,78 @@ class Daemon:
         if self.books is None:
             raise BoaError("there is no database to work with")
         self._hold_users()
-        in_use = {job.class_name for job in list(self.books.queue.active.values())}
-        record = self.planner.record(in_use)
-        tries = self.tries.explorations
-        record = replace(
-            record, tries={job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
-        )
-        if self.standing.is_down:
-            record = _all_down(record)
-        found = self._controllers.get(record.hash)
-        if found is None:
-            allocator, placer, rules = record.build()
-            found = Controller(
-                allocator=allocator,
-                placer=placer,
-                rules=rules,
-                ports=Ports(
-                    clock=self.world.clock,
-                    cloud=self.fleet,
-                    jobs=KnownJobs(
-                        source=self.work,
-                        classes=frozenset(one.name for one in record.site.problem.classes),
-                    ),
-                    engine=self.work,
-                    store=self.books.store,
-                    telemetry=Journal(),
-                ),
-            )
-            self._controllers = {record.hash: found}
+        try:
+            record = self._record(self.books)
+            found = self._controllers.get(record.hash) or self._built(record, self.books)
+        except PolicyError as error:
+            if self._planned is None:
+                raise
+            self._keep_the_last_plan(error)
+            return self._planned
+        self.standing.plan_fault = ""
+        self._controllers, self._planned = {record.hash: found}, found
         if self.books.store.policy_hash != record.hash:
             self.books.store.use_policy(record.hash, dumps(record.document))
         return found
+
+    def _record(self, books: Storage) -> PolicyRecord:
+        """Return the policy for the classes in use, as a best effort where the budget does not pay for it.
+
+        Raises:
+            PolicyError: when nothing can be planned.
+        """
+        in_use = {job.class_name for job in list(books.queue.active.values())}
+        record = self.planner.record(in_use)
+        last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
+        if last is not None:
+            record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
+        record = self.watched.look(record, now=now, spent_usd=lambda: spent_usd(books, now=now))
+        if self.watched.account != before:
+            self._say_how_far_the_budget_goes(books, before)
+        tries = self.tries.explorations
+        if tries and record.best_effort is None:
+            found = {job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+            record = replace(record, tries=found)
+        return _all_down(record) if self.standing.is_down else record
+
+    def _built(self, record: PolicyRecord, books: Storage) -> Controller:
+        """Return the controller of a record.
+
+        Raises:
+            PolicyError: when it cannot be planned.
+        """
+        allocator, placer, rules = record.build()
+        return Controller(
+            allocator=allocator,
+            placer=placer,
+            rules=rules,
+            ports=Ports(
+                clock=self.world.clock,
+                cloud=self.fleet,
+                jobs=KnownJobs(
+                    source=self.work,
+                    classes=frozenset(one.name for one in record.site.problem.classes),
+                ),
+                engine=self.work,
+                store=books.store,
+                telemetry=Journal(),
+            ),
+        )
+
+    def _keep_the_last_plan(self, error: PolicyError) -> None:
+        """Say that no new plan can be made; the last one goes on, without jobs of classes that it lacks."""
+        said = f"the last plan goes on, as no new one can be made: {type(error).__name__}: {error}"
+        self.standing.plan_fault = said
+        self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
+
+    def _say_how_far_the_budget_goes(self, books: Storage, before: Account | None) -> None:
+        """Write down that a best effort begins or ends, and tell whoever is to be told."""
+        short, now = self.watched.shortfall, int(self.world.clock.now())
+        write_best_effort(books.store.database, self.watched.account)
+        if short is not None:
+            self._alert(f"best-effort:{now}", shortfall_sentence(short))
+        elif before is not None:
+            self._alert(f"best-effort-over:{now}", "the budget pays for the load again")
 
     def _hold_users(self) -> None:
         """Hold back the waiting jobs of users who have spent what they may spend today (UTC)."""
@@ -332,7 +381,21 @@ class Daemon:
         learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
         hours = self.settings.learning.half_life_hours
         learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * hours))
-        planner.adopt(list(learner.seen))
+        try:
+            planner.adopt(list(learner.seen))
+            self._follow(now)
+        except PolicyError as error:
+            self._say_not_followed(error)
+
+    def _follow(self, now: float) -> None:
+        """Plan by what was seen where that has changed.
+
+        Raises:
+            PolicyError: when no problem has such figures; the plan keeps to those that it had.
+        """
+        if self.books is None:
+            return
+        learner, planner = self.work.learner, self.planner
         has_beliefs = self._believe(now)
         if not (has_beliefs or learner.has_news or (learner.samples and not planner.curves)):
             return
@@ -350,17 +413,22 @@ class Daemon:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
     def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
-        """Whether the budget pays for what was seen; where not, take earlier figures back and say so."""
+        """Whether what was seen makes a plan, be it a best effort; where not, take earlier figures back."""
         active = [] if self.books is None else list(self.books.queue.active.values())
         try:
             self.planner.record({job.class_name for job in active}).build()
-        except InfeasibleBudget as error:
+        except InfeasibleBudget:
+            return True
+        except PolicyError as error:
             self.planner.take_back(figures)
-            day = int(self.world.clock.now() // DAY)
-            sentence = f"the plan keeps to old rates and sizes. With those seen: {error}"
-            self._alert(f"unaffordable:{day}", sentence)
+            self._say_not_followed(error)
             return False
         return True
+
+    def _say_not_followed(self, error: PolicyError) -> None:
+        """Say that what was seen makes no plan."""
+        day = int(self.world.clock.now() // DAY)
+        self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
 
     def _lean_less(self, work_ratio: float) -> None:
         """Take from the lean of the pacing what the beliefs about the work have taken over."""

@@ -9,6 +9,7 @@ from prometheus_client import Counter as Count
 
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.store.sql import kind_and_target
+from policies.online.best_effort import Shortfall
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
@@ -31,6 +32,18 @@ class Metrics:
         self.burn = Gauge("boa_price_dollars_per_hour", "What the nodes cost now.", registry=registry)
         self.spent = Gauge("boa_spent_dollars", "Spent in the window so far.", ["window"], registry=registry)
         self.cap = Gauge("boa_cap_dollars", "The hard cap of the window.", ["window"], registry=registry)
+        self.best_effort = Gauge(
+            "boa_best_effort", "1 while the budget is below the load.", registry=registry
+        )
+        self.least_budget = Gauge(
+            "boa_least_budget_dollars_per_hour", "What would run every job.", registry=registry
+        )
+        self.growth = Gauge(
+            "boa_queue_growth_per_hour",
+            "By how much the queue grows by the plan while the budget is below the load.",
+            ["of"],
+            registry=registry,
+        )
         self.last_tick = Gauge("boa_last_tick_timestamp_seconds", "The last tick.", registry=registry)
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
@@ -59,6 +72,13 @@ class Metrics:
                 self.cap.labels(window).set(figures["cap_usd"])
         self.last_tick.set(state.now)
         self.fault.set(0)
+
+    def goes_so_far(self, shortfall: Shortfall | None) -> None:
+        """Take in how far the budget goes; None where it pays for the load."""
+        self.best_effort.set(shortfall is not None)
+        self.least_budget.set(0.0 if shortfall is None else shortfall.least_spend)
+        self.growth.labels("jobs").set(0.0 if shortfall is None else shortfall.jobs_per_hour)
+        self.growth.labels("gpu_hours").set(0.0 if shortfall is None else shortfall.gpu_hours_per_hour)
 
     def failed(self) -> None:
         """A tick could not be done."""

@@ -22,6 +22,7 @@ from boa_daemon.tick.codec import digest, dumps
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.errors import PolicyError
 from policies.model import (
     Allocation,
     Budget,
@@ -34,11 +35,13 @@ from policies.model import (
     Problem,
     Width,
 )
+from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
 from policies.registry import (
     BuiltPolicy,
     PolicyOptions,
     Site,
+    build_best_effort,
     build_policy,
     find_placer,
     find_policy,
@@ -70,7 +73,8 @@ class Nobody:
 class PolicyRecord:
     """A policy as it can be written down and built again, to the bit.
 
-    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason).
+    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason). With
+    `best_effort` the policy is the cheapest widths, as far as that account goes.
     """
 
     name: str
@@ -79,12 +83,17 @@ class PolicyRecord:
     site: Site
     rules: Rules
     tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
+    best_effort: Account | None = None
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
         """Return what `decide` takes."""
         if self.name == DOWN:
             return Nobody(), find_placer(self.placer), self.rules
-        built: BuiltPolicy = build_policy(self.name, self.site, self.options)
+        built: BuiltPolicy = (
+            build_policy(self.name, self.site, self.options)
+            if self.best_effort is None
+            else build_best_effort(self.name, self.site, self.options, account=self.best_effort)
+        )
         allocator: Allocator = built.allocator
         if self.tries:
             tries = {
@@ -104,6 +113,7 @@ class PolicyRecord:
             "site": self.site,
             "rules": self.rules,
             **({"tries": dict(self.tries)} if self.tries else {}),
+            **({"best_effort": self.best_effort} if self.best_effort else {}),
         }
 
     @classmethod
@@ -116,6 +126,7 @@ class PolicyRecord:
             site=document["site"],
             rules=document["rules"],
             tries=document.get("tries", {}),
+            best_effort=document.get("best_effort"),
         )
 
     @property
@@ -139,7 +150,23 @@ class Planner:
         self.figures: dict[str, Planned] = {}
         self._speeds: dict[tuple[str, int, Width], float] = {}
 
-    def class_for(self, content: Mapping[str, Any]) -> JobClass:
+    def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
+        """Plan for a job that was accepted under other settings, by the class that it was given then.
+
+        One that the cap on instances can never hold any more is planned all the same, and waits.
+
+        Raises:
+            InputError: when there is no such class.
+        """
+        try:
+            found = self.class_for(content)
+        except InputError:
+            found = self.class_for(content, within_instances=False)
+        if class_name not in self._variants:
+            self._stated[class_name] = replace(self._stated[found.name], name=class_name)
+            self._variants[class_name] = replace(found, name=class_name)
+
+    def class_for(self, content: Mapping[str, Any], *, within_instances: bool = True) -> JobClass:
         """Return the class that a job is planned by, its limits on width included.
 
         Raises:
@@ -150,7 +177,8 @@ class Planner:
         if base is None:
             hint = did_you_mean(name, self.classes)
             raise InputError(f"unknown class {name!r}", hint=hint)
-        most = self._within_instances(base, most)
+        if within_instances:
+            most = self._within_instances(base, most)
         phases = tuple(
             replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
             if _fits_any(phase, least, most)
@@ -200,14 +228,21 @@ class Planner:
         """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
 
         Without `beliefs` rates and sizes stay as they are planned by.
+
+        Raises:
+            PolicyError: when no problem has such figures; the plan keeps to those that it had.
         """
+        learning, before, old_curves = self.settings.learning, dict(self.figures), self.curves
         self.curves = curves
-        learning, before = self.settings.learning, dict(self.figures)
         for name, belief in (beliefs or {}).items():
             if name in self.stated:
                 known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
                 self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
-        found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
+        try:
+            found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
+        except PolicyError:
+            self.figures, self.curves = before, old_curves
+            raise
         if not any(differ(found[name], known) for name, known in self._variants.items()):
             # New variants of a class are planned by the figures of the others.
             self.figures = before

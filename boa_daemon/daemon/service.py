@@ -26,6 +26,7 @@ from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
+from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.tick.state import WaitReason
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.model import JobId
@@ -210,7 +211,8 @@ class Service:
             "fault": standing.fault,
             "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
             "is_down": standing.is_down,
-            "notes": [*standing.notes, *self._late()],
+            "notes": [*self._notes(), *self._late()],
+            "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
@@ -235,6 +237,16 @@ class Service:
                 0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
+
+    def _notes(self) -> list[str]:
+        """Return what whoever looks after the daemon should know."""
+        standing, short = self.daemon.standing, self.daemon.watched.shortfall
+        notes = [*standing.notes, standing.plan_fault, "" if short is None else shortfall_sentence(short)]
+        return [note for note in notes if note]
+
+    def _best_effort(self) -> dict[str, object] | None:
+        """Return how far the budget goes; None where it pays for the load."""
+        return shortfall_document(self.daemon.watched.shortfall, self.daemon.watched.account)
 
     def _late(self) -> list[str]:
         """Return that no tick has come to its end for long, where that is so."""
@@ -283,6 +295,9 @@ class Service:
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _failures(record)
+        short = self.daemon.watched.shortfall
+        if short is not None:
+            weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
         if self.daemon.settings.daemon.observe:
             weighed.append("The daemon only observes: nothing of this is done.")
         belief = self.daemon.beliefs.known.get(base)

@@ -13,9 +13,12 @@ import numpy as np
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.curve import Curve
+from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, InstanceType, Problem
+from policies.online.best_effort import Shortfall, shortfall_of
+from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knee import Knee
 from policies.optimum.solution import ProblemTooLarge, Solution, Version
 from policies.optimum.swing import Swing, swings
@@ -138,6 +141,62 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
             )
             for swing in swings(problem, solution)
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestEffortPlan:
+    """What a budget below the least feasible spend does: classes in the order in which they are served.
+
+    No mean completion time and no bound on it: in the long run the queue grows without end.
+    """
+
+    problem: Problem
+    shortfall: Shortfall
+    cheapest: Solution
+
+    @property
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """One row per class, the first to be served first."""
+        answers = {answer.name: answer for answer in self.cheapest.classes}
+        classes = {job_class.name: job_class for job_class in self.problem.classes}
+        return tuple(
+            {
+                "class": name,
+                "arrivals_per_hour": classes[name].arrivals_per_hour,
+                "served_fraction": part,
+                "widths": ", then ".join(
+                    dict.fromkeys(str(width) for share in answers[name].plans for width in share.widths)
+                ),
+                "spend_per_job": answers[name].mean_spend,
+                "spend_per_hour": part * classes[name].arrivals_per_hour * answers[name].mean_spend,
+            }
+            for name, part in self.shortfall.served.items()
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the answer as JSON, with the keys of a plan where they mean something."""
+        return {
+            "status": "best-effort",
+            "version": self.cheapest.version,
+            "budget_unit": self.shortfall.unit,
+            "budget": self.shortfall.budget,
+            "mean_jct_hours": None,
+            "lower_bound_mean_jct_hours": None,
+            "mean_spend": self.shortfall.budget,
+            "cheapest_feasible_spend": self.shortfall.least_spend,
+            "best_effort": shortfall_document(self.shortfall),
+            "class_spend": list(self.rows),
+        }
+
+
+def best_effort_plan(file: ProblemFile, budget: Budget) -> BestEffortPlan:
+    """Return what a budget does that may be below the least feasible spend."""
+    frontier = MixedFrontier.of(file.problem)
+    return BestEffortPlan(
+        problem=file.problem,
+        shortfall=shortfall_of(frontier, budget.amount),
+        cheapest=frontier.solution_at(frontier.cheapest_feasible_spend),
     )
 
 

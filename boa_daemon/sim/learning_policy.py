@@ -16,13 +16,15 @@ from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, measured_cl
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.running import Running
 from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.ledger import money_of
 from boa_daemon.tick.ports import Store
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Allocation, Job, JobClass, JobId, Money
+from policies.online.best_effort import Account
 from policies.online.estimates import lean_after
 from policies.protocols import Allocator
-from policies.registry import PolicyOptions, Site, build_policy
+from policies.registry import PolicyOptions, Site, build_best_effort, build_policy
 
 AGAIN_SECONDS = 300.0
 """Between estimates: less often than the daemon, as a simulated minute should take no second."""
@@ -60,6 +62,7 @@ class LearningPolicy:
         self._seen: dict[JobId, tuple[str, float]] = {}
         self._looked_at: dict[JobId, tuple[int, float]] = {}
         self._planned = dict(self.stated)
+        self._account: Account | None = None
         self._base: Allocator = build_policy(name, site, options).allocator
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -131,7 +134,7 @@ class LearningPolicy:
         curves = list(self.curves.values())
         found = {name: self.figures[name].of(measured_class(c, curves)) for name, c in self.stated.items()}
         if any(differ(found[name], self._planned[name]) for name in found):
-            self._plan_anew(found)
+            self._plan_anew(found, decision)
 
     def _done(self, decision: Decision, name: str) -> list[float]:
         """Return what the jobs of a class that are present have done, over their scales."""
@@ -144,19 +147,31 @@ class LearningPolicy:
                     found.append(done / state.job.scale)
         return found
 
-    def _plan_anew(self, found: dict[str, JobClass]) -> None:
+    def _plan_anew(self, found: dict[str, JobClass], decision: Decision) -> None:
         """Build the policy for other classes; the lean gives up what the beliefs take over."""
         ratio = _work_per_hour(found) / _work_per_hour(self._planned)
         problem = replace(self._site.problem, classes=tuple(found.values()))
+        site = replace(self._site, problem=problem)
         try:
-            built = build_policy(self._name, replace(self._site, problem=problem), self._options)
+            built = build_policy(self._name, site, self._options)
+            self._account = None
         except InfeasibleBudget:
-            return  # As the daemon: the plan keeps to the figures that it had.
+            # As the daemon: the cheapest widths, as far as the money goes from now on.
+            self._account = self._account or _account_at(decision, site)
+            built = build_best_effort(self._name, site, self._options, account=self._account)
         self._planned, self._base = found, built.allocator
         self.plans += 1
         known = self._store.lean()
         if known is not None:
             self._store.record_lean(lean_after(known[0], ratio), at=known[1])
+
+
+def _account_at(decision: Decision, site: Site) -> Account:
+    """Return the account of a best effort that begins with a decision."""
+    state = decision.state
+    money = money_of(state)
+    spent = 0.0 if money is None else money.spent_usd
+    return Account(budget=site.budget.amount, opened_at=state.now, spent_before=spent)
 
 
 def _work(running: Running) -> float:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 
 from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.world import World
+from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Budget, Problem
+from policies.online.best_effort import Shortfall
 from policies.registry import BuiltPolicy
 
 
@@ -18,6 +21,9 @@ class Simulation:
     """The figures of one run. With a budget in GPUs, money is GPU-hours at price 1.
 
     `mean_usd_per_hour` is all that was spent, the tail included, over the hours from first to last arrival.
+    `mean_usd_per_simulated_hour` is the same over the hours until the last job left: a best effort keeps
+    that to the budget, as jobs are left when the last one has come. `status` says whether the budget pays
+    for the load, or a best effort was made of less; `shortfall` says by how much it falls short then.
     GPU-hours rented are those used, lost (work that a failure undid), booting, idle, and in overhead
     (start-up, rescale and checkpoints) together. `interruptions` are nodes that the cloud took back;
     `launch_refusals` are launches not served in full, by reason.
@@ -26,6 +32,7 @@ class Simulation:
     """
 
     policy: str
+    status: Literal["planned", "best-effort"]
     jobs: int
     finished: int
     mean_jct_hours: float
@@ -35,6 +42,7 @@ class Simulation:
     budget_usd_per_hour: float
     budget_gpus: float | None
     mean_usd_per_hour: float
+    mean_usd_per_simulated_hour: float
     spent_usd: float
     lower_bound_mean_jct_hours: float
     lower_bound_at_budget_mean_jct_hours: float
@@ -58,10 +66,13 @@ class Simulation:
     simulated_hours: float
     wall_seconds: float
     ticks: int
+    shortfall: Shortfall | None = None
 
     def to_document(self) -> dict[str, object]:
         """Return the answer as JSON says it."""
-        return asdict(self)
+        answer = asdict(self)
+        del answer["shortfall"]
+        return answer | {"best_effort": shortfall_document(self.shortfall)}
 
 
 def report(
@@ -72,6 +83,7 @@ def report(
     problem: Problem,
     built: BuiltPolicy,
     wall_seconds: float,
+    shortfall: Shortfall | None = None,
 ) -> Simulation:
     """Return the figures of a run that is over."""
     trace, meter, totals = world.workload.trace, world.cloud.meter, world.jobs.totals
@@ -93,6 +105,7 @@ def report(
     paid_hours = window or simulated_hours
     return Simulation(
         policy=policy,
+        status="planned" if shortfall is None else "best-effort",
         jobs=world.workload.jobs,
         finished=world.finished,
         mean_jct_hours=float(jct_hours.mean()),
@@ -102,6 +115,7 @@ def report(
         budget_usd_per_hour=budget.amount,
         budget_gpus=budget.amount if budget.unit == "gpus" else None,
         mean_usd_per_hour=spent / paid_hours,
+        mean_usd_per_simulated_hour=spent / simulated_hours,
         spent_usd=spent,
         lower_bound_mean_jct_hours=lower_bound_hours(trace, problem, most_spent),
         lower_bound_at_budget_mean_jct_hours=lower_bound_hours(trace, problem, budget.amount * paid_hours),
@@ -125,4 +139,5 @@ def report(
         simulated_hours=simulated_hours,
         wall_seconds=wall_seconds,
         ticks=world.ticks,
+        shortfall=shortfall,
     )

@@ -26,7 +26,17 @@ from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, InstanceType, Phase, Problem
-from policies.registry import BuiltPolicy, PolicyOptions, Site, build_policy, find_placer, find_policy
+from policies.online.best_effort import Shortfall
+from policies.registry import (
+    BuiltPolicy,
+    PolicyOptions,
+    Site,
+    build_best_effort,
+    build_policy,
+    find_placer,
+    find_policy,
+    shortfall_of_site,
+)
 
 REHEARSALS = 14
 """Planning budgets that a rehearsal tries over the whole range."""
@@ -48,7 +58,8 @@ class SimulationSettings:
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
     no plan counts: nodes that are idle or only partly used. In `outages`, pairs of instants, nothing can be
     launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
-    `boot_seconds`.
+    `boot_seconds`. With `best_effort` a budget below the least feasible spend runs the cheapest widths as far
+    as it goes, in place of being refused.
     """
 
     trace: Trace
@@ -67,6 +78,7 @@ class SimulationSettings:
     sized_by_trace: frozenset[str] = frozenset()
     outages: tuple[tuple[float, float], ...] = ()
     world: WorldSettings = field(default_factory=WorldSettings)
+    best_effort: bool = False
 
     @property
     def rules(self) -> Rules:
@@ -118,6 +130,7 @@ class PreparedRun:
     policy: BuiltPolicy
     world: World
     controller: Controller
+    shortfall: Shortfall | None = None
 
     def finish(self, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
         """Run to the end and return the figures; `on_tick` sees every decision."""
@@ -129,6 +142,7 @@ class PreparedRun:
             budget=self.settings.budget,
             problem=self._at_least_prices(),
             built=self.policy,
+            shortfall=self.shortfall,
             wall_seconds=time.perf_counter() - began,
         )
 
@@ -192,7 +206,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         settings.trace, settings.problem.classes, settings.instance_types, most_nodes=settings.most_nodes
     )
     entry = find_policy(settings.policy)
-    policy = build_policy(settings.policy, site_of(settings), settings.options)
+    policy, short = _policy_of(settings)
     world = World(
         workload,
         tuple(settings.instance_types.values()),
@@ -205,14 +219,23 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     )
     controller = Controller(
         allocator=policy.allocator,
-        is_job_by_job=entry.is_job_by_job,
+        is_job_by_job=entry.is_job_by_job and short is None,
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
         ports=Ports(
             clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),
     )
-    return PreparedRun(settings=settings, policy=policy, world=world, controller=controller)
+    return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)
+
+
+def _policy_of(settings: SimulationSettings) -> tuple[BuiltPolicy, Shortfall | None]:
+    """Return the policy, and by how much the budget falls short where a best effort is made of it."""
+    site = site_of(settings)
+    short = shortfall_of_site(site) if settings.best_effort else None
+    if short is None or not short.is_short:
+        return build_policy(settings.policy, site, settings.options), None
+    return build_best_effort(settings.policy, site, settings.options), short
 
 
 def _rules_for(settings: SimulationSettings, policy: BuiltPolicy) -> Rules:

@@ -27,6 +27,7 @@ from math import floor, inf
 
 from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.limits import CapCode, Held
+from boa_daemon.tick.offers import most_usd_per_hour, whole_gangs
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import JobId, NodeId
 
@@ -176,11 +177,11 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Pl
     held: list[Held] = []
     codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
-        price = _price(state, plan, name)
+        price = most_usd_per_hour(plan.instance_types[name], state.offers)
         fits, code = books.room_for(price)
         allowed = count if fits >= count else floor(fits)
         tied = plan.gangs.get(name, ())
-        kept = _whole(tied, allowed)
+        kept = whole_gangs(tied, allowed)
         taken = sum(kept) + min(count - sum(tied), allowed - sum(kept))
         if taken < count:
             gpu_type = plan.instance_types[name].gpu_type
@@ -196,21 +197,6 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Pl
         waiting=_waiting(plan, codes),
         held=(*plan.held, *held),
     )
-
-
-def _price(state: ClusterState, plan: Plan, name: str) -> float:
-    """Return the most that a node of a type may cost per hour, over the offers that are known."""
-    known = (offer.usd_per_hour for offer in state.offers if offer.instance_type == name)
-    return max(plan.instance_types[name].usd_per_hour, *(price or 0.0 for price in known), 0.0)
-
-
-def _whole(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
-    """Return the gangs, in order, that fit into so many nodes."""
-    kept: list[int] = []
-    for size in gangs:
-        if sum(kept) + size <= nodes:
-            kept.append(size)
-    return tuple(kept)
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:

@@ -20,12 +20,12 @@ from typing import Any
 from boa_daemon.errors import BoaError
 from boa_daemon.tick import actions, limits, offers, ports, state
 from policies import model, registry, speedup
-from policies.online import pacing
+from policies.online import best_effort, pacing
 
 _KEY = "$"
 _KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (actions, limits, offers, ports, state, model, pacing, registry, speedup)
+    for module in (actions, limits, offers, ports, state, best_effort, model, pacing, registry, speedup)
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 }

@@ -96,7 +96,7 @@ class Steadied:
         wanted = replace(wanted, stay=frozenset(job.job.id for job in optional if job.job.id in kept))
         if not kept:
             return wanted
-        widths = {job.id: kept[job.id] if job.id in kept else wanted.widths.get(job.id) for job in jobs}
+        widths = {**wanted.widths, **kept}
         return replace(wanted, widths={job: width for job, width in widths.items() if width is not None})
 
     def _why_held(self, job: JobState, history: History, moves: int) -> tuple[Held, float] | None:

@@ -13,7 +13,7 @@ from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, Term
 from boa_daemon.tick.offers import Offer, open_offers
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.units import format_hours
-from policies.model import GpuSlot, InstanceType, JobId, Width
+from policies.model import GpuSlot, InstanceType, JobId
 
 NAMED_JOBS = 4
 """So many of the jobs that a node is rented for are named with it."""
@@ -94,8 +94,14 @@ def _waiting_for(
     state: ClusterState, plan: Plan, instance_type: InstanceType
 ) -> tuple[tuple[JobId, int], ...]:
     """Return the first jobs that wait for a type, each with the generation that would start."""
-    waiting = (job for job in plan.waiting if plan.widths[job].gpu_type == instance_type.gpu_type)
+    waiting = (job for job in plan.waiting if _wants(plan, job, instance_type))
     return tuple((job, state.jobs[job].generation + 1) for job in islice(waiting, NAMED_JOBS))
+
+
+def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
+    """Return whether a job is planned on a type; one that a ceiling leaves out is planned on none."""
+    width = plan.widths.get(job)
+    return width is not None and width.gpu_type == instance_type.gpu_type
 
 
 def _open_offers(state: ClusterState, name: str) -> list[Offer]:
@@ -121,9 +127,7 @@ def _shares(
 
 def _launch_reason(plan: Plan, instance_type: InstanceType, count: int) -> str:
     """Return why nodes of a type are rented, with the numbers."""
-    waiting: list[Width] = [
-        plan.widths[job] for job in plan.waiting if plan.widths[job].gpu_type == instance_type.gpu_type
-    ]
+    waiting = [plan.widths[job] for job in plan.waiting if _wants(plan, job, instance_type)]
     gpus = sum(width.gpus for width in waiting)
     jobs = f"{len(waiting)} job{'s' if len(waiting) != 1 else ''}"
     if not waiting:

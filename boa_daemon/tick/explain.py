@@ -32,7 +32,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     if job is None:
         raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
     width = plan.widths.get(job_id)
-    sentences = [_presence(state, job), *_losses(job), _width(plan, job, width)]
+    sentences = [_presence(state, job), *_losses(job), _left_out(plan, job_id) or _width(plan, job, width)]
     if job_id in plan.waiting and width is not None:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
@@ -104,6 +104,29 @@ def _losses(job: JobState) -> list[str]:
     return [f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; it is left again."]
 
 
+def _left_out(plan: Plan, job_id: JobId) -> str:
+    """Return why a ceiling on dollars per hour leaves a job out; nothing where none does."""
+    if job_id in plan.widths:
+        return ""
+    reason = plan.waiting.get(job_id)
+    if reason == "budget":
+        return (
+            "The budget is below what the load takes, so it waits until money for its nodes has accrued; "
+            "jobs are served by weight per dollar of work left, the most first."
+        )
+    if reason == "cap-hour":
+        return (
+            "The nodes of its narrowest width cost more than the ceiling on dollars per hour: it waits until "
+            "that is raised, and others go on."
+        )
+    if reason == "cap-instances":
+        return (
+            "Its narrowest width takes more nodes than the cap on instances allows: it waits until that is "
+            "raised, and others go on."
+        )
+    return ""
+
+
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
     """Return which width is planned and why."""
     if width is None:
@@ -132,6 +155,10 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
     if reason == "node-limit":
         held = len(state.nodes)
         return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."
+    if reason == "budget":
+        return (
+            f"It waits until money for a node has accrued: the budget is below what the load takes. {have}."
+        )
     if reason == "fleet-full":
         return f"The fixed fleet is full. {have}."
     if reason == "gpus-to-fall-free":

@@ -13,6 +13,7 @@ from math import inf, isfinite
 from typing import Literal, TypeAlias
 
 from policies.errors import InvalidProblem
+from policies.model import InstanceType
 
 Market: TypeAlias = Literal["on-demand", "spot", "reserved"]
 RefusalKind: TypeAlias = Literal[
@@ -126,3 +127,18 @@ def _first(cooldowns: Iterable[Cooldown | None]) -> Cooldown:
     """Return the cool-down that ends first; a quota of no nodes has no end of its own."""
     known = [rest for rest in cooldowns if rest is not None]
     return min(known, key=lambda rest: rest.until, default=Cooldown(until=inf, kind="quota"))
+
+
+def most_usd_per_hour(instance_type: InstanceType, offers: Sequence[Offer]) -> float:
+    """Return the most that a node of a type may cost per hour, over the offers that are known."""
+    known = (offer.usd_per_hour for offer in offers if offer.instance_type == instance_type.name)
+    return max(instance_type.usd_per_hour, *(price or 0.0 for price in known), 0.0)
+
+
+def whole_gangs(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Return the gangs, in order, that fit into so many nodes."""
+    kept: list[int] = []
+    for size in gangs:
+        if sum(kept) + size <= nodes:
+            kept.append(size)
+    return tuple(kept)

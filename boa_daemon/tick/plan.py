@@ -21,6 +21,7 @@ from math import ceil, isfinite
 from types import MappingProxyType
 
 from boa_daemon.errors import BoaError
+from boa_daemon.tick.affordable import paid_for, within_money
 from boa_daemon.tick.emptying import emptied
 from boa_daemon.tick.lending import as_held, called_back, lent, with_spare_gpus
 from boa_daemon.tick.narrowing import within_room
@@ -37,6 +38,12 @@ def make_plan(
 ) -> Plan:
     """Return what should be, given what is and what was spent."""
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
+    allocation, waits = within_money(state, allocation, rules)
+    return paid_for(state, _plan_for(state, allocation, placer, rules), allocation, waits)
+
+
+def _plan_for(state: ClusterState, allocation: Allocation, placer: Placer, rules: Rules) -> Plan:
+    """Return the plan for an allocation."""
     if allocation.node_prices is None:
         loans: dict[JobId, Width] = {}
     else:

@@ -43,6 +43,7 @@ WAITING: Mapping[str, str] = MappingProxyType(
         "cap-hour": "the ceiling on dollars per hour leaves no room for it",
         "cap-instances": "the cap on instances is reached",
         "loop": "the same was done over and over and led nowhere; it rests",
+        "budget": "the budget is below what the load takes: money for its nodes has to accrue",
     }
 )
 """What a plan says that a job waits for."""

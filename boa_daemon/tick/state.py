@@ -32,6 +32,7 @@ WaitReason: TypeAlias = Literal[
     "cap-hour",
     "cap-instances",
     "loop",
+    "budget",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})

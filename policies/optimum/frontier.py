@@ -153,7 +153,7 @@ class MixedFrontier:
 def infeasible(budget: float, least: float, problem: Problem) -> InfeasibleBudget:
     """Return the error that says the least budget that would do."""
     jobs, unit = len(problem.classes), problem.budget_unit
-    enough = f"{_rounded_up(least)} {'GPUs' if unit == 'gpus' else 'USD/hour'}"
+    enough = f"{rounded_up(least)} {'GPUs' if unit == 'gpus' else 'USD/hour'}"
     return InfeasibleBudget(
         f"{Budget(amount=budget, unit=unit)} is too small: {jobs} {'class' if jobs == 1 else 'classes'} "
         f"need{'s' if jobs == 1 else ''} at least {enough}. "
@@ -162,7 +162,7 @@ def infeasible(budget: float, least: float, problem: Problem) -> InfeasibleBudge
     )
 
 
-def _rounded_up(amount: float) -> str:
+def rounded_up(amount: float) -> str:
     """Return an amount with six digits that is enough when it is typed back in."""
     unit = 10.0 ** (math.floor(math.log10(amount)) - 5)
     return f"{math.ceil(amount / unit * (1.0 - TIE)) * unit:.6g}"

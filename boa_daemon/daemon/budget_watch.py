@@ -1,0 +1,99 @@
+"""Whether the budget pays for the load: when the daemon falls to a best effort, and when it comes back.
+
+A best effort (`policies.online.best_effort`) begins when the least feasible spend rises above the budget: by
+a lower budget, a higher price, or a load that was learnt. It ends when the budget is `MARGIN` above the
+least, or at once when the settings name another budget that is enough, so a load that is learnt to and fro
+about the budget does not change the plan to and fro. The account is opened at the beginning, at what was
+spent until then: what was overspent under another budget is not held against the new one. It outlives a
+restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import ceil, log
+
+from boa_daemon.daemon.planner import PolicyRecord
+from boa_daemon.tick.offers import Offer
+from policies.errors import InfeasibleBudget
+from policies.online.best_effort import Account, Shortfall
+from policies.optimum.hull import TIE
+from policies.registry import Site, build_policy, find_policy, shortfall_of_site
+
+MARGIN = 1.05
+"""The budget must be this many times the least feasible spend before a best effort ends of itself."""
+
+PRICE_STEP = 1.05
+"""Prices above the planned ones are told apart in steps of this factor."""
+
+
+class BudgetWatch:
+    """Turns policies that the budget does not pay for into best efforts."""
+
+    def __init__(self, account: Account | None = None) -> None:
+        self.account = account
+        self.shortfall: Shortfall | None = None
+        self._asked: tuple[PolicyRecord, Account | None] | None = None
+
+    def look(self, record: PolicyRecord, *, now: float, spent_usd: Callable[[], float]) -> PolicyRecord:
+        """Return the record, as a best effort where the budget does not pay for it.
+
+        Raises:
+            PolicyError: when nothing can be planned for the site at all.
+        """
+        if self._asked != (record, self.account):
+            self._decide(record, now=now, spent_usd=spent_usd)
+            self._asked = record, self.account
+        return record if self.account is None else replace(record, best_effort=self.account)
+
+    def _decide(self, record: PolicyRecord, *, now: float, spent_usd: Callable[[], float]) -> None:
+        """Begin, go on with, or end a best effort."""
+        budget = record.site.budget.amount
+        goes_on = self.account is not None and self.account.budget == budget
+        self.shortfall = _shortfall(record, margin=MARGIN if goes_on else 1.0)
+        if self.shortfall is None:
+            self.account = None
+        elif not goes_on:
+            self.account = Account(budget=budget, opened_at=now, spent_before=spent_usd())
+
+
+def _shortfall(record: PolicyRecord, *, margin: float) -> Shortfall | None:
+    """Return by how much the budget falls short of `margin` times what the policy needs; None if it does not.
+
+    How the queue grows is told of BOA's cheapest widths, which stand in for any policy then.
+    """
+    site = record.site
+    if find_policy(record.name).kind == "optimum":
+        found = shortfall_of_site(site)
+        return found if site.budget.amount < margin * found.least_spend * (1.0 - TIE) else None
+    tighter = replace(site, budget=replace(site.budget, amount=site.budget.amount / margin))
+    try:
+        build_policy(record.name, tighter, record.options)
+    except InfeasibleBudget as error:
+        return replace(shortfall_of_site(site), least_spend=error.least_spend)
+    return None
+
+
+def at_dearer_offers(site: Site, offers: Sequence[Offer]) -> Site:
+    """Return the site at the prices that the cloud asks now, where they are above those that were planned.
+
+    They are rounded up to the next step of `PRICE_STEP`, so that a price that wanders changes no plan.
+    """
+    dearer = {}
+    for kind, machine in site.instance_types.items():
+        asked = [o.usd_per_hour for o in offers if o.instance_type == machine.name and o.usd_per_hour]
+        if asked and min(asked) > machine.usd_per_hour:
+            steps = ceil(log(min(asked) / machine.usd_per_hour) / log(PRICE_STEP) - 1e-9)
+            dearer[kind] = replace(machine, usd_per_hour=machine.usd_per_hour * PRICE_STEP**steps)
+    if not dearer:
+        return site
+    gpu_types = tuple(
+        replace(gpu, usd_per_gpu_hour=dearer[gpu.name].usd_per_gpu_hour) if gpu.name in dearer else gpu
+        for gpu in site.problem.gpu_types
+    )
+    return replace(
+        site,
+        problem=replace(site.problem, gpu_types=gpu_types),
+        instance_types={**site.instance_types, **dearer},
+    )

@@ -1,0 +1,228 @@
+"""A ceiling on dollars per hour: who is served under it, which nodes are vacated, and what is not rented.
+
+Two ceilings are honoured: the one that a policy sets for this tick (`Allocation.most_usd_per_hour`, where the
+budget is below the load), and the site's own, which are never exceeded (dollars per hour, and nodes). A job
+that can never fit under the site's caps gets the widest width that does; where none does, it waits and keeps
+nobody else waiting. Under the policy's ceiling jobs are served in the order of `Allocation.widths`, as long
+as whole nodes for them cost no more. Once a job is first in line and money still has to accrue for it, no
+other job has a node rented for it. Nodes that nobody may use go back at once.
+
+Cost: O(jobs + nodes) where there is a ceiling; nothing otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil, floor, inf
+
+from boa_daemon.tick.offers import most_usd_per_hour, open_offers, whole_gangs
+from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
+from boa_daemon.tick.whole_nodes import SOON_SECONDS
+from policies.model import Allocation, InstanceType, JobId, NodeId, Width
+
+LOOK_AGAIN_SECONDS = 300.0
+"""While money has to accrue, or anything is rented, the next look under a policy's ceiling is this soon."""
+SLACK = 1.0 + 1e-9
+
+Waits = Mapping[JobId, WaitReason]
+
+
+def within_money(state: ClusterState, allocation: Allocation, rules: Rules) -> tuple[Allocation, Waits]:
+    """Return the allocation with the jobs that the ceilings leave room for, and why the others wait."""
+    waits: dict[JobId, WaitReason] = {}
+    if allocation.nodes is not None:
+        return allocation, waits
+    if allocation.node_prices is not None:
+        allocation = _within_caps(state, allocation, rules, waits)
+    if allocation.most_usd_per_hour is not None:
+        allocation = _served(state, allocation, rules, allocation.most_usd_per_hour, waits)
+    return allocation, waits
+
+
+def paid_for(state: ClusterState, plan: Plan, allocation: Allocation, waits: Waits) -> Plan:
+    """Return the plan without the nodes that the policy's ceiling does not pay for, and with who waits."""
+    ceiling = allocation.most_usd_per_hour
+    if ceiling is None:
+        return replace(plan, waiting={**plan.waiting, **waits}) if waits else plan
+    present = sum(node.usd_per_hour for node in _live(state))
+    plan, held = _fewer_launches(state, plan, ceiling - present)
+    if present > ceiling * SLACK and allocation.above_ceiling != "use":
+        plan = _idle_ones_released(state, plan, present - ceiling)
+    waiting = {**plan.waiting, **waits, **held}
+    if not waiting and present == 0.0:
+        return plan
+    # A node that is vacated is to go back as soon as it is empty.
+    soon = state.now + (SOON_SECONDS if plan.stops else LOOK_AGAIN_SECONDS)
+    return replace(plan, waiting=waiting, wake_at=soon if plan.wake_at is None else min(plan.wake_at, soon))
+
+
+def _within_caps(
+    state: ClusterState, allocation: Allocation, rules: Rules, waits: dict[JobId, WaitReason]
+) -> Allocation:
+    """Return the allocation with no width for a waiting job that the site's own caps can never hold."""
+    if rules.max_nodes is None and (rules.caps is None or rules.caps.usd_per_hour is None):
+        return allocation
+    most = {kind: _most_gpus(state, machine, rules) for kind, machine in rules.instance_types.items()}
+    wide = {job: width for job, width in allocation.widths.items() if width.gpus > most[width.gpu_type][0]}
+    if not wide:
+        return allocation
+    widths = dict(allocation.widths)
+    for job, planned in wide.items():
+        gpus, reason = most[planned.gpu_type]
+        held = state.jobs[job].job.width
+        found = _widest(state, allocation, job, planned, gpus) if held is None else held
+        if found is None:
+            del widths[job]
+            waits[job] = reason
+        else:
+            widths[job] = found
+    return replace(allocation, widths=widths)
+
+
+def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tuple[float, WaitReason]:
+    """Return the most GPUs of a machine that the site's caps ever hold, and which cap says so."""
+    nodes: tuple[float, WaitReason] = (inf, "cap-hour")
+    if rules.max_nodes is not None:
+        nodes = rules.max_nodes, "cap-instances"
+    cap = None if rules.caps is None else rules.caps.usd_per_hour
+    if cap is not None:
+        nodes = min(nodes, (floor(cap * SLACK / most_usd_per_hour(machine, state.offers)), "cap-hour"))
+    return nodes[0] * machine.gpus, nodes[1]
+
+
+def _widest(
+    state: ClusterState, allocation: Allocation, job_id: JobId, planned: Width, most_gpus: float
+) -> Width | None:
+    """Return the widest width of a job within some GPUs; None where there is none."""
+    if allocation.node_prices is None:
+        return None
+    job = state.jobs[job_id].job
+    fits = [width for width, _ in allocation.node_prices.narrower(job, planned) if width.gpus <= most_gpus]
+    return max(fits, key=lambda width: width.gpus, default=None)
+
+
+def _served(
+    state: ClusterState, allocation: Allocation, rules: Rules, ceiling: float, waits: dict[JobId, WaitReason]
+) -> Allocation:
+    """Return the allocation with the jobs that whole nodes within the ceiling hold, in order of service."""
+    above = allocation.above_ceiling
+    live = _live(state)
+    present = sum(node.usd_per_hour for node in live)
+    room = SLACK * (max(ceiling, present) if above == "use" else ceiling)
+    prices = _prices(state, rules, live)
+    sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
+    used, cost = dict.fromkeys(sizes, 0), 0.0
+    served: dict[JobId, Width] = {}
+    is_saving = False
+    for job in _order(state, allocation):
+        width, runs = allocation.widths[job], bool(state.jobs[job].slots)
+        kind = width.gpu_type
+        gpus = used[kind] + width.gpus
+        more = cost + (ceil(gpus / sizes[kind]) - ceil(used[kind] / sizes[kind])) * prices[kind]
+        keeps = runs and (above == "finish" or (above == "use" and job in allocation.stay))
+        rents = not runs and more > present * SLACK
+        if keeps or (more <= room and not (is_saving and rents)):
+            served[job], used[kind], cost = width, gpus, more
+            continue
+        waits[job] = "budget"
+        is_saving = is_saving or not runs
+    if above == "leave":
+        _vacate(state, served, ceiling, waits)
+    return replace(allocation, widths=served)
+
+
+def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
+    """Return the jobs in the order of service; first those that run and may not be moved, or may finish."""
+    may_go_on = allocation.above_ceiling == "finish"
+    return sorted(
+        allocation.widths,
+        key=lambda job: not (job in allocation.stay or (may_go_on and state.jobs[job].slots)),
+    )
+
+
+def _vacate(
+    state: ClusterState, served: dict[JobId, Width], ceiling: float, waits: dict[JobId, WaitReason]
+) -> None:
+    """Take jobs off whole nodes until those that are left cost no more than the ceiling."""
+    busy: dict[NodeId, set[JobId]] = {}
+    for job, width in served.items():
+        for slot in state.jobs[job].slots[: width.gpus]:
+            if slot.node in state.nodes:
+                busy.setdefault(slot.node, set()).add(job)
+    cost = sum(state.nodes[name].usd_per_hour for name in busy)
+    places = {job: place for place, job in enumerate(served)}
+    while busy and cost > ceiling * SLACK:
+        # The node whose most urgent job is the least urgent of all.
+        worst = max(busy, key=lambda name: (min(places[job] for job in busy[name]), name))
+        gone = busy[worst]
+        for job in gone:
+            del served[job]
+            waits[job] = "budget"
+        busy = {name: jobs - gone for name, jobs in busy.items() if jobs - gone}
+        cost = sum(state.nodes[name].usd_per_hour for name in busy)
+
+
+def _fewer_launches(state: ClusterState, plan: Plan, left: float) -> tuple[Plan, dict[JobId, WaitReason]]:
+    """Return the plan with as many launches as the money left pays for, and who waits for the others."""
+    launches: dict[str, int] = {}
+    gangs: dict[str, tuple[int, ...]] = {}
+    short: set[str] = set()
+    for name, count in plan.launches.items():
+        price = _least(state, name, plan.instance_types[name].usd_per_hour)
+        allowed = max(floor(left * SLACK / price + 1e-9), 0)
+        taken, kept = count, plan.gangs.get(name, ())
+        if allowed < count:
+            tied = kept
+            kept = whole_gangs(tied, allowed)
+            taken = sum(kept) + min(count - sum(tied), allowed - sum(kept))
+            short.add(plan.instance_types[name].gpu_type)
+        if taken:
+            launches[name] = taken
+            gangs |= {name: kept} if kept else {}
+            left -= taken * price
+    if not short:
+        return plan, {}
+    held: dict[JobId, WaitReason] = {
+        job: "budget"
+        for job, reason in plan.waiting.items()
+        if reason == "nodes-to-come" and job in plan.widths and plan.widths[job].gpu_type in short
+    }
+    return replace(plan, launches=launches, gangs=gangs), held
+
+
+def _idle_ones_released(state: ClusterState, plan: Plan, excess: float) -> Plan:
+    """Return the plan with idle nodes given back until no more is rented than the ceiling."""
+    used = {slot.node for slots in plan.slots.values() for slot in slots}
+    releases = list(plan.releases)
+    excess -= sum(state.nodes[name].usd_per_hour for name in releases)
+    for node in state.nodes.values():
+        if excess > 1e-9 and node.is_idle and node.id not in used and node.id not in releases:
+            releases.append(node.id)
+            excess -= node.usd_per_hour
+    return replace(plan, releases=tuple(releases))
+
+
+def _live(state: ClusterState) -> list[NodeState]:
+    """Return the nodes that are here or to come, and are to stay."""
+    return [n for n in state.nodes.values() if n.phase in ("ready", "requested") and n.ends_by is None]
+
+
+def _prices(state: ClusterState, rules: Rules, live: list[NodeState]) -> dict[str, float]:
+    """Return what a node of each GPU type costs: what those that are here cost on average, else the offer."""
+    here: dict[str, list[float]] = {}
+    for node in live:
+        here.setdefault(node.instance_type.gpu_type, []).append(node.usd_per_hour)
+    return {
+        kind: sum(here[kind]) / len(here[kind])
+        if kind in here
+        else _least(state, machine.name, machine.usd_per_hour)
+        for kind, machine in rules.instance_types.items()
+    }
+
+
+def _least(state: ClusterState, name: str, otherwise: float) -> float:
+    """Return what the next node of a type costs: its cheapest open offer, or the price of its type."""
+    found = open_offers(name, state.offers, state.cooldowns, now=state.now) if state.offers else []
+    price = found[0].usd_per_hour if found else None
+    return otherwise if price is None else price

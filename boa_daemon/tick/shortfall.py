@@ -1,0 +1,40 @@
+"""How far a budget below the load goes, in words and as a document: the same wherever it is told."""
+
+from __future__ import annotations
+
+from policies.online.best_effort import Account, Shortfall
+from policies.optimum.frontier import rounded_up
+
+
+def shortfall_sentence(shortfall: Shortfall) -> str:
+    """Return how far the budget goes, for people."""
+    unit = "GPUs" if shortfall.unit == "gpus" else "USD/hour"
+    enough = f"{rounded_up(shortfall.least_spend)} {unit}"
+    least = f"the cheapest widths need {enough}"
+    if shortfall.jobs_per_hour <= 0.0:
+        return (
+            f"best effort: the budget of {shortfall.budget:.6g} {unit} just pays for the load ({least}), "
+            "and the plan follows once it does so by a margin"
+        )
+    return (
+        f"best effort: the budget of {shortfall.budget:.6g} {unit} is below the load, and {least}. By the "
+        f"plan the queue grows by {shortfall.gpu_hours_per_hour:.3g} GPU-hours of work and up to "
+        f"{shortfall.jobs_per_hour:.3g} jobs per hour; a budget of {enough} would stop that"
+    )
+
+
+def shortfall_document(
+    shortfall: Shortfall | None, account: Account | None = None
+) -> dict[str, object] | None:
+    """Return a best effort for programs; None where there is none."""
+    if shortfall is None:
+        return None
+    return {
+        "budget": shortfall.budget,
+        "budget_unit": shortfall.unit,
+        "least_spend": shortfall.least_spend,
+        "queue_growth_jobs_per_hour": shortfall.jobs_per_hour,
+        "queue_growth_gpu_hours_per_hour": shortfall.gpu_hours_per_hour,
+        "since": None if account is None else account.opened_at,
+        "message": shortfall_sentence(shortfall),
+    }

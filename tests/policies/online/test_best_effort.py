@@ -1,0 +1,121 @@
+"""Best effort: how far a budget below the load goes, in which order, and what may be rented meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies_planner import problems
+
+from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
+from policies.model import Budget, Money, Problem
+from policies.online.best_effort import Account, BestEffort, shortfall_of
+from policies.optimum.frontier import MixedFrontier
+from policies.registry import PolicyOptions, Site, build_best_effort
+
+HOUR = 3600.0
+
+
+def a_site(budget: float, *, boot_hours: float = 0.0) -> Site:
+    """Return a site of two classes on nodes of one GPU at a dollar."""
+    classes = (a_class("short", sizes=(0.5,)), a_class("long", sizes=(4.0,)))
+    return Site(
+        problem=a_problem(*classes),
+        budget=Budget(amount=budget),
+        instance_types={"gpu": an_instance_type(gpus=1)},
+        boot_hours=boot_hours,
+    )
+
+
+def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0, name: str = "boa") -> BestEffort:
+    """Return a best effort of that budget whose account is as old as the ledger."""
+    found = build_best_effort(name, a_site(budget, boot_hours=boot_hours), PolicyOptions()).allocator
+    assert isinstance(found, BestEffort)
+    return found
+
+
+def money(spent: float, hours: float) -> Money:
+    """Return what the books say."""
+    return Money(spent_usd=spent, elapsed_hours=hours)
+
+
+@given(problem=problems(), share=st.floats(0.01, 1.5))
+def test_what_is_served_costs_the_budget_and_the_rest_is_the_growth(problem: Problem, share: float) -> None:
+    """Served classes take the budget to the last digit; served and growing jobs are all that arrive."""
+    frontier = MixedFrontier.of(problem)
+    least = frontier.cheapest_feasible_spend
+    found = shortfall_of(frontier, share * least)
+    plans = {plan.name: plan.mean_spend for plan in frontier.solution_at(least).classes}
+    rates = {c.name: c.arrivals_per_hour for c in problem.classes}
+    spent = sum(part * rates[name] * plans[name] for name, part in found.served.items())
+    served = sum(part * rates[name] for name, part in found.served.items())
+
+    assert spent == pytest.approx(min(share, 1.0) * least, rel=1e-6)
+    assert served + found.jobs_per_hour == pytest.approx(sum(rates.values()), rel=1e-9)
+    assert found.is_short == (share < 1.0 - 1e-12)
+    assert (found.gpu_hours_per_hour == 0.0) == (not found.is_short)
+
+
+def test_the_growth_of_two_classes_is_the_closed_form() -> None:
+    """One job an hour each, at 0.5 and 4 dollars: 2.5 USD/hour do half of the long ones."""
+    found = shortfall_of(MixedFrontier.of(a_site(1.0).problem), 2.5)
+
+    assert dict(found.served) == {"short": 1.0, "long": pytest.approx(0.5)}
+    assert found.jobs_per_hour == pytest.approx(0.5)
+    assert found.gpu_hours_per_hour == pytest.approx(2.0)
+    assert found.least_spend == pytest.approx(4.5)
+
+
+def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
+    """The short, the heavy and the nearly done first; one that runs gives way to less than half its rest."""
+    width = an_effort().allocate([a_job("x", class_name="long")], now=0.0).widths["x"]
+    jobs = [
+        a_job("long", class_name="long", remaining_gpu_hours=4.0),
+        a_job("heavy", class_name="long", remaining_gpu_hours=4.0, weight=20.0),
+        a_job("short", class_name="short", remaining_gpu_hours=0.5),
+        a_job("runs", class_name="long", remaining_gpu_hours=0.9, width=width),
+    ]
+    found = an_effort().allocate(jobs, now=0.0, money=money(0.0, 0.0))
+
+    assert list(found.widths) == ["heavy", "runs", "short", "long"]
+    almost = [jobs[2], a_job("runs", class_name="long", remaining_gpu_hours=1.1, width=width)]
+    assert list(an_effort().allocate(almost, now=0.0, money=money(0.0, 0.0)).widths) == ["short", "runs"]
+
+
+@pytest.mark.parametrize(
+    ("spent", "ceiling", "above"),
+    [(0.0, 1.5, "use"), (0.9, 0.6, "use"), (1.0, 0.5, "finish"), (1.2, 0.5, "finish"), (1.3, 0.5, "leave")],
+)
+def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) -> None:
+    """Two hours at half a dollar: a credit goes within an hour; past half an hour's debt, nodes go."""
+    found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(spent, 2.0))
+
+    assert found.most_usd_per_hour == pytest.approx(ceiling)
+    assert found.above_ceiling == above
+
+
+def test_a_long_boot_spreads_a_credit_over_more_hours() -> None:
+    """A boot of 12 minutes is a tenth of two hours."""
+    found = an_effort(0.5, boot_hours=0.2).allocate(
+        [a_job(class_name="long")], now=0.0, money=money(0.0, 2.0)
+    )
+
+    assert found.most_usd_per_hour == pytest.approx(0.5 + 1.0 / 2.0)
+
+
+def test_an_account_that_opened_later_knows_nothing_of_earlier_money() -> None:
+    """A hundred dollars were spent before; since then an hour passed and a dollar went."""
+    account = Account(budget=2.0, opened_at=10 * HOUR, spent_before=100.0)
+
+    assert account.balance(money(101.0, 11.0), now=11 * HOUR) == pytest.approx(1.0)
+    assert Account(budget=2.0).balance(money(1.0, 11.0), now=11 * HOUR) == pytest.approx(21.0)
+
+
+@pytest.mark.parametrize("name", ["boa", "boa-paced", "static-fifo"])
+def test_every_policy_has_a_best_effort_at_the_cheapest_widths(name: str) -> None:
+    """Whatever the policy: with nothing to spare, each job has the width at which its work costs least."""
+    found = an_effort(0.01, name=name).allocate(
+        [a_job("a", class_name="long"), a_job("b", class_name="short")], now=0.0, money=money(0.0, 1.0)
+    )
+
+    assert {width.gpus for width in found.widths.values()} == {1}
