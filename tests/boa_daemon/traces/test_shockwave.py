@@ -58,7 +58,10 @@ def test_without_throughputs_the_refusal_says_whose_they_are(data: Path) -> None
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("a\tb", "2 columns where 12"), ("\t".join("K c d s 1 9 x static 1 -1 5 0".split()), "gpus")],
+    [
+        ("a\tb", "2 columns where 12"),
+        ("\t".join(["K", "c", "d", "s", "1", "9", "x", "static", "1", "-1", "5", "0"]), "gpus"),
+    ],
 )
 def test_a_damaged_line_is_refused_with_its_number(data: Path, written: Write, line: str, words: str) -> None:
     """Columns are counted and numbers read."""
