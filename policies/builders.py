@@ -210,7 +210,7 @@ def pollux_autoscale(site: Site, options: PolicyOptions) -> BuiltPolicy:
         menu=menu,
         instance_type=site.instance_types[menu.gpu_type],
         least_nodes=0,
-        most_nodes=MOST_NODES,
+        most_nodes=MOST_NODES if site.max_nodes is None else min(MOST_NODES, site.max_nodes),
         utility=UTILITY if options.utility is None else options.utility,
     )
     return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)
