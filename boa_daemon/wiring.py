@@ -47,9 +47,9 @@ class SimulationSettings:
 
     Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
-    no plan counts: nodes that are idle or only partly used. A policy that `learns` begins
-    with the classes as they are believed and corrects them as the daemon does. In `outages`, pairs of instants,
-    nothing can be launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
+    no plan counts: nodes that are idle or only partly used. A policy that `learns` begins with the classes as
+    they are believed and corrects them as the daemon does. In `outages`, pairs of instants, nothing can be
+    launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
     `boot_seconds`.
     """
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from policies.a_srpt import VirtualOrder
 from policies.asked import HOLD_SECONDS, AskedWidths, RentAsAsked
 from policies.baselines import (
     EfficiencyThreshold,
@@ -23,7 +24,9 @@ from policies.baselines import (
     promise_of,
 )
 from policies.boa import BudgetOptimal, solve
+from policies.dally import Dally
 from policies.errors import InfeasibleBudget
+from policies.fixed_widths import best_fixed_widths
 from policies.following import WholeNodes, with_boots_at_changes
 from policies.frontier import MixedFrontier
 from policies.greedy import GreedyMarginal
@@ -150,15 +153,47 @@ def static_fifo(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 def static_srsf(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return shortest remaining service first on the fleet that the budget pays for."""
-    return _in_line(site, options, StaticSrsf)
+    return _in_line(site, options, StaticSrsf.within)
 
 
-def _in_line(site: Site, options: PolicyOptions, order: type[StaticFifo] | type[StaticSrsf]) -> BuiltPolicy:
+def _in_line(
+    site: Site, options: PolicyOptions, order: Callable[..., StaticFifo | StaticSrsf]
+) -> BuiltPolicy:
     """Return a queue for a fixed fleet; jobs are as wide as a node unless a width is given."""
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
     gpus = options.gpus_per_job or fleet.instance_type.gpus
     return BuiltPolicy(allocator=order(menu=menu, fleet=fleet, gpus_per_job=gpus))
+
+
+def srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return shortest remaining service first with the best fixed width of each class."""
+    return BuiltPolicy(allocator=_best_srsf(site, options))
+
+
+def a_srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return A-SRPT with the best fixed width of each class."""
+    return BuiltPolicy(allocator=VirtualOrder(queue=_best_srsf(site, options)))
+
+
+def dally(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Dally with the best fixed width of each class."""
+    return BuiltPolicy(allocator=Dally(queue=_best_srsf(site, options)), round_seconds=ROUND_SECONDS)
+
+
+def _best_srsf(site: Site, options: PolicyOptions) -> StaticSrsf:
+    """Return shortest remaining service first on the fleet, at the widths that wait least there.
+
+    No job waits for a boot on a fleet that stands, so boots are taken out of the start-ups.
+    """
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    at_once = {
+        name: replace(job_class, startup_hours=max(0.0, job_class.startup_hours - site.boot_hours))
+        for name, job_class in menu.classes.items()
+    }
+    plans = best_fixed_widths(WidthMenu(classes=at_once, gpu_type=menu.gpu_type), gpus=fleet.gpus)
+    return StaticSrsf(menu=menu, fleet=fleet, plans=plans)
 
 
 def static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:

@@ -130,7 +130,7 @@ def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
 
 
 def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
-    """Return the fleet of the given size, or of as many whole nodes as the budget pays for; at most the cap."""
+    """Return the fleet of the given size, or of as many whole nodes as the budget pays for, up to the cap."""
     instance_type = site.instance_types[gpu_type]
     affordable = math.floor(site.budget.amount / site.node_price(instance_type))
     if options.nodes is None and affordable < 1:

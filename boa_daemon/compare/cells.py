@@ -1,4 +1,4 @@
-"""What is compared: budgets, caps on nodes, policies and seeds; one cell is one of each, a row what it came to.
+"""What is compared: budgets, caps on nodes, policies, seeds; a cell is one of each, a row what it came to.
 
 Seed 0 is the trace as it is. A higher seed draws anew and hands the trace's jobs to its arrival instants in
 another order: a different trace of the same jobs, and equally loaded.
@@ -29,7 +29,7 @@ Knob: TypeAlias = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one policy came to under one budget, cap and seed. Hours and dollars, or GPUs where those are counted.
+    """What one policy came to under one budget, cap and seed. Hours and dollars, or GPUs where they count.
 
     `target` is what the reference spent per hour of arrivals, and `at_equal_spend` says that this run spent
     the same within the tolerance. `equal_spend_mean_jct_hours` is read off between two settings around the

@@ -48,7 +48,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One policy under one budget and cap, over all seeds. `knobs` are the least and the greatest of each setting."""
+    """One policy under one budget and cap, over all seeds. `knobs` are least and greatest settings."""
 
     policy: str
     budget: float
@@ -115,7 +115,7 @@ def ratio_of(ratios: Sequence[float]) -> Ratio:
 
 
 def with_ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the rows as JSON says them, each with its ratios to the reference of its budget, cap and seed."""
+    """Return the rows as JSON says them, each with its ratios to the reference of its cell."""
     reference = _references(rows)
     documents = []
     for row in rows:
