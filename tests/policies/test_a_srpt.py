@@ -61,7 +61,7 @@ def test_a_running_job_is_never_stopped() -> None:
 
 
 def test_jobs_start_in_the_order_of_the_virtual_ends() -> None:
-    """Three wait for one place: the shortest first; a job that the machine has ended before one that is new."""
+    """Three wait for one place: the shortest first; an ended job before one that is new."""
     policy = a_policy(width=4)
     waiting = [a_job("c", remaining_gpu_hours=6.0), a_job("a", remaining_gpu_hours=2.0), a_job("b")]
     assert list(policy.allocate(waiting, now=0.0).widths) == ["b"]
