@@ -58,6 +58,7 @@ class Row:
     gpu_hours_booting: float
     gpu_hours_idle: float
     rescales: int
+    most_nodes: int
     runs: int
 
     def to_document(self) -> dict[str, Any]:

@@ -298,5 +298,6 @@ def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: 
         gpu_hours_booting=result.gpu_hours_booting,
         gpu_hours_idle=result.gpu_hours_idle,
         rescales=result.rescales,
+        most_nodes=result.most_nodes,
         runs=runs,
     )
