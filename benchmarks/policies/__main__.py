@@ -3,11 +3,11 @@
     python benchmarks/policies DATA [--quick] [--only NAME] [--processes N] [--out DIR] [--write PAGE]
 
 DATA holds ``pollux``, ``gavel``, ``microsoft-itp``, ``elasticflow`` and ``shockwave`` as docs/benchmarks.md
-says. BOA is the daemon's default policy with its defaults, and learns what it believes while it runs; the fixed
-plan that is tuned on the trace is a row of its own. A budget is a multiple of the load, what the work costs at
-its cheapest width without any overhead. Every rival knows the truth and is tuned to spend what the daemon
-spent. Ratios are a rival's mean JCT over the daemon's, paired by trace: the geometric mean, and its 95 %
-interval in brackets.
+says. BOA is the daemon's default policy with its defaults, and learns what it believes while it runs; the
+fixed plan that is tuned on the trace is a row of its own. A budget is a multiple of the load, what the work
+costs at its cheapest width without any overhead. Every rival knows the truth and is tuned to spend what the
+daemon spent. Ratios are a rival's mean JCT over the daemon's, paired by trace: the geometric mean, and its
+95 % interval in brackets.
 
 Finished runs are kept in --out under a hash of the code, so the same command goes on where it stopped, and a
 change of the code runs all again. --write puts the blocks between the markers ``<!-- study: NAME -->`` and
@@ -78,9 +78,10 @@ def main() -> None:
         )
         blocks["published"] = published(arguments.data, arguments.out / code_hash())
     size = "a quick subset" if arguments.quick else "all scenarios"
+    minutes = (time.perf_counter() - began) / 60.0
     blocks["run"] = (
-        f"Measured with code {code_hash()}: {size}, {len(tasks)} traces, "
-        f"{(time.perf_counter() - began) / 60.0:.0f} min in {arguments.processes} processes (less where runs were kept)."
+        f"Measured with code {code_hash()}: {size}, {len(tasks)} traces, {minutes:.0f} min in "
+        f"{arguments.processes} processes (less where runs were kept)."
     )
     for name, text in blocks.items():
         print(f"\n## {name}\n\n{text}", flush=True)

@@ -28,7 +28,7 @@ PUBLISHED = (
 
 
 def published(data: Path, scratch: Path) -> str:
-    """Return BOA's tuned plan at the GPU-hours that Pollux's own simulator was measured at, on the 85-job cut."""
+    """Return BOA's tuned plan at the GPU-hours of Pollux in its own simulator, on the 85-job cut."""
     lines = [
         "| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |",
         "|---|---|---|---|---|---|---|",
@@ -57,7 +57,7 @@ def published(data: Path, scratch: Path) -> str:
 
 
 def closed_form(*, seeds: int, jobs: int) -> str:
-    """Return the simulated mean JCT and spend over the closed form: no overheads, Poisson, GPUs one by one."""
+    """Return simulated mean JCT and spend over the closed form: no overheads, Poisson, single GPUs."""
     classes = (
         a_class("amdahl", sizes=(2.0,), curve=Amdahl(parallel_fraction=0.95), arrivals_per_hour=3.0),
         a_class("power", sizes=(1.0,), curve=PowerLaw(exponent=0.6), arrivals_per_hour=6.0),

@@ -164,7 +164,7 @@ def beliefs(outcomes: Sequence[Outcome]) -> str:
 
 
 def elasticity(outcomes: Sequence[Outcome]) -> str:
-    """Return how much of the distance to the best fixed fleet is renting as needed, and how much optimisation."""
+    """Return how much of the distance to the best fixed fleet is elasticity, how much optimisation."""
     rows = []
     for name, found in groupby(outcomes, key=lambda o: o.scenario.name):
         runs = _runs(list(found))
@@ -186,7 +186,7 @@ def elasticity(outcomes: Sequence[Outcome]) -> str:
 
 
 def _best(kind: PolicyKind | None, runs: Sequence[Sequence[Row]]) -> str | None:
-    """Return the rival of a kind that waits least for the same money; of any kind but BOA's own without one."""
+    """Return the rival of a kind that waits least for the same money, or of any kind but BOA's own."""
     policies = {row.policy for rows in runs for row in rows} - {DAEMON, TUNED}
     found = {
         policy: ratio.mean
@@ -327,7 +327,8 @@ def _money_goal(outcomes: Sequence[Outcome]) -> list[str]:
                     and factor <= other_factor
                     and (part, factor) != (other_part, other_factor)
                 ):
-                    name = f"{outcome.scenario.name}: {part:g}, {factor:g} x to {other_part:g}, {other_factor:g} x"
+                    steps = f"{part:g}, {factor:g} x to {other_part:g}, {other_factor:g} x"
+                    name = f"{outcome.scenario.name}: {steps}"
                     found[name] = more.mean_jct_hours / row.mean_jct_hours
     return _goal("more money or nodes never wait longer", found, 1.0)
 
@@ -360,8 +361,8 @@ def short(outcomes: Sequence[Outcome]) -> str:
     at_cap = _capped_goal(outcomes)
     if at_cap[1] != "not measured":
         lines.append(
-            f"- **At a cap on nodes** the daemon is at {LEAD:g} of the best rival or better at {at_cap[1]} caps; at worst "
-            f"at {at_cap[2]} ({at_cap[3]})."
+            f"- **At a cap on nodes** the daemon is at {LEAD:g} of the best rival or better at "
+            f"{at_cap[1]} caps; at worst at {at_cap[2]} ({at_cap[3]})."
         )
     return "\n".join(lines)
 
@@ -384,8 +385,8 @@ def readme(outcomes: Sequence[Outcome]) -> str:
         if (ratio := ratio_between(policy, DAEMON, runs)) is not None
     ]
     return (
-        f"For the same money, boots of 180 s and idle nodes included, {SHORT}, the daemon's own policy with beliefs "
-        f"learnt while it runs takes {_minutes(own)}; for each of its minutes: {', '.join(found)}."
+        f"For the same money, boots of 180 s and idle nodes included, {SHORT}, the daemon's own policy with "
+        f"beliefs learnt while it runs takes {_minutes(own)}; for each of its minutes: {', '.join(found)}."
     )
 
 
@@ -398,4 +399,7 @@ def failures(outcomes: Sequence[Outcome]) -> str:
     return f"{len(found)} cells ended in an error:\n\n" + _table(["cell", "what was said"], rows)
 
 
-CAPS_NOTE = f"Caps are {', '.join(f'{part:g}' for part in CAP_PARTS)} of the most nodes that the tuned plan holds without one."
+CAPS_NOTE = (
+    f"Caps are {', '.join(f'{part:g}' for part in CAP_PARTS)} of the most nodes that the tuned plan holds "
+    "without one."
+)

@@ -53,7 +53,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtCap:
-    """What all policies came to at one cap: a part of the nodes that the tuned plan would like, and a budget."""
+    """What all policies came to at a cap, a part of the nodes that the tuned plan would like."""
 
     part: float
     factor: float
@@ -179,7 +179,7 @@ def wrong_by_class(names: Sequence[str]) -> Beliefs:
 
 
 def _rows(comparison: Comparison, kept: Kept, outcome: Outcome, what: str) -> Iterator[Row]:
-    """Yield the rows of all cells, each reference before its rivals; a cell that ends in an error is noted."""
+    """Yield the rows of all cells, each reference before its rivals; errors are noted."""
     for cell in comparison.references():
         row = _row(comparison, cell, kept, outcome, what)
         if row is None:
