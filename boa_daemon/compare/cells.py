@@ -82,7 +82,7 @@ class Comparison:
     """The settings that all runs share, and what differs between them.
 
     `reference` is the policy whose spend the rivals are to meet; where `shared` says that beliefs are learnt,
-    only the reference learns and rivals know the truth. A cap of None is no cap.
+    only the reference learns and rivals know the truth. A cap of None is that of `shared`, or none.
     """
 
     shared: SimulationSettings
@@ -121,7 +121,7 @@ class Comparison:
             policy=cell.policy,
             budget=cell.budget,
             seed=cell.seed,
-            max_nodes=cell.max_nodes,
+            max_nodes=self.shared.max_nodes if cell.max_nodes is None else cell.max_nodes,
             learns=self.shared.learns and cell.policy == self.reference,
             trace=reordered(self.shared.trace, cell.seed),
         )
