@@ -16,7 +16,7 @@ RIVALS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", *FAMILY)
 SOME_RIVALS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", "srpt")
 MORE_RIVALS = (*RIVALS, "boa-authors", "greedy-marginal", "asked")
 ALL_RIVALS = (*MORE_RIVALS, "asked-hold", "tiresias", "static-srsf", "static-equal", "static-fifo")
-AT_CAPS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", "srpt", "a-srpt", "static-srsf")
+AT_CAPS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", "srpt", "a-srpt", "static-equal")
 SMALL_APPS = ("cifar10", "deepspeech2", "bert")
 WORKLOADS = (1, 2, 3, 6)
 BOOTS = (0.0, 180.0, 420.0)
@@ -25,7 +25,7 @@ CAP_PARTS = (0.5, 0.75, 1.0)
 """Caps, as parts of the most nodes that the tuned plan holds at once where there is none."""
 NO_OBJECT = 4.0
 """A budget at a cap, x load, that the nodes can hardly spend."""
-ORDERS = 5
+ORDERS = 3
 """Of one workload's jobs, where what is asked is whether a rule loses on that very workload."""
 
 
@@ -44,7 +44,8 @@ class Scenario:
     """One column of a table: traces that are alike, a multiple of their load, a boot time.
 
     `on_spot` rents on a synthetic spot market first, whose nodes are taken away again, then on demand. Where
-    there are `cap_factors`, the traces are run again at caps on nodes with budgets of so many times the load.
+    there are `cap_factors`, the last `capped_sources` traces are run again at caps on nodes, with budgets of
+    so many times the load.
     """
 
     group: str
@@ -57,6 +58,7 @@ class Scenario:
     seeds: int = 1
     on_spot: bool = False
     cap_factors: tuple[float, ...] = ()
+    capped_sources: int = 1
 
     @property
     def name(self) -> str:
@@ -93,7 +95,7 @@ PHILLY = Source(
 
 def scenarios(*, quick: bool) -> Iterator[Scenario]:
     """Yield the scenarios, table by table."""
-    seeds = 1 if quick else 3
+    seeds = 1 if quick else 2
     for boot in BOOTS[1:2] if quick else BOOTS:
         yield Scenario(
             group=SHORT,
@@ -101,7 +103,7 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
             sources=(pollux("", 1, SMALL_APPS),),
             boot_seconds=boot,
             seeds=seeds,
-            rivals=ALL_RIVALS if boot == BOOT and not quick else RIVALS,
+            rivals=RIVALS if quick else ALL_RIVALS if boot == BOOT else SOME_RIVALS,
             cap_factors=((NO_OBJECT,) if quick else (1.5, NO_OBJECT)) if boot == BOOT else (),
         )
     for boot in BOOTS[1:2] if quick else BOOTS:
@@ -110,8 +112,9 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
             column=f"boot {boot:g} s",
             sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
             boot_seconds=boot,
-            rivals=MORE_RIVALS if boot == BOOT and not quick else RIVALS,
+            rivals=RIVALS if quick else MORE_RIVALS if boot == BOOT else SOME_RIVALS,
             cap_factors=(NO_OBJECT,) if boot == BOOT and not quick else (),
+            capped_sources=2,
         )
     for column, types, boot in (
         ("V100", ("v100",), BOOT),

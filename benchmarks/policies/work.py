@@ -154,7 +154,8 @@ def run_task(task: Task) -> Outcome:
         alone = replace(learning, shared=shared, rivals=())
         outcome.told[told] = list(_rows(alone, kept, outcome, f"{scenario.column}, {told}"))
     wished = [row.most_nodes for row in outcome.rows if row.policy == TUNED and row.seed == 0]
-    for factor in scenario.cap_factors if wished else ():
+    is_capped = wished and task.source in scenario.sources[-scenario.capped_sources :]
+    for factor in scenario.cap_factors if is_capped else ():
         for part in CAP_PARTS:
             cap = max(1, ceil(part * wished[0]))
             capped = replace(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 from boa_daemon.beliefs import Beliefs, Planned, Weights, differ
-from boa_daemon.estimate import CurveEstimate, SpeedSample, measured_class
+from boa_daemon.estimate import CurveEstimate, SpeedSample, measured_class, over_first_phase
 from boa_daemon.learning import STRETCH_SECONDS, Learner
 from boa_daemon.ports import Store
 from boa_daemon.sim.jobs import SimulatedJobs
@@ -103,6 +103,7 @@ class Taught:
             self._looked_at[job] = before
             return
         samples = running.rate * seconds * self._random.lognormvariate(0.0, self._noise)
+        samples /= over_first_phase(self.stated[running.trace.class_name], running.phase, running.width)
         if samples > 0.0:
             self.learner.worked(
                 SpeedSample(
