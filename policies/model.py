@@ -342,7 +342,8 @@ class Allocation:
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
     "rent what the widths need". `lean` is what the books should remember for the next tick. `node_prices`
     says what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
-    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted.
+    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. Jobs in `compact` start
+    only on as few nodes as their width needs, and wait where free GPUs lie on more.
     """
 
     widths: Mapping[JobId, Width]
@@ -351,6 +352,7 @@ class Allocation:
     lean: float | None = None
     node_prices: NodePrices | None = None
     stay: frozenset[JobId] = frozenset()
+    compact: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
