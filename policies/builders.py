@@ -16,6 +16,7 @@ from policies.online.paced import PacedBudgetOptimal
 from policies.online.pacing import WINDOW_HOURS, Pace
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
+from policies.rivals.a_srpt import VirtualOrder
 from policies.rivals.asked import HOLD_SECONDS, AskedWidths, RentAsAsked
 from policies.rivals.baselines import (
     EfficiencyThreshold,
@@ -30,6 +31,8 @@ from policies.rivals.baselines import (
     promise_of,
 )
 from policies.rivals.boa_authors import GluedWidths
+from policies.rivals.dally import Dally
+from policies.rivals.fixed_widths import best_fixed_widths
 from policies.rivals.greedy import GreedyMarginal
 from policies.rivals.pollux import MOST_NODES, GoodputShares
 from policies.rivals.rounds import ROUND_SECONDS
@@ -183,15 +186,47 @@ def static_fifo(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 def static_srsf(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return shortest remaining service first on the fleet that the budget pays for."""
-    return _in_line(site, options, StaticSrsf)
+    return _in_line(site, options, StaticSrsf.within)
 
 
-def _in_line(site: Site, options: PolicyOptions, order: type[StaticFifo] | type[StaticSrsf]) -> BuiltPolicy:
+def _in_line(
+    site: Site, options: PolicyOptions, order: Callable[..., StaticFifo | StaticSrsf]
+) -> BuiltPolicy:
     """Return a queue for a fixed fleet; jobs are as wide as a node unless a width is given."""
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
     gpus = options.gpus_per_job or fleet.instance_type.gpus
     return BuiltPolicy(allocator=order(menu=menu, fleet=fleet, gpus_per_job=gpus))
+
+
+def srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return shortest remaining service first with the best fixed width of each class."""
+    return BuiltPolicy(allocator=_best_srsf(site, options))
+
+
+def a_srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return A-SRPT with the best fixed width of each class."""
+    return BuiltPolicy(allocator=VirtualOrder(queue=_best_srsf(site, options)))
+
+
+def dally(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Dally with the best fixed width of each class."""
+    return BuiltPolicy(allocator=Dally(queue=_best_srsf(site, options)), round_seconds=ROUND_SECONDS)
+
+
+def _best_srsf(site: Site, options: PolicyOptions) -> StaticSrsf:
+    """Return shortest remaining service first on the fleet, at the widths that wait least there.
+
+    No job waits for a boot on a fleet that stands, so boots are taken out of the start-ups.
+    """
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    at_once = {
+        name: replace(job_class, startup_hours=max(0.0, job_class.startup_hours - site.boot_hours))
+        for name, job_class in menu.classes.items()
+    }
+    plans = best_fixed_widths(WidthMenu(classes=at_once, gpu_type=menu.gpu_type), gpus=fleet.gpus)
+    return StaticSrsf(menu=menu, fleet=fleet, plans=plans)
 
 
 def static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:
@@ -243,7 +278,7 @@ def pollux_autoscale(site: Site, options: PolicyOptions) -> BuiltPolicy:
         menu=menu,
         instance_type=site.instance_types[menu.gpu_type],
         least_nodes=0,
-        most_nodes=MOST_NODES,
+        most_nodes=MOST_NODES if site.max_nodes is None else min(MOST_NODES, site.max_nodes),
         utility=UTILITY if options.utility is None else options.utility,
     )
     return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)

@@ -342,7 +342,8 @@ class Allocation:
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
     "rent what the widths need". `lean` is what the books should remember for the next tick. `node_prices`
     says what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
-    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. `most_usd_per_hour` is a
+    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. Jobs in `compact` start
+    only on as few nodes as their width needs, and wait where free GPUs lie on more. `most_usd_per_hour` is a
     ceiling on what may be rented at a time, in the unit of the budget; None for no ceiling. `above_ceiling`
     says what may happen on nodes that are rented already and cost more than that: jobs may start on them,
     only finish on them, or have to leave them. Under a ceiling `widths` stand in the order in which they are
@@ -357,6 +358,7 @@ class Allocation:
     stay: frozenset[JobId] = frozenset()
     most_usd_per_hour: float | None = None
     above_ceiling: Literal["use", "finish", "leave"] = "use"
+    compact: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,12 +26,14 @@ class Site:
     """What a policy is built for; `instance_types` names the machine that carries each GPU type.
 
     `boot_hours` is what a node takes from launch to ready; the problem's start-ups have it in them.
+    `max_nodes` is the most that will ever be held at once; None without a cap.
     """
 
     problem: Problem
     budget: Budget
     instance_types: Mapping[str, InstanceType]
     boot_hours: float = 0.0
+    max_nodes: int | None = None
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""
@@ -128,7 +130,7 @@ def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
 
 
 def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
-    """Return the fleet of the given size, or of as many whole nodes as the budget pays for."""
+    """Return the fleet of the given size, or of as many whole nodes as the budget pays for, up to the cap."""
     instance_type = site.instance_types[gpu_type]
     affordable = math.floor(site.budget.amount / site.node_price(instance_type))
     if options.nodes is None and affordable < 1:
@@ -137,4 +139,7 @@ def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
             f"{site.budget} does not pay for one {instance_type.name}, which takes {price:.2f} per hour",
             least_spend=price,
         )
-    return Fleet(instance_type=instance_type, nodes=options.nodes or affordable)
+    nodes = options.nodes or affordable
+    return Fleet(
+        instance_type=instance_type, nodes=nodes if site.max_nodes is None else min(nodes, site.max_nodes)
+    )

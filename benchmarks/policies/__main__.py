@@ -1,12 +1,17 @@
-"""Policies side by side on public workloads, each tuned to spend what BOA spends: the figures of results.md.
+"""The study: BOA as the daemon runs it beside its rivals, on public workloads, for the same money.
 
-    python benchmarks/policies DATA [--quick] [--only NAME] [--processes N] [--out DIR]
+    python benchmarks/policies DATA [--quick] [--only NAME] [--processes N] [--out DIR] [--write PAGE]
 
-DATA holds ``pollux``, ``gavel``, ``microsoft-itp`` and ``elasticflow`` as docs/benchmarks.md says. A budget
-is a multiple of the load, what the work costs at its cheapest width without any overhead. Ratios are a
-rival's mean JCT over BOA's for the same money, paired by trace: the geometric mean, and its 95 % interval in
-brackets. Finished runs are kept in --out, and the same command goes on where it stopped; after a change of
-the code, take another folder.
+DATA holds ``pollux``, ``gavel``, ``microsoft-itp``, ``elasticflow`` and ``shockwave`` as docs/benchmarks.md
+says. BOA is the daemon's default policy with its defaults, and learns what it believes while it runs; the
+fixed plan that is tuned on the trace is a row of its own. A budget is a multiple of the load, what the work
+costs at its cheapest width without any overhead. Every rival knows the truth and is tuned to spend what the
+daemon spent. Ratios are a rival's mean JCT over the daemon's, paired by trace: the geometric mean, and its
+95 % interval in brackets.
+
+Finished runs are kept in --out under a hash of the code, so the same command goes on where it stopped, and a
+change of the code runs all again. --write puts the blocks between the markers ``<!-- study: NAME -->`` and
+``<!-- end -->`` of PAGE; a PAGE without markers becomes benchmarks/policies/page.md first.
 
 A folder and no file: a ``policies.py`` in here would hide the package of that name from every script beside
 it.
@@ -16,35 +21,85 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import re
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import tables
 from checks import closed_form, published
 from scenarios import scenarios
-from tables import show
-from work import Outcome, run_task, tasks_of
+from work import Outcome, code_hash, run_task, tasks_of
+
+TEMPLATE = Path(__file__).with_name("page.md")
+BLOCK = re.compile(r"(<!-- study: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> None:
-    """Print every scenario."""
+    """Print every block, and write them into a page where one is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--quick", action="store_true", help="fewer traces, budgets and rivals")
+    parser.add_argument("--quick", action="store_true", help="fewer traces, budgets, caps and rivals")
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/policies"), help="keeps finished runs")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the blocks into this page")
     arguments = parser.parse_args()
+    if arguments.write is not None and arguments.only:
+        parser.error("--write takes all scenarios, not --only some")
+    began = time.perf_counter()
     chosen = [s for s in scenarios(quick=arguments.quick) if arguments.only in s.name]
     tasks = [task for s in chosen for task in tasks_of(s, arguments.data, arguments.out)]
-    if not arguments.only:
-        closed_form(seeds=4 if arguments.quick else 10, jobs=500 if arguments.quick else 2000)
-        published(arguments.data, arguments.out)
-    waiting = {s.name: len(s.sources) for s in chosen}
-    done: dict[str, list[Outcome]] = {s.name: [] for s in chosen}
+    outcomes: list[Outcome] = []
     with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        for outcome in pool.imap(run_task, tasks):
-            done[outcome.scenario].append(outcome)
-            if len(done[outcome.scenario]) == waiting[outcome.scenario]:
-                show(done[outcome.scenario])
+        for outcome in pool.imap(run_task, tasks, chunksize=1):
+            outcomes.append(outcome)
+            print(
+                f"{len(outcomes)} of {len(tasks)}: {outcome.scenario.name}, {outcome.seconds:.0f} s, "
+                f"{len(outcome.failures)} errors",
+                file=sys.stderr,
+                flush=True,
+            )
+    blocks = {
+        "short": tables.short(outcomes),
+        "readme": tables.readme(outcomes),
+        "rivals": tables.rivals(outcomes),
+        "beliefs": tables.beliefs(outcomes),
+        "caps": f"{tables.CAPS_NOTE}\n\n{tables.caps(outcomes)}",
+        "elasticity": tables.elasticity(outcomes),
+        "hours": tables.hours(outcomes),
+        "goals": tables.goals(outcomes),
+        "failures": tables.failures(outcomes),
+    }
+    if not arguments.only:
+        blocks["theory"] = closed_form(
+            seeds=4 if arguments.quick else 10, jobs=500 if arguments.quick else 2000
+        )
+        blocks["published"] = published(arguments.data, arguments.out / code_hash())
+    size = "a quick subset" if arguments.quick else "all scenarios"
+    minutes = (time.perf_counter() - began) / 60.0
+    blocks["run"] = (
+        f"Measured with code {code_hash()}: {size}, {len(tasks)} traces, {minutes:.0f} min in "
+        f"{arguments.processes} processes (less where runs were kept)."
+    )
+    for name, text in blocks.items():
+        print(f"\n## {name}\n\n{text}", flush=True)
+    if arguments.write is not None:
+        write(arguments.write, blocks)
+
+
+def write(page: Path, blocks: Mapping[str, str]) -> None:
+    """Put the blocks between their markers; a page without markers is begun from the template."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if not BLOCK.search(text):
+        text = TEMPLATE.read_text(encoding="utf-8")
+    missing = {match[1] for match in BLOCK.findall(text)} - blocks.keys()
+    if missing:
+        raise SystemExit(f"{page} has markers that the study knows nothing of: {', '.join(sorted(missing))}")
+    page.write_text(
+        BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", text), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

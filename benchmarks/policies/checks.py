@@ -27,14 +27,16 @@ PUBLISHED = (
 )
 
 
-def published(data: Path, scratch: Path) -> None:
-    """Print BOA at the GPU-hours that Pollux's own simulator was measured at, on the 85-job cut."""
-    print("\n### BOA at the GPU-hours of Pollux in its own simulator, 85 jobs\n")
-    print("| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |")
-    print("|---|---|---|---|---|---|---|")
+def published(data: Path, scratch: Path) -> str:
+    """Return BOA's tuned plan at the GPU-hours of Pollux in its own simulator, on the 85-job cut."""
+    lines = [
+        "| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for boot in BOOTS:
         scenario = Scenario(
-            name=f"published {boot:g}",
+            group="published",
+            column=f"{boot:g}",
             sources=(pollux("", 1, SMALL_APPS),),
             factor=1.5,
             boot_seconds=boot,
@@ -47,15 +49,15 @@ def published(data: Path, scratch: Path) -> None:
         rows = run_all(comparison, kept=Kept(task.scratch), processes=1, on_row=lambda _row: None)
         for (name, held, seconds), row in zip(PUBLISHED, rows, strict=True):
             own = 3600.0 * row.mean_jct_hours
-            print(
+            lines.append(
                 f"| {name} | {held:.1f} | {seconds:.0f} | {boot:g} s | {own:.0f} | "
-                f"{row.gpu_hours_rented:.1f} | {seconds / own:.2f} |",
-                flush=True,
+                f"{row.gpu_hours_rented:.1f} | {seconds / own:.2f} |"
             )
+    return "\n".join(lines)
 
 
-def closed_form(*, seeds: int, jobs: int) -> None:
-    """Print the simulated mean JCT and spend over the closed form: no overheads, Poisson, GPUs one by one."""
+def closed_form(*, seeds: int, jobs: int) -> str:
+    """Return simulated mean JCT and spend over the closed form: no overheads, Poisson, single GPUs."""
     classes = (
         a_class("amdahl", sizes=(2.0,), curve=Amdahl(parallel_fraction=0.95), arrivals_per_hour=3.0),
         a_class("power", sizes=(1.0,), curve=PowerLaw(exponent=0.6), arrivals_per_hour=6.0),
@@ -89,8 +91,8 @@ def closed_form(*, seeds: int, jobs: int) -> None:
             raise SystemExit("a run beats the lower bound")
         waits.append(run.mean_jct_hours / solution.mean_jct_hours)
         spends.append(run.mean_usd_per_hour / solution.mean_spend)
-    print("\n### Closed form: no overheads, Poisson arrivals, exponential sizes, GPUs rented one by one\n")
+    lines = []
     for what, values in (("mean JCT", waits), ("spend", spends)):
         error = float(stdtrit(len(values) - 1, 0.975)) * np.std(values, ddof=1) / math.sqrt(len(values))
-        print(f"- simulated {what} over the closed form: {np.mean(values):.4f} +- {error:.4f}", flush=True)
-    print(f"\n{seeds} runs of {jobs} jobs; +- is a 95 % interval over the runs.")
+        lines.append(f"- simulated {what} over the closed form: {np.mean(values):.3f} ± {error:.3f}")
+    return "\n".join([*lines, "", f"{seeds} runs of {jobs} jobs; ± is a 95 % interval over the runs."])

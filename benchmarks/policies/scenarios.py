@@ -1,4 +1,4 @@
-"""What is compared: public workloads, multiples of their load, and boot times."""
+"""What is compared: public workloads, multiples of their load, boot times, caps on nodes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from dataclasses import dataclass
 from boa_daemon.traces.sources import SourceName
 from boa_daemon.traces.workload import Options
 
+TUNED = "boa"
+"""The fixed plan, its planning budget turned on the very trace until it spends what the daemon spent."""
 SIMPLE_RULES = ("efficiency", "equal-width")
-RIVALS = ("efficiency", "equal-width", "pollux-autoscale", "pollux")
+FAMILY = ("srpt", "a-srpt", "dally")
+RIVALS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", *FAMILY)
+SOME_RIVALS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", "srpt")
 MORE_RIVALS = (*RIVALS, "boa-authors", "greedy-marginal", "asked")
 ALL_RIVALS = (*MORE_RIVALS, "asked-hold", "tiresias", "static-srsf", "static-equal", "static-fifo")
+AT_CAPS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", "srpt", "a-srpt", "static-equal")
 SMALL_APPS = ("cifar10", "deepspeech2", "bert")
 WORKLOADS = (1, 2, 3, 6)
-BOOTS = (0.0, 180.0)
-ORDERS = 5
+BOOTS = (0.0, 180.0, 420.0)
+BOOT = 180.0
+CAP_PARTS = (0.5, 0.75, 1.0)
+"""Caps, as parts of the most nodes that the tuned plan holds at once where there is none."""
+NO_OBJECT = 4.0
+"""A budget at a cap, x load, that the nodes can hardly spend."""
+ORDERS = 3
 """Of one workload's jobs, where what is asked is whether a rule loses on that very workload."""
 
 
@@ -31,19 +41,29 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One column of the tables: traces that are alike, a multiple of their load, and a boot time.
+    """One column of a table: traces that are alike, a multiple of their load, a boot time.
 
-    `on_spot` rents on a synthetic spot market first, whose nodes are taken away again, then on demand.
+    `on_spot` rents on a synthetic spot market first, whose nodes are taken away again, then on demand. Where
+    there are `cap_factors`, the last `capped_sources` traces are run again at caps on nodes, with budgets of
+    so many times the load.
     """
 
-    name: str
+    group: str
+    column: str
     sources: tuple[Source, ...]
     factor: float = 1.5
-    boot_seconds: float = 180.0
+    boot_seconds: float = BOOT
     rivals: tuple[str, ...] = RIVALS
     gpu_types: tuple[str, ...] = ()
     seeds: int = 1
     on_spot: bool = False
+    cap_factors: tuple[float, ...] = ()
+    capped_sources: int = 1
+
+    @property
+    def name(self) -> str:
+        """What it is called where it stands alone."""
+        return f"{self.group}, {self.column}"
 
 
 def pollux(load: str, number: int, apps: tuple[str, ...] | None = None) -> Source:
@@ -52,66 +72,110 @@ def pollux(load: str, number: int, apps: tuple[str, ...] | None = None) -> Sourc
     return Source(kind=SourceName.pollux, path="pollux", options=Options(workload=path, apps=apps))
 
 
+SHORT = "85 short jobs"
+WHOLE = "Pollux's workloads, 160 jobs"
+HEADLINE = f"{SHORT}, boot {BOOT:g} s"
+GAVEL = Source(
+    kind=SourceName.gavel, path="gavel", options=Options(workload="physical_cluster/max_min_fairness.trace")
+)
+ITP = Source(
+    kind=SourceName.itp,
+    path="microsoft-itp/elasticflow/195job.csv",
+    profiles="elasticflow",
+    options=Options(),
+)
+SHOCKWAVE = Source(kind=SourceName.shockwave, path="shockwave", profiles="gavel", options=Options())
+PHILLY = Source(
+    kind=SourceName.philly,
+    path="pollux/philly-2017-09-10.csv",
+    profiles="pollux/traces",
+    options=Options(limit=100),
+)
+
+
 def scenarios(*, quick: bool) -> Iterator[Scenario]:
-    """Yield the scenarios, those that say most first."""
-    seeds = 1 if quick else 3
-    for boot in BOOTS:
+    """Yield the scenarios, table by table."""
+    seeds = 1 if quick else 2
+    for boot in BOOTS[1:2] if quick else BOOTS:
         yield Scenario(
-            name=f"85 jobs, 1.5 x load, boot {boot:g} s",
+            group=SHORT,
+            column=f"boot {boot:g} s",
             sources=(pollux("", 1, SMALL_APPS),),
             boot_seconds=boot,
             seeds=seeds,
-            rivals=RIVALS if quick else ALL_RIVALS,
+            rivals=RIVALS if quick else ALL_RIVALS if boot == BOOT else SOME_RIVALS,
+            cap_factors=((NO_OBJECT,) if quick else (1.5, NO_OBJECT)) if boot == BOOT else (),
         )
-    yield from _loads("", quick=quick)
-    gavel = Options(workload="physical_cluster/max_min_fairness.trace")
-    for types in (("v100",), ("v100", "p100")):
+    for boot in BOOTS[1:2] if quick else BOOTS:
         yield Scenario(
-            name=f"Gavel, {' and '.join(types)}, 1.5 x load, boot 180 s",
-            sources=(Source(kind=SourceName.gavel, path="gavel", options=gavel),),
-            gpu_types=types,
-            seeds=seeds,
-            rivals=RIVALS if quick else MORE_RIVALS,
+            group=WHOLE,
+            column=f"boot {boot:g} s",
+            sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
+            boot_seconds=boot,
+            rivals=RIVALS if quick else MORE_RIVALS if boot == BOOT else SOME_RIVALS,
+            cap_factors=(NO_OBJECT,) if boot == BOOT and not quick else (),
+            capped_sources=2,
         )
-    itp = Source(
-        kind=SourceName.itp,
-        path="microsoft-itp/elasticflow/195job.csv",
-        profiles="elasticflow",
-        options=Options(),
-    )
-    yield Scenario(name="ITP, 195 jobs, 1.5 x load, boot 180 s", sources=(itp,))
+    for column, types, boot in (
+        ("V100", ("v100",), BOOT),
+        ("V100, boot 420 s", ("v100",), 420.0),
+        ("V100 and P100", ("v100", "p100"), BOOT),
+    )[: 1 if quick else 3]:
+        yield Scenario(
+            group="Gavel's 96 jobs",
+            column=column,
+            sources=(GAVEL,),
+            gpu_types=types,
+            boot_seconds=boot,
+            seeds=1 if quick else 2,
+            cap_factors=(NO_OBJECT,) if column == "V100" and not quick else (),
+        )
     yield Scenario(
-        name="Pollux load 1 on spot, 1.5 x load, boot 180 s",
-        sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
-        on_spot=True,
+        group="Other traces",
+        column="Shockwave, 120 jobs",
+        sources=(SHOCKWAVE,),
+        gpu_types=("v100",),
+        cap_factors=() if quick else (NO_OBJECT,),
     )
     if quick:
         return
+    yield Scenario(group="Other traces", column="ITP, 195 jobs", sources=(ITP,), cap_factors=(NO_OBJECT,))
+    yield Scenario(
+        group="Other traces",
+        column="ITP, boot 420 s",
+        sources=(ITP,),
+        boot_seconds=420.0,
+        rivals=SOME_RIVALS,
+    )
+    yield Scenario(group="Other traces", column="Philly, 100 jobs", sources=(PHILLY,), rivals=SOME_RIVALS)
     for factor in (1.25, 2.0):
         yield Scenario(
-            name=f"85 jobs, {factor:g} x load, boot 180 s",
+            group="85 short jobs at other budgets",
+            column=f"{factor:g} x load",
             sources=(pollux("", 1, SMALL_APPS),),
             factor=factor,
             seeds=seeds,
+            rivals=SOME_RIVALS,
         )
-    for load in ("-0.5", "-1.5", "-2.0"):
-        yield from _loads(load, quick=False)
+    for load, jobs in (("-0.5", 80), ("-1.5", 240), ("-2.0", 320)):
+        yield Scenario(
+            group="Pollux's workloads with fewer and more jobs",
+            column=f"{jobs} jobs",
+            sources=tuple(pollux(load, number) for number in WORKLOADS),
+            rivals=SOME_RIVALS,
+        )
     for number in WORKLOADS:
         yield Scenario(
-            name=f"Pollux workload-{number} in {ORDERS} orders, 1.5 x load, boot 180 s",
+            group=f"Pollux's workloads, each in {ORDERS} orders",
+            column=f"workload-{number}",
             sources=(pollux("", number),),
-            rivals=SIMPLE_RULES,
+            rivals=(TUNED, *SIMPLE_RULES),
             seeds=ORDERS,
         )
-
-
-def _loads(load: str, *, quick: bool) -> Iterator[Scenario]:
-    """Yield Pollux's workloads at one load; with and without boots where it is their own."""
-    numbers = (6,) if quick else WORKLOADS
-    for boot in BOOTS if not load else BOOTS[1:]:
-        yield Scenario(
-            name=f"Pollux load {load.strip('-') or '1'}, 1.5 x load, boot {boot:g} s",
-            sources=tuple(pollux(load, number) for number in numbers),
-            boot_seconds=boot,
-            rivals=RIVALS if quick or load else MORE_RIVALS,
-        )
+    yield Scenario(
+        group="On a spot market",
+        column=WHOLE,
+        sources=tuple(pollux("", number) for number in WORKLOADS),
+        on_spot=True,
+        rivals=SOME_RIVALS,
+    )

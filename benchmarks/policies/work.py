@@ -1,65 +1,97 @@
-"""One trace of a scenario, run in a process of its own."""
+"""One trace of a scenario, run in a process of its own; what is done is kept by code and settings."""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import ceil
 from pathlib import Path
 
-from scenarios import Scenario, Source
+from scenarios import AT_CAPS, CAP_PARTS, TUNED, Scenario, Source
 
-from boa_daemon.compare.cells import Comparison, Row
-from boa_daemon.compare.run import Kept, run_all
+import boa_daemon
+import policies
+from boa_daemon.compare.cells import Cell, Comparison, Row
+from boa_daemon.compare.run import Kept
+from boa_daemon.compare.tune import run_cell
+from boa_daemon.errors import BoaError
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.settings import Beliefs, Spot, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.writer import write_workload
+from policies.errors import PolicyError
 from policies.model import Budget
 from policies.optimum.frontier import MixedFrontier
+
+DAEMON = "boa-paced"
+"""The policy that `boa daemon` runs."""
+LEARNT, TRUTH, WRONG = "learnt", "told the truth", "stated wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One trace of a scenario."""
 
-    scenario: str
+    scenario: Scenario
     source: Source
-    boot_seconds: float
-    factor: float
-    rivals: tuple[str, ...]
-    gpu_types: tuple[str, ...]
-    seeds: int
-    on_spot: bool
     data: Path
     scratch: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a task came to: its rows, and seconds by policy."""
+class Failure:
+    """A cell that ended in an error: which, and what was said."""
 
-    scenario: str
+    what: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtCap:
+    """What all policies came to at a cap, a part of the nodes that the tuned plan would like."""
+
+    part: float
+    factor: float
+    rows: Sequence[Row]
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a task came to. `told` are the daemon's rows by what it believed at the start."""
+
+    scenario: Scenario
     load: float
-    rows: list[Row]
-    seconds: float
+    node_usd_per_hour: float
+    rows: list[Row] = field(default_factory=list)
+    told: dict[str, list[Row]] = field(default_factory=dict)
+    caps: list[AtCap] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@lru_cache(maxsize=1)
+def code_hash() -> str:
+    """Return a hash of the source of both packages: rows of another code are not used."""
+    digest = hashlib.sha256()
+    for package in (policies, boa_daemon):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def tasks_of(scenario: Scenario, data: Path, scratch: Path) -> list[Task]:
     """Return a task per trace."""
     return [
         Task(
-            scenario=scenario.name,
+            scenario=scenario,
             source=source,
-            boot_seconds=scenario.boot_seconds,
-            factor=scenario.factor,
-            rivals=scenario.rivals,
-            gpu_types=scenario.gpu_types,
-            seeds=scenario.seeds,
-            on_spot=scenario.on_spot,
             data=data,
-            scratch=scratch / f"{_word(scenario.name)}-{number}",
+            scratch=scratch / code_hash() / f"{_word(scenario.name)}-{number}",
         )
         for number, source in enumerate(scenario.sources)
     ]
@@ -67,18 +99,18 @@ def tasks_of(scenario: Scenario, data: Path, scratch: Path) -> list[Task]:
 
 def settings_of(task: Task) -> tuple[SimulationSettings, float]:
     """Return the settings of a task at its budget, and the load. One GPU type is counted in GPUs."""
-    source = task.source
+    source, types = task.source, task.scenario.gpu_types
     profiles = task.data / source.profiles if source.profiles else None
     workload = import_source(source.kind, task.data / source.path, replace(source.options, profiles=profiles))
-    if task.gpu_types:
+    if types:
         workload = replace(
             workload,
-            gpu_types={name: workload.gpu_types[name] for name in task.gpu_types},
+            gpu_types={name: workload.gpu_types[name] for name in types},
             classes=tuple(
                 replace(
                     c,
                     phases=tuple(
-                        replace(p, speedups={n: p.speedups[n] for n in task.gpu_types if n in p.speedups})
+                        replace(p, speedups={n: p.speedups[n] for n in types if n in p.speedups})
                         for p in c.phases
                     ),
                 )
@@ -91,21 +123,94 @@ def settings_of(task: Task) -> tuple[SimulationSettings, float]:
     settings = settings_for(file, trace, Budget(amount=1.0, unit=unit))
     bare = tuple(replace(c, startup_hours=0.0, rescale_hours=0.0) for c in settings.problem.classes)
     load = MixedFrontier.of(replace(settings.problem, classes=bare)).cheapest_feasible_spend
-    budget = Budget(amount=task.factor * load, unit=unit)
-    world = WorldSettings(spot=Spot()) if task.on_spot else WorldSettings()
-    return replace(settings, budget=budget, boot_seconds=task.boot_seconds, world=world), load
+    budget = Budget(amount=task.scenario.factor * load, unit=unit)
+    world = WorldSettings(spot=Spot()) if task.scenario.on_spot else WorldSettings()
+    return replace(settings, budget=budget, boot_seconds=task.scenario.boot_seconds, world=world), load
 
 
 def run_task(task: Task) -> Outcome:
-    """Run BOA and its rivals on one trace."""
+    """Run the daemon's policy, with what it would believe, and its rivals on one trace."""
     began = time.perf_counter()
+    scenario = task.scenario
     settings, load = settings_of(task)
-    comparison = Comparison(shared=settings, budgets=(settings.budget,), rivals=task.rivals, seeds=task.seeds)
-    rows = run_all(comparison, kept=Kept(task.scratch), processes=1, on_row=lambda _row: None)
-    for row in rows:
-        if row.mean_jct_hours < row.lower_bound_mean_jct_hours * (1.0 - 1e-9):
-            raise SystemExit(f"{row.policy} beats the lower bound in {task.scenario}")
-    return Outcome(scenario=task.scenario, load=load, rows=rows, seconds=time.perf_counter() - began)
+    node = min(kind.usd_per_hour for kind in settings.instance_types.values())
+    outcome = Outcome(scenario=scenario, load=load, node_usd_per_hour=node)
+    kept = Kept(task.scratch)
+    learning = Comparison(
+        shared=replace(settings, learns=True),
+        budgets=(settings.budget,),
+        rivals=scenario.rivals,
+        seeds=scenario.seeds,
+        reference=DAEMON,
+    )
+    outcome.rows = list(_rows(learning, kept, outcome, scenario.column))
+    outcome.told[LEARNT] = [row for row in outcome.rows if row.policy == DAEMON]
+    names = [job_class.name for job_class in settings.problem.classes]
+    for told, learns, beliefs in (
+        (TRUTH, False, Beliefs()),
+        (WRONG, True, wrong_by_class(names)),
+    ):
+        shared = replace(settings, learns=learns, world=replace(settings.world, beliefs=beliefs))
+        alone = replace(learning, shared=shared, rivals=())
+        outcome.told[told] = list(_rows(alone, kept, outcome, f"{scenario.column}, {told}"))
+    wished = [row.most_nodes for row in outcome.rows if row.policy == TUNED and row.seed == 0]
+    is_capped = wished and task.source in scenario.sources[-scenario.capped_sources :]
+    for factor in scenario.cap_factors if is_capped else ():
+        for part in CAP_PARTS:
+            cap = max(1, ceil(part * wished[0]))
+            capped = replace(
+                learning,
+                budgets=(replace(settings.budget, amount=factor * load),),
+                rivals=AT_CAPS,
+                caps=(cap,),
+                seeds=1,
+            )
+            rows = list(_rows(capped, kept, outcome, f"{scenario.column}, at most {cap} nodes"))
+            outcome.caps.append(AtCap(part=part, factor=factor, rows=rows))
+    outcome.seconds = time.perf_counter() - began
+    return outcome
+
+
+def wrong_by_class(names: Sequence[str]) -> Beliefs:
+    """Return rates and sizes that are stated twice too high or half, class by class in turn."""
+    return Beliefs(
+        rates={name: 2.0 if number % 2 else 0.5 for number, name in enumerate(names)},
+        sizes={name: 2.0 if number // 2 % 2 else 0.5 for number, name in enumerate(names)},
+    )
+
+
+def _rows(comparison: Comparison, kept: Kept, outcome: Outcome, what: str) -> Iterator[Row]:
+    """Yield the rows of all cells, each reference before its rivals; errors are noted."""
+    for cell in comparison.references():
+        row = _row(comparison, cell, kept, outcome, what)
+        if row is None:
+            continue
+        yield row
+        for rival in comparison.rivals:
+            challenge = replace(cell, policy=rival, target=row.mean_usd_per_hour)
+            found = _row(comparison, challenge, kept, outcome, what)
+            if found is not None:
+                yield found
+
+
+def _row(comparison: Comparison, cell: Cell, kept: Kept, outcome: Outcome, what: str) -> Row | None:
+    """Return the row of a cell, run where it is not kept; None, and a note, where it ends in an error."""
+    key = comparison.key(cell)
+    row = kept.find(key)
+    if row is None:
+        try:
+            row = run_cell(comparison, cell)
+        except (BoaError, PolicyError) as error:
+            outcome.failures.append(
+                Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=str(error))
+            )
+            return None
+        kept.add(key, row)
+    bound = max(row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0)
+    if row.mean_jct_hours < bound * (1.0 - 1e-9):
+        words = f"its mean JCT {row.mean_jct_hours:.4f} h beats the bound {bound:.4f} h"
+        outcome.failures.append(Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=words))
+    return row
 
 
 def _word(text: str) -> str:

@@ -37,14 +37,15 @@ from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.compare.figures import MoneyPlot, save_money
 from boa_daemon.compare.page import (
     HEADINGS,
-    IN_THE_REPORT_ONLY,
     about,
+    cap_text,
     decomposition_text,
     table_cells,
     write_page,
 )
 from boa_daemon.compare.run import Kept, run_all
-from boa_daemon.compare.summary import Floor, Line, decompose, floor_of, lines_of, with_ratios
+from boa_daemon.compare.summary import Floor, Line, at_cap, decompose, floor_of, lines_of, with_ratios
+from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
@@ -60,6 +61,12 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     policy: Annotated[
         list[str] | None,
         typer.Option(help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}."),
+    ] = None,
+    max_nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N[,N...]", help="Caps on nodes: 12, or 8,12,16; may be repeated. Default: none."
+        ),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Traces to run: the trace itself, then its jobs in other orders.")
@@ -95,6 +102,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         budgets=budgets,
         rivals=_rivals(policy or list(POLICIES)),
         seeds=seeds,
+        caps=_caps(max_nodes or []),
     )
     comparison.check()
     kept = Kept(out)
@@ -121,6 +129,21 @@ def _rivals(names: Sequence[str]) -> tuple[str, ...]:
         UnknownPolicy: when there is none of a name.
     """
     return tuple(dict.fromkeys(find_policy(name).name for name in names if name != REFERENCE))
+
+
+def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:
+    """Return the caps on nodes; without any, one comparison without a cap.
+
+    Raises:
+        InputError: when one is no positive whole number.
+    """
+    words = [word.strip() for text in texts for word in text.split(",")]
+    for word in words:
+        if not (word.isascii() and word.isdigit() and int(word) >= 1):
+            raise InputError(
+                f"--max-nodes takes positive whole numbers; got {word!r}", hint="--max-nodes 8,12,16"
+            )
+    return tuple(int(word) for word in words) or (None,)
 
 
 @contextmanager
@@ -160,9 +183,10 @@ def _document(
         "rows": with_ratios(rows),
         "summary": [line.to_document() for line in lines],
         "decomposition": [
-            why.to_document()
+            why.to_document() | {"max_nodes": cap}
             for budget in comparison.budgets
-            if (why := decompose(rows, lines, budget.amount)) is not None
+            for cap in comparison.caps
+            if (why := decompose(at_cap(rows, cap), at_cap(lines, cap), budget.amount)) is not None
         ],
         "floor": floor.to_document(),
     }
@@ -174,25 +198,30 @@ def _knob(knob: dict[str, float]) -> str:
 
 
 def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]) -> None:
-    """Print a table per budget for people."""
-    unit = comparison.budgets[0].unit
+    """Print a table per budget and cap for people."""
     for budget in comparison.budgets:
-        shown = [name not in IN_THE_REPORT_ONLY for name in HEADINGS]
-        headings = tuple(compress(HEADINGS, shown))
-        table = a_table(f"Budget {budget}", *headings, right=headings[2:])
-        table.columns[0].no_wrap = True
-        own = [line for line in lines if line.budget == budget.amount]
-        for line in own:
-            table.add_row(*compress(table_cells(line, unit), shown))
-        stdout_console().print(table)
-        bound = own[0].lower_bound_mean_jct_hours
-        stdout_console().print(
-            f"  No policy can beat {format_hours(bound)} for BOA's money: BOA takes "
-            f"{own[0].mean_jct_hours / bound:.2f} times that.",
-            soft_wrap=True,
-        )
-        why = decompose(rows, lines, budget.amount)
-        if why is not None:
-            stdout_console().print(f"  {decomposition_text(why)}", soft_wrap=True)
-        stdout_console().print()
+        for cap in comparison.caps:
+            own = [line for line in at_cap(lines, cap) if line.budget == budget.amount]
+            _print_table(f"Budget {budget}{cap_text(cap)}", own, budget.unit)
+            why = decompose(at_cap(rows, cap), own, budget.amount)
+            if why is not None:
+                stdout_console().print(f"  {decomposition_text(why)}", soft_wrap=True)
+            stdout_console().print()
     stdout_console().print(about(comparison))
+
+
+def _print_table(title: str, lines: Sequence[Line], unit: str) -> None:
+    """Print the lines of one budget and cap; the tail of the waiting matters most at a cap."""
+    shown = [name != ("p95" if lines[0].max_nodes is None else "ratio") for name in HEADINGS]
+    headings = tuple(compress(HEADINGS, shown))
+    table = a_table(title, *headings, right=headings[2:])
+    table.columns[0].no_wrap = True
+    for line in lines:
+        table.add_row(*compress(table_cells(line, unit), shown))
+    stdout_console().print(table)
+    bound = lines[0].lower_bound_mean_jct_hours
+    stdout_console().print(
+        f"  No policy can beat {format_hours(bound)} for BOA's money: BOA takes "
+        f"{lines[0].mean_jct_hours / bound:.2f} times that.",
+        soft_wrap=True,
+    )

@@ -1,4 +1,4 @@
-"""What is compared: budgets, policies and seeds; one cell is one of each, and a row is what it came to.
+"""What is compared: budgets, caps on nodes, policies, seeds; a cell is one of each, a row what it came to.
 
 Seed 0 is the trace as it is. A higher seed draws anew and hands the trace's jobs to its arrival instants in
 another order: a different trace of the same jobs, and equally loaded.
@@ -22,22 +22,24 @@ from policies.model import Budget
 from policies.registry import PolicyOptions, find_policy
 
 REFERENCE = "boa"
-REVISION = 2
+REVISION = 3
 """Counts changes of what a row means; rows kept under another number are run again."""
 Knob: TypeAlias = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one policy came to under one budget and seed. Hours and dollars, or GPUs where those are counted.
+    """What one policy came to under one budget, cap and seed. Hours and dollars, or GPUs where they count.
 
     `target` is what the reference spent per hour of arrivals, and `at_equal_spend` says that this run spent
     the same within the tolerance. `equal_spend_mean_jct_hours` is read off between two settings around the
-    target, or is that of a run that spent less; None where every setting spends more.
+    target, or is that of a run that spent less; None where every setting spends more. The bound with boots is
+    None where the simulation does not say it.
     """
 
     policy: str
     budget: float
+    max_nodes: int | None
     seed: int
     knob: Knob
     mean_jct_hours: float
@@ -49,10 +51,14 @@ class Row:
     at_equal_spend: bool
     equal_spend_mean_jct_hours: float | None
     lower_bound_mean_jct_hours: float
+    lower_bound_with_boots_mean_jct_hours: float | None
     gpu_hours_rented: float
     gpu_hours_used: float
+    gpu_hours_overhead: float
+    gpu_hours_booting: float
     gpu_hours_idle: float
     rescales: int
+    most_nodes: int
     runs: int
 
     def to_document(self) -> dict[str, Any]:
@@ -62,45 +68,48 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One policy under one budget and seed; `target` is the spend to meet, None for the reference."""
+    """One policy under one budget, cap and seed; `target` is the spend to meet, None for the reference."""
 
     policy: str
     budget: Budget
     seed: int
+    max_nodes: int | None = None
     target: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The settings that all runs share, and what differs between them."""
+    """The settings that all runs share, and what differs between them.
+
+    `reference` is the policy whose spend the rivals are to meet; where `shared` says that beliefs are learnt,
+    only the reference learns and rivals know the truth. A cap of None is that of `shared`, or none.
+    """
 
     shared: SimulationSettings
     budgets: tuple[Budget, ...]
     rivals: tuple[str, ...]
     seeds: int = 1
+    caps: tuple[int | None, ...] = (None,)
+    reference: str = REFERENCE
 
     @property
     def cells(self) -> int:
         """How many cells there are."""
-        return len(self.budgets) * self.seeds * (1 + len(self.rivals))
+        return len(self.budgets) * len(self.caps) * self.seeds * (1 + len(self.rivals))
 
     def references(self) -> list[Cell]:
         """Return the cells of the reference policy."""
         return [
-            Cell(policy=REFERENCE, budget=budget, seed=seed)
+            Cell(policy=self.reference, budget=budget, seed=seed, max_nodes=cap)
             for budget in self.budgets
+            for cap in self.caps
             for seed in range(self.seeds)
         ]
 
-    def challenges(self, targets: Mapping[tuple[float, int], float]) -> list[Cell]:
-        """Return the rivals' cells, given what the reference spent at each (budget, seed)."""
+    def challenges(self, targets: Mapping[tuple[float, int | None, int], float]) -> list[Cell]:
+        """Return the rivals' cells, given what the reference spent at each (budget, cap, seed)."""
         return [
-            Cell(
-                policy=rival,
-                budget=cell.budget,
-                seed=cell.seed,
-                target=targets[cell.budget.amount, cell.seed],
-            )
+            replace(cell, policy=rival, target=targets[cell.budget.amount, cell.max_nodes, cell.seed])
             for cell in self.references()
             for rival in self.rivals
         ]
@@ -112,13 +121,16 @@ class Comparison:
             policy=cell.policy,
             budget=cell.budget,
             seed=cell.seed,
+            max_nodes=self.shared.max_nodes if cell.max_nodes is None else cell.max_nodes,
+            learns=self.shared.learns and cell.policy == self.reference,
             trace=reordered(self.shared.trace, cell.seed),
         )
 
     def settings_of_row(self, row: Row) -> SimulationSettings:
         """Return the settings that give a row again."""
         budget = replace(self.shared.budget, amount=row.budget)
-        return turned(self.settings(Cell(policy=row.policy, budget=budget, seed=row.seed)), row.knob)
+        cell = Cell(policy=row.policy, budget=budget, seed=row.seed, max_nodes=row.max_nodes)
+        return turned(self.settings(cell), row.knob)
 
     def check(self) -> None:
         """Raise what would stop a run, before any begins: budgets too small, wrong policies."""
@@ -129,21 +141,24 @@ class Comparison:
             )
         if len(set(amounts)) < len(amounts):
             raise InputError("--budget names the same budget twice")
-        for budget in self.budgets:
-            prepare(replace(self.shared, policy=REFERENCE, budget=budget))
+        if len(set(self.caps)) < len(self.caps):
+            raise InputError("--max-nodes names the same cap twice")
+        if len(amounts) > 1 and len(self.caps) > 1:
+            raise InputError("several budgets and several caps are two sweeps", hint="Sweep one of the two")
+        cells = self.references()
+        for cell in cells:
+            prepare(self.settings(cell))
         for rival in self.rivals:
             knob = {
                 str(name): 1.0 for name in ("nodes", "gpus_per_job") if name in find_policy(rival).options
             }
-            generous = replace(
-                self.shared, policy=rival, budget=Budget(amount=1e12, unit=self.budgets[0].unit)
-            )
-            prepare(turned(generous, knob))
+            generous = replace(cells[0], policy=rival, budget=Budget(amount=1e12, unit=self.budgets[0].unit))
+            prepare(turned(self.settings(generous), knob))
 
     @cached_property
     def _fingerprint(self) -> str:
         """A hash of everything that all cells share."""
-        return _hash(__version__, REVISION, replace(self.shared, budget=Budget(amount=1.0)))
+        return _hash(__version__, REVISION, self.reference, replace(self.shared, budget=Budget(amount=1.0)))
 
     def key(self, cell: Cell) -> str:
         """Return what a kept row is found by: a hash of all that went into it."""

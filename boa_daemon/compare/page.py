@@ -8,7 +8,7 @@ from pathlib import Path
 
 from boa_daemon.compare.cells import REFERENCE, Comparison, Row
 from boa_daemon.compare.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
-from boa_daemon.compare.summary import Decomposition, Line, Ratio, best_rival, decompose
+from boa_daemon.compare.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
 from boa_daemon.compare.timeline import record
 from boa_daemon.errors import InputError
 from boa_daemon.units import format_hours
@@ -21,8 +21,6 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: rig
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
 tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
 """
-IN_THE_REPORT_ONLY = ("p95",)
-"""A terminal is 80 columns wide."""
 HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
 
@@ -42,7 +40,8 @@ def write_page(
         "GPUs that boot in no time and are rented one by one. Grey: no policy can get there.</p>",
     ]
     for budget in comparison.budgets:
-        parts += _section(comparison, rows, lines, budget.amount, plot.unit)
+        for cap in comparison.caps:
+            parts += _section(comparison, at_cap(rows, cap), at_cap(lines, cap), budget.amount, plot.unit)
     parts.append("</body></html>")
     part = path.with_name(f".{path.name}.part")
     try:
@@ -64,12 +63,17 @@ def about(comparison: Comparison) -> str:
         f"{'s' if seeds == 2 else ''} its jobs to its arrival instants in another order. Ratios are paired "
         "by seed; brackets are 95 % intervals."
     )
+    capped = (
+        ""
+        if comparison.caps == (None,)
+        else " No policy ever holds more nodes than the cap, and jobs that do not fit wait."
+    )
     return (
         f"{len(trace.jobs)} jobs arrive over {format_hours(trace.window_hours)}; nodes boot in "
         f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over BOA's. Each "
         "rival's setting was turned until it spent what BOA spent, boots and idle nodes included, within 1 % "
         "where its settings allow that; elsewhere the last column reads its JCT off between two settings."
-        f"{again}"
+        f"{capped}{again}"
     )
 
 
@@ -128,6 +132,11 @@ def decomposition_text(why: Decomposition) -> str:
     )
 
 
+def cap_text(cap: int | None) -> str:
+    """Return what follows a budget in a heading; nothing where there is no cap."""
+    return "" if cap is None else f", at most {cap} {'node' if cap == 1 else 'nodes'}"
+
+
 def _range(low: float, high: float, form: str) -> str:
     """Return a number, or two where they differ."""
     texts = [format(low, form), format(high, form)]
@@ -137,10 +146,10 @@ def _range(low: float, high: float, form: str) -> str:
 def _section(
     comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], budget: float, unit: str
 ) -> list[str]:
-    """Return what the page says of one budget."""
+    """Return what the page says of one budget and cap."""
     own = [line for line in lines if line.budget == budget]
     amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
-    parts = [f"<h2>Budget {escape(amount)}</h2>", _table(own, unit)]
+    parts = [f"<h2>Budget {escape(amount + cap_text(own[0].max_nodes))}</h2>", _table(own, unit)]
     why = decompose(rows, lines, budget)
     if why is not None:
         parts.append(f"<p>{escape(decomposition_text(why))}</p>")

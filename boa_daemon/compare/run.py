@@ -84,7 +84,7 @@ def run_all(
     """Return the rows of all cells: references first, because rivals are to spend what they spent."""
     references = comparison.references()
     rows = _run(comparison, references, kept=kept, processes=processes, on_row=on_row)
-    targets = {(row.budget, row.seed): row.mean_usd_per_hour for row in rows}
+    targets = {(row.budget, row.max_nodes, row.seed): row.mean_usd_per_hour for row in rows}
     challenges = comparison.challenges(targets)
     return rows + _run(comparison, challenges, kept=kept, processes=processes, on_row=on_row)
 

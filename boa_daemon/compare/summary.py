@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import stdtrit
@@ -48,10 +48,11 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One policy under one budget, over all seeds. `knobs` are the least and the greatest of each setting."""
+    """One policy under one budget and cap, over all seeds. `knobs` are least and greatest settings."""
 
     policy: str
     budget: float
+    max_nodes: int | None
     seeds: int
     knobs: dict[str, tuple[float, float]]
     mean_jct_hours: float
@@ -69,6 +70,7 @@ class Line:
         return {
             "policy": self.policy,
             "budget": self.budget,
+            "max_nodes": self.max_nodes,
             "seeds": self.seeds,
             "mean_jct_hours": self.mean_jct_hours,
             "p95_jct_hours": self.p95_jct_hours,
@@ -98,6 +100,9 @@ class Floor:
         }
 
 
+_Capped = TypeVar("_Capped", Row, Line)
+
+
 def ratio_of(ratios: Sequence[float]) -> Ratio:
     """Return the geometric mean of ratios and its interval."""
     logs = np.log(ratios)
@@ -110,11 +115,11 @@ def ratio_of(ratios: Sequence[float]) -> Ratio:
 
 
 def with_ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the rows as JSON says them, each with its ratios to the reference of its budget and seed."""
+    """Return the rows as JSON says them, each with its ratios to the reference of its cell."""
     reference = _references(rows)
     documents = []
     for row in rows:
-        base = reference[row.budget, row.seed].mean_jct_hours
+        base = reference[row.budget, row.max_nodes, row.seed].mean_jct_hours
         equal = row.equal_spend_mean_jct_hours
         documents.append(
             row.to_document()
@@ -127,12 +132,18 @@ def with_ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def lines_of(comparison: Comparison, rows: Sequence[Row]) -> list[Line]:
-    """Return one line per budget and policy, in the order of the command."""
+    """Return one line per budget, cap and policy, in the order of the command."""
     return [
-        _line([row for row in rows if row.policy == policy and row.budget == budget.amount], rows)
+        _line([row for row in at_cap(rows, cap) if (row.policy, row.budget) == (policy, budget.amount)], rows)
         for budget in comparison.budgets
+        for cap in comparison.caps
         for policy in (REFERENCE, *comparison.rivals)
     ]
+
+
+def at_cap(found: Sequence[_Capped], cap: int | None) -> list[_Capped]:
+    """Return the rows or lines at one cap on nodes."""
+    return [one for one in found if one.max_nodes == cap]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,20 +235,21 @@ def floor_of(comparison: Comparison, rows: Sequence[Row]) -> Floor:
     return Floor(spends=spends, planned_hours=planned, bound_hours=np.array(bound))
 
 
-def _references(rows: Sequence[Row]) -> dict[tuple[float, int], Row]:
-    """Return the reference's rows by budget and seed."""
-    return {(row.budget, row.seed): row for row in rows if row.policy == REFERENCE}
+def _references(rows: Sequence[Row]) -> dict[tuple[float, int | None, int], Row]:
+    """Return the reference's rows by budget, cap and seed."""
+    return {(row.budget, row.max_nodes, row.seed): row for row in rows if row.policy == REFERENCE}
 
 
 def _line(own: Sequence[Row], rows: Sequence[Row]) -> Line:
-    """Return the line of one policy under one budget."""
+    """Return the line of one policy under one budget and cap."""
     reference = _references(rows)
-    base = [reference[row.budget, row.seed].mean_jct_hours for row in own]
+    base = [reference[row.budget, row.max_nodes, row.seed].mean_jct_hours for row in own]
     equal = [row.equal_spend_mean_jct_hours for row in own]
     paid = [hours for hours in equal if hours is not None]
     return Line(
         policy=own[0].policy,
         budget=own[0].budget,
+        max_nodes=own[0].max_nodes,
         seeds=len(own),
         knobs={
             name: (min(row.knob[name] for row in own), max(row.knob[name] for row in own))

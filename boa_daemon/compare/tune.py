@@ -3,10 +3,10 @@
     policy understands    knob                          settings tried
     efficiency            the least efficiency          thresholds at which some width changes, by bisection
     utility               the middle of the band        by bisection
-    nodes                 the size of the fleet         by bisection, for limits on widths of 1, 2, 4, ...
+    nodes                 the size of the fleet         from what the money rents, for limits of 1, 2, 4, ...
     gpus_per_job          the limit on widths           widths that some class allows, by bisection
     share                 jobs that go a step further   between the two settings found, by bisection
-    none of these         the budget it plans for       by bisection
+    none of these         the budget it plans for       by chords and bisection
 
 What counts is what was spent in the run, boots and idle nodes included, per hour of arrivals. Cost: 5 to 12
 runs a cell, a few times that for fleets with a limit on widths.
@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from boa_daemon.compare.cells import Cell, Comparison, Knob, Row, turned
+from boa_daemon.compare.cells import REFERENCE, Cell, Comparison, Knob, Row, turned
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, simulate, site_of
 from policies.errors import InfeasibleBudget
@@ -83,10 +83,14 @@ class Bench:
 
 
 def run_cell(comparison: Comparison, cell: Cell) -> Row:
-    """Return what a cell came to: the reference on its budget, a rival on the reference's spend."""
+    """Return what a cell came to: the reference on its budget, a rival on the reference's spend.
+
+    A reference whose plan is fixed is rehearsed, so that it spends its budget; one that is paced spends what
+    it spends, as the daemon does.
+    """
     settings = comparison.settings(cell)
     if cell.target is None:
-        chosen = rehearsed(settings)
+        chosen = rehearsed(settings) if cell.policy == REFERENCE else settings
         planned = chosen.planning_budget or chosen.budget
         trial = Trial(knob={"planning_budget": planned.amount}, result=simulate(chosen))
         return _row(cell, trial, target=trial.spend, equal=trial.hours, runs=1)
@@ -194,6 +198,8 @@ def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
     # market takes off the price is not known before.
     usd_per_hour = kind.usd_per_hour * (1.0 if bench.settings.world.spot is None else DEEPEST_DISCOUNT)
     most = max(least, math.ceil(bench.target / usd_per_hour) + 1)
+    if bench.settings.max_nodes is not None:
+        most = max(least, min(most, bench.settings.max_nodes))
     widest = min(most * kind.gpus, menu.limits()[-1], WIDEST_FLEET_LIMIT)
     limits = [2**n for n in range(widest.bit_length())] if has_limit else [None]
     for limit in limits:
@@ -202,18 +208,28 @@ def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
         def spend(n: int, knob: dict[str, int] = knob) -> float:
             return bench.spend(nodes=least + n, **knob)
 
-        _bracket(spend, bench.target, most - least + 1)
+        guess = math.floor(bench.target / kind.usd_per_hour) - least
+        _bracket(spend, bench.target, most - least + 1, guess=guess)
 
 
 def _search_plans(bench: Bench) -> None:
-    """Bisect the planning budget until the run spends the target."""
+    """Turn the planning budget until the run spends the target: by chords, or bisection where they stall."""
     low, high, planned = 0.0, 2.0 * bench.target, bench.target
-    for _ in range(PLANNING_RUNS):
+    below, above = 0.0, math.inf
+    for trial in range(PLANNING_RUNS):
         spent = bench.spend(planning_budget=planned)
         if abs(spent / bench.target - 1.0) <= TOLERANCE / 4.0:
             return
-        low, high = (planned, high) if spent < bench.target else (low, planned)
+        if spent < bench.target:
+            low, below = planned, spent
+        else:
+            high, above = planned, spent
         planned = (low + high) / 2.0
+        if 0.0 < below < above < math.inf and trial % 3 != 2:
+            share = (bench.target - below) / (above - below)
+            planned = low + (high - low) * min(max(share, 0.1), 0.9)
+        if high - low <= 1e-3 * bench.target:
+            break
     if not bench.runs():
         least = _least_plan(bench)
         bench.spend(planning_budget=least)
@@ -228,15 +244,24 @@ def _least_plan(bench: Bench) -> float:
     return bench.target * 1e-6
 
 
-def _bracket(spend: Callable[[int], float], target: float, count: int, *, margin: int = 0) -> int:
+def _bracket(
+    spend: Callable[[int], float], target: float, count: int, *, margin: int = 0, guess: int | None = None
+) -> int:
     """Run the settings around the first of `count` ascending ones that spends the target, by bisection.
 
-    Returns the last one before it; -1 where the first one spends the target already.
+    With a guess the search begins there, in steps that double. Returns the last one before it; -1 where the
+    first one spends the target already.
     """
     low, high = -1, count
+    near, step = guess or 0, 1
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if spend(middle) < target else (low, middle)
+        is_between = low >= 0 and high < count
+        middle = (low + high) // 2 if guess is None or is_between else min(max(near, low + 1), high - 1)
+        if spend(middle) < target:
+            low, near = middle, middle + step
+        else:
+            high, near = middle, middle - step
+        step *= 2
     for n in range(max(0, low - margin), min(count, high + margin + 1)):
         spend(n)
     return low
@@ -254,6 +279,7 @@ def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: 
     return Row(
         policy=cell.policy,
         budget=cell.budget.amount,
+        max_nodes=cell.max_nodes,
         seed=cell.seed,
         knob=dict(trial.knob),
         mean_jct_hours=result.mean_jct_hours,
@@ -265,9 +291,13 @@ def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: 
         at_equal_spend=trial.is_equal(target),
         equal_spend_mean_jct_hours=equal,
         lower_bound_mean_jct_hours=result.lower_bound_mean_jct_hours,
+        lower_bound_with_boots_mean_jct_hours=getattr(result, "lower_bound_with_boots_mean_jct_hours", None),
         gpu_hours_rented=result.gpu_hours_rented,
         gpu_hours_used=result.gpu_hours_used,
+        gpu_hours_overhead=result.gpu_hours_overhead,
+        gpu_hours_booting=result.gpu_hours_booting,
         gpu_hours_idle=result.gpu_hours_idle,
         rescales=result.rescales,
+        most_nodes=result.most_nodes,
         runs=runs,
     )

@@ -18,6 +18,7 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
 from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.speedups import over_first_phase
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
@@ -182,7 +183,12 @@ class Work:
     def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Let a report say how fast the job's class is at its width."""
         if job.width is not None and report.phase != "unknown":
-            self.learner.take(report, class_name=job.class_name.partition("[")[0], width=job.width, now=now)
+            job_class, factor = self._class_of(job.class_name), 1.0
+            if job_class is not None and len(job_class.phases) > 1:
+                phase, _ = phase_at(job_class, self._left(job, now), self._size(job, job_class))
+                factor = over_first_phase(job_class, phase, job.width)
+            name = job.class_name.partition("[")[0]
+            self.learner.take(report, class_name=name, width=job.width, now=now, over_first_phase=factor)
 
     def _order_again(self, job: JobRecord, now: float) -> None:
         """Order a start that was claimed and never reached the engine."""

@@ -83,8 +83,13 @@ class Learner:
             ]
         return self._speeds
 
-    def take(self, report: RunReport, *, class_name: str, width: Width, now: float) -> None:
-        """Take in a report of a generation that runs or has just ended."""
+    def take(
+        self, report: RunReport, *, class_name: str, width: Width, now: float, over_first_phase: float = 1.0
+    ) -> None:
+        """Take in a report of a generation that runs or has just ended.
+
+        `over_first_phase` is how much faster the class is said to be in the job's phase than in its first.
+        """
         if report.samples is None or report.seconds is None or report.step is None:
             return
         before = self._before.get(report.job)
@@ -102,7 +107,7 @@ class Learner:
                 class_name=class_name,
                 gpu_type=width.gpu_type,
                 gpus=width.gpus,
-                samples=samples,
+                samples=samples / over_first_phase,
                 seconds=seconds,
                 at=now,
                 batch=samples / steps if steps > 0 else None,

@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.model import JobClass, Phase, check_positive
+from policies.model import JobClass, Phase, Width, check_positive
 from policies.speedup import PowerLaw, SpeedupCurve, Table
 
 Floats = NDArray[np.float64]
@@ -208,6 +208,18 @@ def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:
     return rate * statistical_efficiency(
         gradient_noise=sample.gradient_noise, batch=sample.batch, base_batch=base_batch
     )
+
+
+def over_first_phase(job_class: JobClass, phase: int, width: Width) -> float:
+    """Return a phase's stated speed at a width over that of the first phase, which `measured_class` corrects.
+
+    Samples of a later phase are divided by it: how much better a class scales late in its life than early is
+    stated phase by phase, and is no error of what was stated.
+    """
+    first, now = (job_class.phases[n].speedups.get(width.gpu_type) for n in (0, phase))
+    if first is None or now is None or first is now:
+        return 1.0
+    return float(now.speed_at(width.gpus)) / float(first.speed_at(width.gpus))
 
 
 def measured_class(

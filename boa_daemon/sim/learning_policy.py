@@ -12,7 +12,7 @@ from random import Random
 
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, differ
 from boa_daemon.learning.learner import STRETCH_SECONDS, Learner
-from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, measured_class
+from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, measured_class, over_first_phase
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.running import Running
 from boa_daemon.tick.decision import Decision
@@ -106,6 +106,7 @@ class LearningPolicy:
             self._looked_at[job] = before
             return
         samples = running.rate * seconds * self._random.lognormvariate(0.0, self._noise)
+        samples /= over_first_phase(self.stated[running.trace.class_name], running.phase, running.width)
         if samples > 0.0:
             self.learner.worked(
                 SpeedSample(

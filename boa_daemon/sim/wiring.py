@@ -13,6 +13,7 @@ import numpy as np
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.sim.beliefs import believed
+from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.settings import WorldSettings, of_type
 from boa_daemon.sim.workload import a_workload
@@ -56,7 +57,8 @@ class SimulationSettings:
 
     Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
-    no plan counts: nodes that are idle or only partly used. In `outages`, pairs of instants, nothing can be
+    no plan counts: nodes that are idle or only partly used. A policy that `learns` begins with the classes as
+    they are believed and corrects them as the daemon does. In `outages`, pairs of instants, nothing can be
     launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
     `boot_seconds`. With `best_effort` a budget below the least feasible spend runs the cheapest widths as far
     as it goes, in place of being refused.
@@ -74,6 +76,7 @@ class SimulationSettings:
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
     max_nodes: int | None = None
     links_in_order: bool = True
+    learns: bool = False
     planning_budget: Budget | None = None
     sized_by_trace: frozenset[str] = frozenset()
     outages: tuple[tuple[float, float], ...] = ()
@@ -135,7 +138,7 @@ class PreparedRun:
     def finish(self, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
         """Run to the end and return the figures; `on_tick` sees every decision."""
         began = time.perf_counter()
-        self.world.run(self.controller, on_tick)
+        self.world.run(self.controller, self._watched(on_tick))
         return report(
             self.world,
             policy=self.settings.policy,
@@ -145,6 +148,19 @@ class PreparedRun:
             shortfall=self.shortfall,
             wall_seconds=time.perf_counter() - began,
         )
+
+    def _watched(self, on_tick: Callable[[Decision], None] | None) -> Callable[[Decision], None] | None:
+        """Return what sees every decision: the policy where it learns, and then `on_tick`."""
+        taught = self.controller.allocator
+        if not (self.settings.learns and isinstance(taught, LearningPolicy)):
+            return on_tick
+
+        def watch(decision: Decision) -> None:
+            taught.watch(decision)
+            if on_tick is not None:
+                on_tick(decision)
+
+        return watch
 
     def _at_least_prices(self) -> Problem:
         """Return the problem at the least prices that there were: the bound holds for whoever paid them."""
@@ -192,6 +208,7 @@ def site_of(settings: SimulationSettings) -> Site:
             for name, kind in settings.instance_types.items()
         },
         boot_hours=settings.planned_boot_seconds / SECONDS_PER_HOUR,
+        max_nodes=settings.max_nodes_with_quotas,
     )
 
 
@@ -217,14 +234,23 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         links_in_order=settings.links_in_order,
         outages=settings.outages,
     )
+    store = MemoryStore()
+    allocator = policy.allocator
+    if settings.learns:
+        allocator = LearningPolicy(
+            settings.policy,
+            site_of(settings),
+            settings.options,
+            jobs=world.jobs,
+            store=store,
+            seed=settings.seed,
+        )
     controller = Controller(
-        allocator=policy.allocator,
+        allocator=allocator,
         is_job_by_job=entry.is_job_by_job and short is None,
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
-        ports=Ports(
-            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
-        ),
+        ports=Ports(clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=store),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)
 

@@ -61,7 +61,7 @@ def _plan_for(state: ClusterState, allocation: Allocation, placer: Placer, rules
     )
     stops = frozenset(changes.stops).union(changes.leaving)
     leaving = changes.wishes.keys() | stops | changes.loans.keys()
-    room = Room(state, leaving=leaving, stopped=stops, placer=placer)
+    room = Room(state, leaving=leaving, stopped=stops, placer=placer, compact=allocation.compact)
     if allocation.nodes is not None:
         return _alarmed(state, _fixed_fleet(state, allocation, changes, room, rules))
     return _alarmed(state, _rented_fleet(state, allocation, changes, room, rules))

@@ -42,10 +42,19 @@ class Room:
     """Who is on which GPU of the nodes with room, and a placer to ask."""
 
     def __init__(
-        self, state: ClusterState, *, leaving: AbstractSet[JobId], stopped: frozenset[JobId], placer: Placer
+        self,
+        state: ClusterState,
+        *,
+        leaving: AbstractSet[JobId],
+        stopped: frozenset[JobId],
+        placer: Placer,
+        compact: frozenset[JobId] = frozenset(),
     ) -> None:
-        """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs."""
-        self._placer = placer
+        """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs.
+
+        Jobs in `compact` are placed on as few nodes as their width needs, or not at all.
+        """
+        self._placer, self._compact = placer, compact
         self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._types: dict[NodeId, InstanceType] = {}
@@ -129,7 +138,7 @@ class Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
         left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
-        left._zones = self._zones
+        left._zones, left._compact = self._zones, self._compact
         gone = placed.keys()
         left._holders = {
             node: jobs.copy() if gone.isdisjoint(jobs) else [None if job in gone else job for job in jobs]
@@ -242,4 +251,16 @@ class Room:
             nodes=[*nodes, *extra],
             held={job: tuple(slots) for job, slots in held.items()},
         )
-        return {job: placement.slots[job] for job in wishes if job in placement.slots}
+        found = {job: placement.slots[job] for job in wishes if job in placement.slots}
+        if not self._compact:
+            return found
+        gpus = {node.id: node.instance_type.gpus for node in (*nodes, *extra)}
+        return {
+            job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
+        }
+
+
+def _is_compact(slots: tuple[GpuSlot, ...], gpus: Mapping[NodeId, int]) -> bool:
+    """Return whether slots lie on as few nodes as they need."""
+    used = {slot.node for slot in slots}
+    return len(used) <= -(-len(slots) // min(gpus[node] for node in used))

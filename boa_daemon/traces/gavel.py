@@ -52,7 +52,7 @@ def import_gavel(source: Path, options: Options) -> Workload:
         InputError: when a file is missing, damaged or one of several, or no job's kind was measured.
     """
     path = pick_file(source, FILES, options.workload)
-    measured = _priced(read_throughputs(_throughputs_beside(source, path)), options)
+    measured = priced(read_throughputs(_throughputs_beside(source, path)), options)
     jobs = list(_jobs(path))
     dropped: Counter[str] = Counter()
     known = [job for job in jobs if job.kind in measured and job.steps > 0]
@@ -65,8 +65,11 @@ def import_gavel(source: Path, options: Options) -> Workload:
     mean = {kind: sum(values) / len(values) for kind, values in sorted(steps.items())}
     return assemble(
         f"Gavel {path.name}",
-        [TraceJob(job.id, seconds, _name(job.kind), job.steps / mean[job.kind]) for seconds, job in kept],
-        [stepping_class(_name(kind), count, measured[kind], options) for kind, count in mean.items()],
+        [
+            TraceJob(job.id, seconds, class_name_of(job.kind), job.steps / mean[job.kind])
+            for seconds, job in kept
+        ],
+        [stepping_class(class_name_of(kind), count, measured[kind], options) for kind, count in mean.items()],
         GPU_TYPES,
         path=path,
         options=options,
@@ -107,7 +110,7 @@ def _throughputs_beside(source: Path, path: Path) -> Path:
     raise InputError(f"no {THROUGHPUTS} beside the trace", file=path)
 
 
-def _priced(measured: Mapping[str, StepsPerSecond], options: Options) -> dict[str, StepsPerSecond]:
+def priced(measured: Mapping[str, StepsPerSecond], options: Options) -> dict[str, StepsPerSecond]:
     """Return the kinds measured on one GPU of the first type, on the types that have a price."""
     types = [*GPU_TYPES, *(name for name in options.gpu_types if name not in GPU_TYPES)]
     usable = {
@@ -116,7 +119,7 @@ def _priced(measured: Mapping[str, StepsPerSecond], options: Options) -> dict[st
     return {kind: rates for kind, rates in usable.items() if 1 in rates.get(types[0], {})}
 
 
-def _name(kind: str) -> str:
+def class_name_of(kind: str) -> str:
     """Return the class name of a kind: ``ResNet-18 (batch size 16)`` is ``resnet-18-b16``."""
     return re.sub(r" \(batch size (\d+)\)", r"-b\1", kind).lower()
 

@@ -14,6 +14,7 @@ from boa_daemon.traces.helios import import_helios
 from boa_daemon.traces.itp import import_itp
 from boa_daemon.traces.philly import import_philly
 from boa_daemon.traces.pollux import import_pollux
+from boa_daemon.traces.shockwave import import_shockwave
 from boa_daemon.traces.sia import import_sia
 from boa_daemon.traces.workload import Options, Workload
 
@@ -29,6 +30,7 @@ class SourceName(StrEnum):
     helios = "helios"
     itp = "itp"
     gavel = "gavel"
+    shockwave = "shockwave"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ SOURCES: Mapping[SourceName, _Source] = {
     SourceName.helios: _Source(import_helios, frozenset({"profiles", "seed"})),
     SourceName.itp: _Source(import_itp, frozenset({"profiles"})),
     SourceName.gavel: _Source(import_gavel, frozenset()),
+    SourceName.shockwave: _Source(import_shockwave, frozenset({"profiles"})),
 }
 _PARTIAL = ("apps", "profiles", "seed")
 

@@ -4,7 +4,7 @@
     EqualWidth            rented as jobs need them     the fastest within the same limit for all
     EfficiencyThreshold   rented as jobs need them     the fastest that wastes no more than the same share
     StaticFifo            a fixed number               as EqualWidth; first come, first served
-    StaticSrsf            a fixed number               as EqualWidth; shortest remaining service first
+    StaticSrsf            a fixed number               given by class; shortest remaining service first
     EqualShare            a fixed number               the fastest within an equal share of the fleet
 
 "The fastest within k" is the allowed width of at most k GPUs with the highest speed (the narrowest of
@@ -49,7 +49,7 @@ class WidthMenu:
     classes: Mapping[str, JobClass]
     gpu_type: str
     _known: dict[_Key, Width] = field(default_factory=dict, repr=False, compare=False)
-    _services: dict[tuple[str, int], tuple[Service, ...]] = field(
+    _services: dict[tuple[str, Widths], tuple[Service, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
     _ladders: dict[str, Ladder] = field(default_factory=dict, repr=False, compare=False)
@@ -70,19 +70,18 @@ class WidthMenu:
             width = self._known[key] = found
         return width
 
-    def services(self, class_name: str, gpus: int) -> tuple[Service, ...]:
-        """Return, phase by phase, what a job takes at its fastest widths within a limit."""
-        key = (class_name, gpus)
+    def services(self, class_name: str, widths: Widths) -> tuple[Service, ...]:
+        """Return, phase by phase, what a job takes at these widths."""
+        key = (class_name, widths)
         found = self._services.get(key)
         if found is None:
-            found = self._services[key] = tuple(self._services_backwards(class_name, gpus))[::-1]
+            found = self._services[key] = tuple(self._services_backwards(class_name, widths))[::-1]
         return found
 
-    def _services_backwards(self, class_name: str, gpus: int) -> Iterator[Service]:
+    def _services_backwards(self, class_name: str, widths: Widths) -> Iterator[Service]:
         """Yield the service of each phase, last phase first."""
         work = service = 0.0
-        for number, phase in reversed(list(enumerate(self.classes[class_name].phases))):
-            width = self.fastest_within(class_name, number, gpus)
+        for phase, width in zip(reversed(self.classes[class_name].phases), reversed(widths), strict=True):
             price = width.gpus / float(phase.speedups[self.gpu_type].speed_at(width.gpus))
             yield Service(gpu_hours_per_work_hour=price, later_work_hours=work, later_gpu_hours=service)
             work, service = work + phase.size_gpu_hours, service + phase.size_gpu_hours * price
@@ -228,24 +227,31 @@ class StaticSrsf:
     """Hold a fixed fleet; the jobs with the least remaining service over weight run, others are stopped.
 
     Service is GPU-hours: time times width (Gu et al., Tiresias, NSDI 2019, with sizes known). A job that no
-    longer fits is passed over, so that no GPU is idle while a job could use it.
+    longer fits is passed over, so that no GPU is idle while a job could use it. `plans` are the widths
+    of each class, phase by phase.
     """
 
     menu: WidthMenu
     fleet: Fleet
-    gpus_per_job: int
+    plans: Mapping[str, Widths]
 
-    @property
-    def limit(self) -> int:
-        """The widest width of a job."""
-        return min(self.gpus_per_job, self.fleet.gpus)
+    @classmethod
+    def within(cls, *, menu: WidthMenu, fleet: Fleet, gpus_per_job: int) -> StaticSrsf:
+        """Return the policy whose jobs have the fastest widths within one limit for all."""
+        limit = min(gpus_per_job, fleet.gpus)
+        plans = {name: menu.widths_within(name, limit) for name in menu.classes}
+        return cls(menu=menu, fleet=fleet, plans=plans)
+
+    def width_of(self, job: Job) -> Width:
+        """Return the width of a job in its phase."""
+        return self.plans[job.class_name][job.phase]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return widths, least remaining service first, of the jobs that fit."""
         widths: dict[JobId, Width] = {}
         left = self.fleet.gpus
         for job in sorted(jobs, key=lambda job: (self.service_of(job) / job.weight, job.arrived_at, job.id)):
-            width = self.menu.fastest_within(job.class_name, job.phase, self.limit)
+            width = self.width_of(job)
             if width.gpus <= left:
                 widths[job.id] = width
                 left -= width.gpus
@@ -253,7 +259,7 @@ class StaticSrsf:
 
     def service_of(self, job: Job) -> float:
         """Return the GPU-hours of work that a job still takes at its widths, phase by phase."""
-        at = self.menu.services(job.class_name, self.limit)[job.phase]
+        at = self.menu.services(job.class_name, self.plans[job.class_name])[job.phase]
         left = max(0.0, job.remaining_gpu_hours - at.later_work_hours * job.scale)
         return left * at.gpu_hours_per_work_hour + at.later_gpu_hours * job.scale
 

@@ -168,3 +168,26 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
     captured = capsys.readouterr()
     assert "1 of 3 are done, kept in" in " ".join(captured.err.split())
     assert captured.out == ""
+
+
+def test_a_sweep_of_caps_is_a_table_each(case: list[str]) -> None:
+    """`8,12` and repeated flags are the same; the tail of the waiting stands in the table."""
+    sweep = boa(*case, *RIVALS, "--budget", "99/h", "--max-nodes", "1,2", "--json")
+    again = boa(*case, *RIVALS, "--budget", "99/h", "--max-nodes", "1", "--max-nodes", "2", "--json")
+    table = boa(*case, *RIVALS, "--budget", "99/h", "--max-nodes", "1").stdout
+
+    rows = json.loads(sweep.stdout)["rows"]
+    assert rows == json.loads(again.stdout)["rows"]
+    assert sorted({row["max_nodes"] for row in rows}) == [1, 2]
+    assert "at most 1 node" in table
+    assert "p95" in table
+
+
+@pytest.mark.parametrize("cap", ["0", "x", "8,,12", "-3"])
+def test_a_cap_is_a_positive_whole_number(case: list[str], cap: str) -> None:
+    """Anything else is refused with an example."""
+    refusal = boa(*case, *RIVALS, "--budget", "20/h", f"--max-nodes={cap}").exception
+
+    assert isinstance(refusal, InputError)
+    assert "positive whole numbers" in str(refusal)
+    assert "8,12,16" in str(refusal.hint)

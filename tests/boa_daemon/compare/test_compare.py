@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.compare import run as run_module
@@ -17,7 +19,7 @@ from boa_daemon.compare.page import about, decomposition_text, knob_text, table_
 from boa_daemon.compare.run import FILE_NAME, Kept, run_all
 from boa_daemon.compare.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
 from boa_daemon.compare.timeline import record
-from boa_daemon.compare.tune import TOLERANCE, Trial, equal_spend_hours
+from boa_daemon.compare.tune import TOLERANCE, Trial, _bracket, equal_spend_hours
 from boa_daemon.errors import InputError
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
@@ -365,3 +367,81 @@ def test_every_rival_can_be_tuned() -> None:
     for row in run(comparison):
         assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
         assert row.equal_spend_mean_jct_hours is not None
+
+
+CAPPED = ("pollux", "pollux-autoscale", "equal-width", "efficiency", "srpt", "a-srpt", "dally")
+
+
+@pytest.fixture(scope="module")
+def capped_rows() -> tuple[Comparison, list[Row]]:
+    """Run two caps under a budget that neither can spend: at most two or three nodes of 4 USD/h."""
+    comparison = a_comparison(rivals=CAPPED, budgets=(Budget(amount=500.0),), caps=(2, 3))
+    comparison.check()
+    return comparison, run(comparison)
+
+
+def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison, list[Row]]) -> None:
+    """Each run again from its row: jobs that do not fit wait, and all of them end."""
+    comparison, rows = capped_rows
+    assert len(rows) == comparison.cells == 2 * (1 + len(CAPPED))
+
+    for row in rows:
+        again = simulate(comparison.settings_of_row(row))
+        assert again.most_nodes <= row.max_nodes
+        assert again.finished == again.jobs
+        assert again.mean_jct_hours == row.mean_jct_hours
+
+
+def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[Row]]) -> None:
+    """Rivals meet what BOA spent at the same cap, and ratios are taken there."""
+    comparison, rows = capped_rows
+    spent = {row.max_nodes: row.mean_usd_per_hour for row in rows if row.policy == "boa"}
+    assert all(row.target_usd_per_hour == spent[row.max_nodes] for row in rows)
+
+    lines = lines_of(comparison, rows)
+    assert [line.max_nodes for line in lines if line.policy == "boa"] == [2, 3]
+    assert all(line.ratio.mean == pytest.approx(1.0) for line in lines if line.policy == "boa")
+    narrow, wide = (row for row in rows if row.policy == "boa")
+    assert wide.mean_jct_hours < narrow.mean_jct_hours
+
+
+def test_two_sweeps_at_once_are_refused() -> None:
+    """A table has one axis; and a cap twice is a slip."""
+    with pytest.raises(InputError, match="two sweeps"):
+        a_comparison(budgets=(Budget(amount=20.0), Budget(amount=30.0)), caps=(2, 3)).check()
+    with pytest.raises(InputError, match="same cap twice"):
+        a_comparison(caps=(2, 2)).check()
+
+
+def test_a_reference_that_is_paced_is_run_as_the_daemon_runs_it() -> None:
+    """Not rehearsed, and the only one that learns; the tuned plan is a rival on what it spent."""
+    shared = replace(some_settings(), learns=True)
+    comparison = a_comparison(shared=shared, reference="boa-paced", rivals=("boa",))
+    assert comparison.settings(comparison.references()[0]).learns
+    paced, tuned = run(comparison)
+
+    assert paced.knob == {"planning_budget": 20.0}
+    again = simulate(replace(shared, policy="boa-paced"))
+    assert (again.mean_jct_hours, again.mean_usd_per_hour) == (paced.mean_jct_hours, paced.mean_usd_per_hour)
+    assert not comparison.settings_of_row(tuned).learns
+    assert tuned.target_usd_per_hour == paced.mean_usd_per_hour
+
+
+@given(
+    spends=st.lists(st.floats(1.0, 10.0), min_size=1, max_size=40).map(sorted),
+    target=st.floats(0.5, 10.5),
+    guess=st.one_of(st.none(), st.integers(-50, 60)),
+)
+def test_a_bracket_is_found_wherever_the_search_begins(
+    spends: list[float], target: float, guess: int | None
+) -> None:
+    """The last setting that spends less, and both beside it are run."""
+    asked: set[int] = set()
+
+    def spend(n: int) -> float:
+        asked.add(n)
+        return spends[n]
+
+    low = _bracket(spend, target, len(spends), guess=guess)
+    assert low == sum(value < target for value in spends) - 1
+    assert {n for n in (low, low + 1) if 0 <= n < len(spends)} <= asked

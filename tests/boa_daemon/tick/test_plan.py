@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
 from boa_daemon.tick.offers import Cooldown
 from boa_daemon.tick.plan import make_plan
-from boa_daemon.tick.state import ClusterState, Plan, Rules
+from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
+from policies.model import Allocation, Job, Money, Width
 from policies.placement.first_fit import FirstFit
 
 
@@ -212,3 +215,31 @@ def test_the_cap_is_never_exceeded(case: tuple[ClusterState, Wishes]) -> None:
     plan = plan_of(state, wishes, rules(max_nodes=3))
 
     assert len(state.nodes) + sum(plan.launches.values()) <= max(3, len(state.nodes))
+
+
+def test_a_job_that_wants_few_nodes_waits_where_free_gpus_lie_on_more() -> None:
+    """Two nodes with one GPU free each: a compact job of two waits; on one node it starts."""
+    held = {"x": some_slots("n1", 0, 1, 2), "y": some_slots("n2", 0, 1, 2)}
+    two = [a_node("n1"), a_node("n2")]
+    widths = {"x": Width("gpu", 3), "y": Width("gpu", 3), "a": Width("gpu", 2)}
+
+    def placed(nodes: list[NodeState], *, compact: frozenset[str]) -> set[str]:
+        state = a_state(a_job("x"), a_job("y"), a_job("a"), nodes=nodes, held=held)
+        allocation = Allocation(widths=widths, nodes={"gpu-x4": len(nodes)}, compact=compact)
+        plan = make_plan(state, allocator=Fixed(allocation), placer=FirstFit(), rules=rules())
+        return set(plan.slots)
+
+    assert placed(two, compact=frozenset()) == {"a"}
+    assert placed(two, compact=frozenset({"a"})) == set()
+    assert placed([*two, a_node("n3")], compact=frozenset({"a"})) == {"a"}
+
+
+class Fixed:
+    """An allocator that always says the same."""
+
+    def __init__(self, allocation: Allocation) -> None:
+        self.allocation = allocation
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return what it always says."""
+        return self.allocation

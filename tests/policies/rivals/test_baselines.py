@@ -161,7 +161,7 @@ def test_first_the_job_with_the_least_service_left() -> None:
         a_job("short", arrived_at=1.0, remaining_gpu_hours=1.0),
         a_job("shorter", arrived_at=2.0, remaining_gpu_hours=0.5),
     ]
-    policy = StaticSrsf(menu=menu, fleet=a_fleet(1), gpus_per_job=2)
+    policy = StaticSrsf.within(menu=menu, fleet=a_fleet(1), gpus_per_job=2)
 
     assert set(policy.allocate(jobs, now=9.0).widths) == {"short", "shorter"}
     heavy = [replace(jobs[0], weight=20.0), *jobs[1:]]
@@ -174,7 +174,7 @@ def test_service_is_gpu_hours_phase_by_phase() -> None:
     mixed = replace(
         first, phases=(*first.phases, a_class(sizes=[2.0], curve=Table(gpus=(1,), speeds=(1.0,))).phases[0])
     )
-    policy = StaticSrsf(menu=a_menu(mixed), fleet=a_fleet(1), gpus_per_job=2)
+    policy = StaticSrsf.within(menu=a_menu(mixed), fleet=a_fleet(1), gpus_per_job=2)
 
     fresh = a_job("a", remaining_gpu_hours=6.0)
     later = a_job("b", phase=1, scale=2.0, remaining_gpu_hours=0.5 + 2.0 * 2.0)
@@ -234,10 +234,10 @@ def test_an_efficiency_is_a_fraction(efficiency: float) -> None:
 @given(jobs=JOBS, nodes=st.integers(1, 3), limit=st.integers(1, 6))
 def test_shortest_first_hands_out_no_more_than_there_is(jobs: list[Job], nodes: int, limit: int) -> None:
     """The widths add up to the fleet or less, and who waits would not fit in what is left."""
-    policy = StaticSrsf(menu=a_menu(), fleet=a_fleet(nodes), gpus_per_job=limit)
+    policy = StaticSrsf.within(menu=a_menu(), fleet=a_fleet(nodes), gpus_per_job=limit)
     widths = policy.allocate(jobs, now=0.0).widths
 
     left = policy.fleet.gpus - sum(width.gpus for width in widths.values())
     assert left >= 0
     waiting = [job for job in jobs if job.id not in widths]
-    assert all(policy.menu.fastest_within("c", 0, policy.limit).gpus > left for _ in waiting)
+    assert all(policy.width_of(job).gpus > left for job in waiting)

@@ -1,0 +1,89 @@
+"""Dally: little service first, weighed by what the network costs a job; jobs wait a while to be on few nodes.
+
+A reconstruction after Sharma, Bhasi, Singh, Kesidis, Kandemir, Das, "GPU Cluster Scheduling for
+Network-Sensitive Deep Learning" (arXiv 2401.16492, 2024). Two rules on a fixed fleet, each minute:
+
+    who runs   the least a_j n_j first, in levels that grow by LEVEL, then the older job; others are stopped
+    where      a job that waits takes GPUs on more nodes than its width needs only after its delay timer
+
+    symbol   here          meaning
+    a_j      attained      GPU-hours of work that a job had at its width
+    f_j      share         seconds of sending per second of computing where it spans nodes; 0 on few nodes
+    n_j      sensitivity   1 / (1 + f_j): a job that loses more to the network goes first
+    d_j      timer         hours that it would lose on more nodes: its hours left times f_j
+
+What is better than the original: levels of attained service instead of two queues; the timer of a job is what
+the better place is worth to it, where Dally tunes timers of a tier from past waits; widths are the best
+fixed ones for the fleet (`fixed_widths`) and not those that a user asks for. What is left out: racks. A cloud
+shows two tiers, one node and several, and only classes that say what they send (`network`) lose anything.
+
+Cost: O(jobs log jobs) per round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policies.links.contention import Link
+from policies.links.link_share import network_share
+from policies.model import Allocation, Job, JobId, Money, Width
+from policies.rivals.baselines import StaticSrsf
+from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
+
+LEVEL = 4.0
+"""Attained service of one level over that of the level before: few levels, so that jobs seldom take turns."""
+FIRST_GPU_HOURS = 0.25
+"""What a job may have had on the first level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dally:
+    """Hold a fixed fleet; in rounds, little service weighed by the network first; jobs wait for few nodes."""
+
+    queue: StaticSrsf
+    round_seconds: float = ROUND_SECONDS
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the widths of the jobs that may run; between two rounds, what is held."""
+        fleet = self.queue.fleet
+        if not is_due(money, self.round_seconds):
+            return Allocation(widths=widths_held(jobs), nodes=fleet.count_by_type)
+        widths: dict[JobId, Width] = {}
+        left = fleet.gpus
+        for job in sorted(jobs, key=self._rank):
+            width = self.queue.width_of(job)
+            if width.gpus <= left:
+                widths[job.id] = width
+                left -= width.gpus
+        picky = [job.id for job in jobs if job.width is None and self.is_patient(job, now=now)]
+        return Allocation(
+            widths=widths, nodes=fleet.count_by_type, lean=float(fleet.nodes), compact=frozenset(picky)
+        )
+
+    def attained(self, job: Job) -> float:
+        """Return the GPU-hours of work that a job had at its widths."""
+        first = self.queue.menu.services(job.class_name, self.queue.plans[job.class_name])[0]
+        size = self.queue.menu.classes[job.class_name].phases[0].size_gpu_hours
+        whole = size * first.gpu_hours_per_work_hour + first.later_gpu_hours
+        return max(0.0, whole * job.scale - self.queue.service_of(job))
+
+    def share_of(self, job: Job) -> float:
+        """Return the seconds of sending per second of computing of a job that spans nodes."""
+        need = self.queue.menu.classes[job.class_name].network
+        if need is None or self.queue.width_of(job).gpus == 1:
+            return 0.0
+        return network_share(Link.of_gigabits(self.queue.fleet.instance_type.link_gigabits_per_second), need)
+
+    def is_patient(self, job: Job, *, now: float) -> bool:
+        """Return whether a job that waits had better wait for few nodes: its timer has not run down."""
+        width = self.queue.width_of(job)
+        timer_hours = self.share_of(job) * self.queue.service_of(job) / width.gpus
+        return (now - job.arrived_at) / 3600.0 < timer_hours
+
+    def _rank(self, job: Job) -> tuple[int, float, JobId]:
+        """Return what jobs are ordered by."""
+        weighed = self.attained(job) / (1.0 + self.share_of(job)) / job.weight
+        level = 0 if weighed < FIRST_GPU_HOURS else 1 + math.floor(math.log(weighed / FIRST_GPU_HOURS, LEVEL))
+        return level, job.arrived_at, job.id

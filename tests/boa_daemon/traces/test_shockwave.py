@@ -1,0 +1,70 @@
+"""Shockwave's trace: run times alone on some GPUs, kinds of jobs that Gavel measured."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.traces.gavel import read_throughputs
+from boa_daemon.traces.shockwave import import_shockwave
+from boa_daemon.traces.sources import SourceName, import_source
+from boa_daemon.traces.workload import Options
+
+Write = Callable[[str, str], Path]
+
+
+def test_work_is_run_time_times_the_speed_of_the_gpus(data: Path) -> None:
+    """The twelfth job ran 1942 s on two V100, which do LM (batch size 20) 2.04 times as fast as one."""
+    found = import_shockwave(data / "shockwave", Options(profiles=data / "gavel"))
+
+    rates = read_throughputs(data / "gavel" / "simulation_throughputs.json")["LM (batch size 20)"]["v100"]
+    job = found.trace.jobs[11]
+    size = next(c for c in found.classes if c.name == job.class_name).size_gpu_hours * job.scale
+    assert job.class_name == "lm-b20"
+    assert rates[2] / rates[1] == pytest.approx(2.04, abs=0.005)
+    assert size == pytest.approx(1942.0 / 3600.0 * rates[2] / rates[1])
+
+
+def test_a_job_on_one_gpu_works_as_long_as_it_ran(data: Path) -> None:
+    """The first: 1418 s, at 0 s, whatever its 134,583 steps take at a batch size that changes."""
+    found = import_source(SourceName.shockwave, data / "shockwave", Options(profiles=data / "gavel"))
+
+    first = found.trace.jobs[0]
+    size = next(c for c in found.classes if c.name == first.class_name).size_gpu_hours * first.scale
+    assert (first.id, first.arrived_at_seconds, size) == ("0", 0.0, pytest.approx(1418.0 / 3600.0))
+    assert len(found.trace.jobs) == 15
+    assert "15 of 15 jobs change their batch size" in " ".join(found.notes)
+
+
+def test_a_width_that_was_not_measured_is_left_out_and_counted(data: Path, written: Write) -> None:
+    """Gavel ran recommendation on one GPU only; eight GPUs are a job of no known size."""
+    first = (data / "shockwave" / "first-15.trace").read_text().splitlines()[0]
+    cells = first.split("\t")
+    cells[0], cells[6] = "Recommendation (batch size 2048)", "8"
+    path = written("two.trace", first + "\n" + "\t".join(cells) + "\n")
+
+    found = import_shockwave(path, Options(profiles=data / "gavel"))
+    assert len(found.trace.jobs) == 1
+    assert found.dropped == {"of a kind that was not measured on that many GPUs": 1}
+
+
+def test_without_throughputs_the_refusal_says_whose_they_are(data: Path) -> None:
+    """The trace does not say how fast a job is at other widths."""
+    with pytest.raises(InputError, match="how fast") as caught:
+        import_shockwave(data / "shockwave", Options())
+    assert "--profiles" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a\tb", "2 columns where 12"),
+        ("\t".join(["K", "c", "d", "s", "1", "9", "x", "static", "1", "-1", "5", "0"]), "gpus"),
+    ],
+)
+def test_a_damaged_line_is_refused_with_its_number(data: Path, written: Write, line: str, words: str) -> None:
+    """Columns are counted and numbers read."""
+    with pytest.raises(InputError, match=words) as caught:
+        import_shockwave(written("bad.trace", line + "\n"), Options(profiles=data / "gavel"))
+    assert caught.value.line == 1

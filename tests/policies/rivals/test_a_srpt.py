@@ -1,0 +1,83 @@
+"""A-SRPT: the virtual machine, and the order that it gives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_class, a_job, an_instance_type
+from policies.model import Width
+from policies.rivals.a_srpt import VirtualMachine, VirtualOrder
+from policies.rivals.baselines import Fleet, StaticSrsf, WidthMenu
+from policies.speedup import Table
+
+
+def a_policy(width: int = 2, nodes: int = 1) -> VirtualOrder:
+    """Return the policy on nodes of four GPUs, all jobs equally wide; speeds are linear."""
+    curve = Table(gpus=(1, 2, 4), speeds=(1.0, 2.0, 4.0))
+    menu = WidthMenu(classes={"c": a_class(curve=curve)}, gpu_type="gpu")
+    fleet = Fleet(instance_type=an_instance_type(), nodes=nodes)
+    return VirtualOrder(queue=StaticSrsf(menu=menu, fleet=fleet, plans={"c": (Width("gpu", width),)}))
+
+
+def test_the_virtual_machine_stops_a_long_job_for_a_short_one() -> None:
+    """Four GPU-hours an hour: 8 from 0; 2 from 1. The short one ends at 1.5, the long one at 2.5."""
+    machine = VirtualMachine(speed=4.0)
+    machine.add("long", 8.0, weight=1.0, at=0.0)
+    machine.add("short", 2.0, weight=1.0, at=1.0)
+    machine.run_until(9.0)
+
+    assert machine.ended == {"short": pytest.approx(1.5), "long": pytest.approx(2.5)}
+    assert list(machine.ended) == ["short", "long"]
+
+
+@given(works=st.lists(st.floats(0.1, 20.0), min_size=1, max_size=12), looks=st.integers(1, 9))
+def test_jobs_that_come_together_end_shortest_first_however_often_one_looks(
+    works: list[float], looks: int
+) -> None:
+    """The n-th end is the sum of the n least works; the machine is never idle before the last."""
+    machine = VirtualMachine(speed=2.0)
+    for number, work in enumerate(works):
+        machine.add(str(number), work, weight=1.0, at=0.0)
+    end = sum(works) / 2.0
+    for look in range(1, looks + 1):
+        machine.run_until(end * look / looks)
+    machine.run_until(end + 1.0)
+
+    sums = [sum(sorted(works)[: n + 1]) / 2.0 for n in range(len(works))]
+    assert list(machine.ended.values()) == pytest.approx(sums)
+
+
+def test_a_running_job_is_never_stopped() -> None:
+    """A short job that comes waits for GPUs to fall free."""
+    policy = a_policy(width=4)
+    long = a_job("long", remaining_gpu_hours=9.0)
+    assert policy.allocate([long], now=0.0).widths == {"long": Width("gpu", 4)}
+
+    runs = a_job("long", remaining_gpu_hours=9.0, width=Width("gpu", 4))
+    short = a_job("short", arrived_at=60.0, remaining_gpu_hours=0.1)
+    assert set(policy.allocate([runs, short], now=60.0).widths) == {"long"}
+
+
+def test_jobs_start_in_the_order_of_the_virtual_ends() -> None:
+    """Three wait for one place: the shortest first; an ended job before one that is new."""
+    policy = a_policy(width=4)
+    waiting = [a_job("c", remaining_gpu_hours=6.0), a_job("a", remaining_gpu_hours=2.0), a_job("b")]
+    assert list(policy.allocate(waiting, now=0.0).widths) == ["b"]
+
+    # After 3 hours at 4 GPU-hours an hour the machine has ended all three, so a shorter one comes behind.
+    late = a_job("late", arrived_at=3.0 * 3600.0, remaining_gpu_hours=0.1)
+    assert policy.order([*waiting, late], now=3.0 * 3600.0) == ["b", "a", "c", "late"]
+
+
+def test_jobs_that_left_had_their_time_on_the_virtual_machine() -> None:
+    """One that was there and ended holds the others up virtually: that is a state, and it is kept."""
+    policy = a_policy(width=4)
+    policy.allocate([a_job("first", remaining_gpu_hours=4.0)], now=0.0)
+    late = [a_job("x", arrived_at=1800.0, remaining_gpu_hours=3.0)]
+    policy.allocate(late, now=1800.0)
+
+    # The first had 2 of 4 GPU-hours by then, 2 are left, less than the 3 of x: x ends at 0.5 + 0.5 + 0.75 h.
+    policy.allocate(late, now=2.0 * 3600.0)
+    assert policy._machines[0].ended == {"x": pytest.approx(1.75)}

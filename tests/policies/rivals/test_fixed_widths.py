@@ -1,0 +1,92 @@
+"""The best fixed widths on a fleet: what is played through, and what comes of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_class
+from policies.model import JobClass, Width
+from policies.rivals.baselines import WidthMenu
+from policies.rivals.fixed_widths import Arrival, best_fixed_widths, mean_response_hours
+from policies.speedup import Table
+
+CURVE = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))
+DRAWN = st.lists(
+    st.tuples(st.floats(0.0, 10.0), st.floats(0.1, 3.0), st.integers(1, 4)), min_size=1, max_size=25
+).map(lambda found: [Arrival(hour=at, hours=hours, gpus=gpus) for at, hours, gpus in sorted(found)])
+
+
+def a_menu(*classes: JobClass) -> WidthMenu:
+    """Return a menu of one GPU type."""
+    return WidthMenu(classes={c.name: c for c in classes}, gpu_type="gpu")
+
+
+def test_a_short_job_stops_a_long_one_and_it_goes_on_afterwards() -> None:
+    """One GPU: 3 h from 0, 1 h from 1; the short one takes 1 h, the long one 4 h."""
+    jobs = [Arrival(hour=0.0, hours=3.0, gpus=1), Arrival(hour=1.0, hours=1.0, gpus=1)]
+
+    assert mean_response_hours(jobs, gpus=1) == pytest.approx((1.0 + 4.0) / 2)
+
+
+def test_a_job_that_does_not_fit_is_passed_over() -> None:
+    """Three GPUs: two take the first, two do not fit beside it, one does."""
+    jobs = [Arrival(hour=0.0, hours=hours, gpus=gpus) for hours, gpus in ((1.0, 2), (1.5, 2), (4.0, 1))]
+
+    assert mean_response_hours(jobs, gpus=3) == pytest.approx((1.0 + 2.5 + 4.0) / 3)
+
+
+@given(jobs=DRAWN)
+def test_with_room_for_all_nobody_waits(jobs: list[Arrival]) -> None:
+    """The mean is that of the jobs' own hours."""
+    mean = sum(job.hours for job in jobs) / len(jobs)
+
+    assert mean_response_hours(jobs, gpus=100) == pytest.approx(mean)
+
+
+@given(jobs=DRAWN)
+def test_on_one_gpu_it_never_waits_longer_than_first_come_first_served(jobs: list[Arrival]) -> None:
+    """Shortest remaining first is optimal on one machine; Lindley's recursion says what the other takes."""
+    end = waited = 0.0
+    for job in jobs:
+        end = max(end, job.hour) + job.hours
+        waited += end - job.hour
+
+    assert mean_response_hours(jobs, gpus=1) <= waited / len(jobs) + 1e-9
+
+
+def test_in_a_large_fleet_jobs_are_as_fast_as_they_can_be() -> None:
+    """400 GPUs for one job an hour: four each."""
+    menu = a_menu(a_class(curve=CURVE))
+
+    assert best_fixed_widths(menu, gpus=400) == {"c": (Width("gpu", 4),)}
+
+
+def test_in_a_small_fleet_jobs_are_as_cheap_as_they_can_be() -> None:
+    """Nine jobs of an hour each hour on ten GPUs: at two GPUs each they would hold exactly ten."""
+    menu = a_menu(a_class(curve=CURVE, arrivals_per_hour=9.0))
+
+    assert best_fixed_widths(menu, gpus=10) == {"c": (Width("gpu", 1),)}
+
+
+def test_a_class_that_scales_is_wide_where_one_that_does_not_is_narrow() -> None:
+    """One number for all widths could not do that."""
+    flat = a_class("flat", curve=Table(gpus=(1, 2, 4), speeds=(1.0, 1.05, 1.1)), arrivals_per_hour=8.0)
+    steep = a_class("steep", curve=Table(gpus=(1, 2, 4), speeds=(1.0, 2.0, 4.0)), arrivals_per_hour=8.0)
+
+    found = best_fixed_widths(a_menu(flat, steep), gpus=20)
+    assert found == {"flat": (Width("gpu", 1),), "steep": (Width("gpu", 4),)}
+
+
+@given(
+    speeds=st.lists(st.floats(0.3, 6.0), min_size=1, max_size=5),
+    rate=st.floats(0.1, 20.0),
+    gpus=st.integers(1, 12),
+)
+def test_no_width_is_wider_than_the_fleet(speeds: list[float], rate: float, gpus: int) -> None:
+    """Whatever the load, also beyond what the fleet can do."""
+    curve = Table(gpus=tuple(range(1, len(speeds) + 1)), speeds=tuple(speeds))
+    found = best_fixed_widths(a_menu(a_class(curve=curve, arrivals_per_hour=rate)), gpus=gpus)
+
+    assert max(width.gpus for width in found["c"]) <= gpus
