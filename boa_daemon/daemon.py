@@ -121,6 +121,7 @@ class Daemon:
                 world.runner,
                 world.clock,
                 class_of=self._class_of,
+                spread_of=self._spread_of,
                 alert=self._alert,
                 learner=Learner(_samples(books.store.database)),
                 liveness=self.liveness,
@@ -491,6 +492,10 @@ class Daemon:
     def _class_of(self, name: str) -> JobClass | None:
         """Return the class that a job is planned by."""
         return self.planner.class_of(name)
+
+    def _spread_of(self, name: str) -> float:
+        """Return how much the sizes of the jobs of a class differ."""
+        return self.beliefs.spread_of(name)
 
     def _speed(self, name: str, phase: int, width: Width) -> float:
         """Return how fast a class works; 0 where nobody knows."""

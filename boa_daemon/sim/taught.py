@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from boa_daemon.beliefs import Beliefs, Planned, Weights, differ
+from boa_daemon.beliefs import Beliefs, Planned, Weights, differ, rest_of
 from boa_daemon.estimate import CurveEstimate, SpeedSample, measured_class
 from boa_daemon.learning import STRETCH_SECONDS, Learner
 from boa_daemon.ports import Store
@@ -26,8 +26,6 @@ from policies.registry import PolicyOptions, Site, build_policy
 
 AGAIN_SECONDS = 300.0
 """Between estimates: less often than the daemon, as a simulated minute should take no second."""
-LEAST_LEFT = 0.02
-"""A job that outruns its believed size still has this part of it left."""
 
 
 class Taught:
@@ -71,9 +69,10 @@ class Taught:
         running = self._jobs.running.get(job.id)
         if running is None:
             return job
-        left = self._planned[job.class_name].size_gpu_hours * job.scale
         done = _work(running) - job.remaining_gpu_hours / running.told_size
-        return replace(job, remaining_gpu_hours=max(left - done, LEAST_LEFT * left))
+        spread = self.beliefs.spread_of(job.class_name)
+        rest = rest_of(self._planned[job.class_name], scale=job.scale, done=done, spread=spread)
+        return replace(job, remaining_gpu_hours=rest.left, phase=rest.phase, scale=rest.scale)
 
     def watch(self, decision: Decision) -> None:
         """Take a tick in: who came, who left, how fast who works; plan anew where that changes beliefs."""
