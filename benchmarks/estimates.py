@@ -237,6 +237,31 @@ LAWS = (
 )
 
 
+class Lefts:
+    """Adds up the work that is believed to be left of running jobs, and the work that is."""
+
+    def __init__(self) -> None:
+        self.sums = np.zeros((2, 2))
+
+    def __call__(self, taught: Taught, decision: Decision) -> None:
+        """Look at every running job; the second row has those that have outrun their stated size."""
+        for name, state in decision.state.jobs.items():
+            running = taught._jobs.running.get(name)
+            if running is None or not state.slots:
+                continue
+            truth = state.job.remaining_gpu_hours / running.told_size
+            done = sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR - truth
+            pair = taught._told(state.job).remaining_gpu_hours, truth
+            self.sums[0] += pair
+            if done > taught.stated[state.job.class_name].size_gpu_hours * state.job.scale:
+                self.sums[1] += pair
+
+    @property
+    def ratios(self) -> str:
+        """Believed over true work left: of all, and of those that have outrun their size."""
+        return " ".join(f"{believed / max(true, 1e-12):5.2f}" for believed, true in self.sums)
+
+
 def left(*, seeds: int, hours: float) -> None:
     """Print spend over budget and mean JCT with sizes known, and unknown, believed as before and as now."""
     print(
