@@ -28,7 +28,7 @@ from boa_daemon.controller import Controller, Ports
 from boa_daemon.costs import spent_today
 from boa_daemon.errors import BoaError
 from boa_daemon.estimate import explain_curve
-from boa_daemon.exploring import Tries
+from boa_daemon.exploring import Tries, Worth
 from boa_daemon.fleet import Fleet
 from boa_daemon.gate.kept import KeptGate
 from boa_daemon.journal import Journal
@@ -394,8 +394,10 @@ class Daemon:
         return bool(due)
 
     def _explore(self) -> None:
-        """Let a few jobs try widths whose speed is not known well, where that is cheap."""
-        if not self.planner.explores or not self.planner.curves:
+        """Let a few jobs try widths whose speed is worth more to know than the try costs."""
+        last = self.standing.decision
+        worth = None if last is None else Worth.of(last.plan.follower, self.planner.machines)
+        if worth is None or not self.planner.explores or not self.planner.curves:
             return
         before = dict(self.tries.explorations)
         self.tries.update(
@@ -403,6 +405,7 @@ class Daemon:
             list(self.planner.curves.values()),
             self.planner.planned,
             self.work.learner.samples,
+            worth=worth,
             now=self.world.clock.now(),
         )
         for job, found in self.tries.explorations.items():
