@@ -38,7 +38,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri, stdtrit
 
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Phase, check_positive
@@ -49,6 +49,8 @@ Floats = NDArray[np.float64]
 WANDER = 0.4
 """Stated 1.3 where 3.15 is true, two octaves up, is within the 95 % interval."""
 NOISE = 0.10
+DOUBTED = 2.0
+"""The value of `NOISE` is believed as much as if it came from so many measurements."""
 FLOOR = 0.01
 """However long one measures, the same code on another day differs by a percent."""
 HALF_LIFE_SECONDS = 7 * 24 * 3600.0
@@ -157,7 +159,8 @@ def estimate_curve(
     rows = [widths.index(width) for width in measured]
     x = np.log2(np.array(widths, dtype=float))
     covariance = UNKNOWN_LEVEL**2 + WANDER**2 * np.minimum.outer(x + 1.0, x + 1.0)
-    mean, posterior = _posterior(covariance, rows, means - prior[rows], noise)
+    mean, _ = _posterior(covariance, rows, means - prior[rows], noise[0])
+    _, posterior = _posterior(covariance, rows, means - prior[rows], noise[1])
     log_speed = prior + mean
     # Of log s(k) - log s(narrowest): the level, which both share, drops out.
     spread = np.sqrt(np.maximum(np.diag(posterior) + posterior[0, 0] - 2.0 * posterior[0], 0.0))
@@ -206,10 +209,11 @@ def _posterior(
 def _measurements(
     samples: Sequence[SpeedSample], widths: Sequence[int], now: float
 ) -> tuple[Floats, Floats, dict[int, float], dict[int, int]]:
-    """Return (mean log speed, its noise) per width, and the seconds and the number of measurements."""
+    """Return (mean log speed, its noise as it is likeliest and for intervals) per width; seconds; counts."""
     batches = [sample.batch for sample in samples if sample.batch]
     base = min(batches, default=0.0)
     means, noise, seconds, counts = [], [], {}, {}
+    excess, freedom = DOUBTED, DOUBTED
     for width in widths:
         ours = [sample for sample in samples if sample.gpus == width]
         weights = np.array([s.seconds * 0.5 ** ((now - s.at) / HALF_LIFE_SECONDS) for s in ours])
@@ -220,9 +224,16 @@ def _measurements(
         effective = float(weights.sum() ** 2 / (weights**2).sum())
         by_time = NOISE**2 / (float(weights.sum()) / 60.0)
         means.append(mean)
-        noise.append(math.sqrt(FLOOR**2 + max(by_time, scatter / effective)))
+        noise.append((by_time, scatter / effective))
+        expected = np.array([FLOOR**2 + NOISE**2 / (s.seconds / 60.0) for s in ours])
+        excess += float(((logs - mean) ** 2 / expected).sum())
+        freedom += len(ours) - 1.0
         seconds[width], counts[width] = float(sum(s.seconds for s in ours)), len(ours)
-    return np.array(means), np.array(noise), seconds, counts
+    # How noisy jobs are is known from all widths together: Student's t instead of the normal distribution.
+    factor = max(excess / freedom, 1.0)
+    spreads = np.sqrt([FLOOR**2 + max(factor * by_time, own) for by_time, own in noise])
+    wider = float(stdtrit(freedom, 0.975) / ndtri(0.975))
+    return np.array(means), np.array([spreads, wider * spreads]), seconds, counts
 
 
 def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:

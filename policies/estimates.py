@@ -55,6 +55,11 @@ SPREAD = 0.5
 """Prior guess of the spread of sizes within a class, standard deviation over mean."""
 DOUBT = 1.5
 """Of that guess: the standard deviation of log k."""
+UNSEEN_BURST = 20.0
+"""Variance over mean of the counts that one event would have which was not seen yet, for intervals."""
+WEAK_PRIOR_JOBS, WIDE_PRIOR = 0.5, 1.5
+"""For intervals: what a stated rate is worth that may be off by far, and the standard deviation of the
+logarithm of a size that may: the data alone, nearly. A factor of four is well within them."""
 FEW = 4.0
 """So many arrivals make half of their own dispersion believed."""
 MINUTES = 60.0
@@ -124,19 +129,24 @@ def estimate_rate(
         ("half_life_hours", half_life_hours),
     ):
         check_positive(name, value)
-    jobs, hours, phi = 0.0, 0.0, 1.0
+    jobs, hours, phi, doubt = 0.0, 0.0, 1.0, UNSEEN_BURST
     if counts is not None and len(counts.jobs):
         weights = counts.decayed(half_life_hours)
         jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
         believed = (prior_jobs + jobs) / (prior_jobs / stated_per_hour + hours)
         phi = dispersion(counts, weights, believed_per_hour=believed)
-    shape = prior_jobs + jobs / phi
-    exposure = prior_jobs / stated_per_hour + hours / phi
-    tail = 0.5 * (1.0 - LEVEL)
-    low, high = gammaincinv(shape, np.array([tail, 1.0 - tail])) / exposure
-    mean = shape / exposure
+        # Bursts may be larger than those seen: one event as large as none that was seen counts with them.
+        doubt = phi + (max(UNSEEN_BURST - phi, 0.0)) / (jobs / phi + 1.0)
+    mean = (prior_jobs + jobs / phi) / (prior_jobs / stated_per_hour + hours / phi)
+    tails = np.array([0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL)])
+    # The interval holds what the data say with the stated rate and nearly without it, which may be far off.
+    ends = [
+        gammaincinv(worth + jobs / doubt, tails) / (worth / stated_per_hour + hours / doubt)
+        for worth in {prior_jobs, min(prior_jobs, WEAK_PRIOR_JOBS)}
+    ]
     # A weak prior puts its lower end at zero to within rounding; a belief stays positive.
-    return Belief(mean=mean, low=max(float(low), mean * 1e-12), high=float(high), weight=jobs)
+    low = max(min(float(end[0]) for end in ends), mean * 1e-12)
+    return Belief(mean=mean, low=low, high=max(float(end[1]) for end in ends), weight=jobs)
 
 
 def dispersion(counts: Counts, weights: Floats, *, believed_per_hour: float) -> float:
@@ -210,14 +220,25 @@ def estimate_size(
     bounds = np.asarray(bounds, dtype=float)
     weights = np.ones(len(bounds)) if bound_weights is None else np.asarray(bound_weights, dtype=float)
     bounds, weights = _grouped(bounds, weights)
-    found, spread = _posterior(ended, bounds, weights, prior_jobs)
+    scale = SPREAD / math.sqrt(prior_jobs)
+    found, spread = _with_bounds(ended, bounds, weights, scale)
+    # The stated size may be off by far: the interval also holds what the data say without it, nearly.
+    wide, _ = _with_bounds(ended, bounds, weights, max(scale, WIDE_PRIOR))
+    mean, low, high = (
+        math.exp(value) for value in (found[0], min(found[1], wide[1]), max(found[2], wide[2]))
+    )
+    return Belief(mean=mean, low=low, high=high, weight=ended.weight, spread=spread)
+
+
+def _with_bounds(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> tuple[Floats, float]:
+    """Return what `_posterior` does, no less than without the bounds."""
+    found, spread = _posterior(ended, bounds, weights, scale)
     if len(bounds):
         # What a bound says about the spread can lower the mean by a few percent. It says "at least", so
         # neither leaving it out nor counting it as an end may give more.
         for sums in (ended, ended.plus(Sizes.of(bounds, weights))):
-            found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], prior_jobs)[0])
-    mean, low, high = (math.exp(value) for value in found)
-    return Belief(mean=mean, low=low, high=high, weight=ended.weight, spread=spread)
+            found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], scale)[0])
+    return found, spread
 
 
 def mean_left(mean: float, done: float, *, spread: float) -> float:
@@ -254,9 +275,8 @@ def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return mean, total
 
 
-def _posterior(ended: Sizes, bounds: Floats, weights: Floats, prior_jobs: float) -> tuple[Floats, float]:
+def _posterior(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> tuple[Floats, float]:
     """Return (centre, lower end, upper end) of log m on a grid that closes in on the mass, and the spread."""
-    scale = SPREAD / math.sqrt(prior_jobs)
     points = [0.0, *np.log(bounds).tolist(), *([math.log(ended.mean)] if ended.weight else [])]
     means = min(points) - 5.0 * scale - 1.0, max(points) + 5.0 * scale + 1.0
     shapes = math.log(_LEAST_SHAPE), math.log(_MOST_SHAPE)

@@ -62,7 +62,7 @@ def test_one_width_measured_sets_the_level_and_keeps_the_stated_shape() -> None:
     assert [w.samples_per_second for w in curve.widths] == pytest.approx([100, 180, 320, 560], rel=1e-3)
     spreads = [width.spread for width in curve.widths]
     assert spreads[1:] == pytest.approx([WANDER, WANDER * 2**0.5, WANDER * 3**0.5], rel=0.02)
-    assert spreads[0] < 0.05
+    assert spreads[0] < 0.08
 
 
 def test_measured_widths_win_over_the_stated_curve() -> None:
@@ -242,3 +242,28 @@ def test_a_new_class_starts_from_a_prior_that_gives_way() -> None:
     assert measured_class(job_class, [curve]).phases[0].speedups["gpu"].speed_at(4) == pytest.approx(
         1.2, rel=0.05
     )
+
+
+@pytest.mark.parametrize(("stretches", "noise"), [(1, 1.0), (2, 1.0), (3, 2.0), (10, 3.0)])
+def test_intervals_of_speeds_and_speed_ups_hold_the_truth(stretches: int, noise: float) -> None:
+    """Curves that stray as the model says, jobs up to three times as noisy as it says: in 92 % at least."""
+    rng = np.random.default_rng(stretches)
+    widths, stated = (1, 2, 4, 8), np.array([1.0, 1.8, 3.2, 5.6])
+    inside: list[bool] = []
+    for _ in range(400):
+        truth = stated * np.exp(np.cumsum([0.0, *rng.normal(0.0, WANDER, 3)]))
+        curve = estimated(
+            *(
+                a_sample(widths[at], float(truth[at] * np.exp(rng.normal(0.0, noise * NOISE))), seconds=60.0)
+                for at in (0, 2)
+                for _ in range(stretches)
+            )
+        )
+        for at, width in enumerate(curve.widths):
+            off = np.log(width.samples_per_second / truth[at])
+            inside.append(abs(off) <= 1.96 * np.sqrt(curve.covariance[at][at]))
+            if at:
+                off = np.log(width.speedup * truth[0] / truth[at])
+                inside.append(abs(off) <= 1.96 * width.spread)
+
+    assert np.mean(inside) >= 0.92
