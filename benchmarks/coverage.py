@@ -3,9 +3,9 @@
     python benchmarks/coverage.py [--draws 2000] [--only rates | sizes | speeds]
 
 Rates: streams by the hour, one job at a time or in bursts of geometric size, from the prior, or stated four
-times off. Sizes: of so many jobs that ended, a part of them cut off. Speeds: so many stretches of work at two of
-five widths, with the noise that the model assumes and with up to three times as much; speed-ups are those of all
-widths over the narrowest. Beside rates and sizes: the median of the upper over the lower end.
+times off. Sizes: of so many jobs that ended, a part of them cut off. Speeds: so many stretches of work at two
+of five widths, with the noise that the model assumes and with up to three times as much; speed-ups are those
+of all widths over the narrowest. Beside rates and sizes: the median of the upper over the lower end.
 """
 
 from __future__ import annotations
