@@ -1,11 +1,14 @@
 """Class files that are wrong: errors and intervals of what is learnt, and what that is worth.
 
-    python benchmarks/estimates.py [--seeds 24] [--hours 36] [--only errors | --only worth] [--quick]
+    python benchmarks/estimates.py [--seeds 24] [--hours 36] [--only errors | worth | left] [--quick]
 
 First: how far rates, sizes and speed-ups are off after so many jobs of a class, beside the class file, and
 how often the truth lies in the 95 % interval. Then: spend over budget and mean JCT of the fixed plan and of
 the paced policy with the true numbers, with the wrong ones, and with the wrong ones corrected as the daemon
-corrects them. The classes, the machine and the load are those of `benchmarks/pacing.py`.
+corrects them. Last: jobs that do not say how large they are, with the work left believed to be the stated
+size less what was done (at least 2 % of it), as before, and to be the mean left given what was done, as now.
+Beside it: the work believed to be left over the work that was, of all running jobs at all ticks, and of those
+that had outrun their stated size. The classes, the machine and the load are those of `benchmarks/pacing.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
 from boa_daemon.sim.settings import Beliefs, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
+from policies.model import Budget, Job
 
 SPREAD = 0.4
 """Each job's stated scale is off by this much, besides."""
@@ -65,11 +71,14 @@ def wrong(beliefs: Beliefs, *, policy: str, hours: float, seed: int) -> Simulati
 
 
 def taught_run(
-    settings: SimulationSettings, look: Callable[[LearningPolicy, Decision], None] | None = None
+    settings: SimulationSettings,
+    look: Callable[[LearningPolicy, Decision], None] | None = None,
+    *,
+    kind: type[LearningPolicy] = LearningPolicy,
 ) -> tuple[Simulation, LearningPolicy]:
     """Run a policy that learns; `look` sees it after every tick."""
     run = prepare(settings)
-    taught = LearningPolicy(
+    taught = kind(
         settings.policy,
         site_of(settings),
         settings.options,
@@ -190,6 +199,98 @@ def worth(*, seeds: int, hours: float) -> None:
             print(f"{name:34s} {policy:10s} {cells}  {np.median(plans) if plans else 0:5.0f}", flush=True)
 
 
+class Clipped(LearningPolicy):
+    """The same policy with the work left believed as before: the planned size less what was done, or 2 %."""
+
+    def _told(self, job: Job) -> Job:
+        """Return a job with what its class's believed size leaves of it."""
+        running = self._jobs.running.get(job.id)
+        if running is None:
+            return job
+        size = self._planned[job.class_name].size_gpu_hours * job.scale
+        done = sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR
+        done -= job.remaining_gpu_hours / running.told_size
+        return replace(job, remaining_gpu_hours=max(size - done, 0.02 * size))
+
+
+def with_sizes(settings: SimulationSettings, shape: float) -> SimulationSettings:
+    """Return the run with sizes that differ by another law: Gamma of the shape, or log-normal of spread 2."""
+    rng = np.random.default_rng(settings.seed)
+    count = len(settings.trace.jobs)
+    sigma = math.sqrt(math.log(5.0))
+    if shape > 0.0:
+        scales = rng.gamma(shape, 1.0 / shape, count)
+    else:
+        scales = rng.lognormal(-0.5 * sigma**2, sigma, count)
+    jobs = (
+        replace(job, scale=max(float(scale), 0.01))
+        for job, scale in zip(settings.trace.jobs, scales, strict=True)
+    )
+    return replace(settings, trace=Trace(tuple(jobs)))
+
+
+LAWS = (
+    ("spread 0.3", 11.0),
+    ("spread 1 (exponential)", 1.0),
+    ("spread 2 (Gamma)", 0.25),
+    ("spread 2 (log-n.)", 0.0),
+)
+
+
+class Lefts:
+    """Adds up the work that is believed to be left of running jobs, and the work that is."""
+
+    def __init__(self) -> None:
+        self.sums = np.zeros((2, 2))
+
+    def __call__(self, taught: LearningPolicy, decision: Decision) -> None:
+        """Look at every running job; the second row has those that have outrun their stated size."""
+        for name, state in decision.state.jobs.items():
+            running = taught._jobs.running.get(name)
+            if running is None or not state.slots:
+                continue
+            truth = state.job.remaining_gpu_hours / running.told_size
+            done = sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR - truth
+            pair = taught._told(state.job).remaining_gpu_hours, truth
+            self.sums[0] += pair
+            if done > taught.stated[state.job.class_name].size_gpu_hours * state.job.scale:
+                self.sums[1] += pair
+
+    @property
+    def ratios(self) -> str:
+        """Believed over true work left: of all, and of those that have outrun their size."""
+        return " ".join(f"{believed / max(true, 1e-12):5.2f}" for believed, true in self.sums)
+
+
+def left(*, seeds: int, hours: float) -> None:
+    """Print spend over budget and mean JCT with sizes known, and unknown, believed as before and as now."""
+    print(
+        "\nsizes not told; spend over budget, mean JCT in minutes: means over the seeds; believed / true left"
+    )
+    print(
+        f"{'sizes':24s} {'budget':>6s} {'sizes known':>14s} {'stated less done':>18s} {'left':>12s}"
+        f" {'mean left':>15s} {'left':>12s}"
+    )
+    for name, shape in LAWS:
+        for budget in (40.0, 60.0):
+            found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+            before, now = Lefts(), Lefts()
+            for seed in range(1, seeds + 1):
+                known = with_sizes(wrong(Beliefs(), policy="boa-paced", hours=hours, seed=seed), shape)
+                known = replace(known, budget=Budget(amount=budget))
+                untold = replace(known, world=replace(known.world, beliefs=Beliefs(tells_scales=False)))
+                found["known"].append(figures(taught_run(known)[0]))
+                found["before"].append(figures(taught_run(untold, before, kind=Clipped)[0]))
+                found["now"].append(figures(taught_run(untold, now)[0]))
+            means = {key: np.mean(np.array(values), axis=0) for key, values in found.items()}
+            cells = {key: f"{means[key][0]:.3f} {means[key][1]:7.2f}" for key in means}
+            print(
+                f"{name:24s} {budget:6.0f}  {cells['known']}      {cells['before']}  {before.ratios}"
+                f"   {cells['now']}  {now.ratios}",
+                flush=True,
+            )
+
+
 def figures(result: Simulation) -> tuple[float, float]:
     """Return (spend over budget, mean JCT in minutes)."""
     return result.mean_usd_per_hour / result.budget_usd_per_hour, 60.0 * result.mean_jct_hours
@@ -204,18 +305,20 @@ def said(values: Sequence[tuple[float, float]]) -> str:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--hours", type=float, default=36.0)
     parser.add_argument("--quick", action="store_true", help="two seeds, twelve hours")
-    parser.add_argument("--only", choices=("errors", "worth"), help="one of the two tables")
+    parser.add_argument("--only", choices=("errors", "worth", "left"), help="one of the tables")
     words = parser.parse_args()
     seeds, hours = (2, 12.0) if words.quick else (words.seeds, words.hours)
-    if words.only != "worth":
+    if words.only in (None, "errors"):
         errors(seeds=seeds, hours=hours)
-    if words.only != "errors":
+    if words.only in (None, "worth"):
         worth(seeds=max(2, seeds // 6), hours=hours)
+    if words.only in (None, "left"):
+        left(seeds=max(2, seeds // 4), hours=hours)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class WorkloadSettings(Strict):
     placer: str = Field(default="lwf", description="a placer of boa simulate")
     explore_fraction: Fraction = Field(
         default=0.02,
-        description="of a class's measured GPU time, the part that may go into trying widths; 0 tries none",
+        description="part of a class's GPU time, with a week's to come, that tries of widths may waste",
     )
 
 

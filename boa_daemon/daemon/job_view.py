@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import fsum
 
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
+from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.speedups import over_first_phase
 from boa_daemon.store.queue import JobQueue
@@ -26,13 +26,12 @@ from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Job, JobClass, JobId, NodeId, Width
+from policies.online.estimates import SPREAD, mean_left
 
 BREAKER_SECONDS = 30 * 86_400.0
 """Failures without a new checkpoint in between count together for a month: each of them costs money."""
 MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
-LEAST_LEFT = 0.02
-"""A job that outruns its class's size still has this part of it left: it is not done before it says so."""
 LEAST_DONE = 0.01
 """What did less than this part of its size says nothing about it."""
 
@@ -40,9 +39,9 @@ LEAST_DONE = 0.01
 class Work:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
-    `class_of` names the class that a job is planned by, limits on its width included. `alert` is told of jobs
-    that failed for good. `held_users` have no money left today: their jobs that wait are not started, those
-    that run go on.
+    `class_of` names the class that a job is planned by, limits on its width included; `spread_of` says how
+    much the sizes of its jobs differ. `alert` is told of jobs that failed for good. `held_users` have no
+    money left today: their jobs that wait are not started, those that run go on.
     """
 
     def __init__(
@@ -52,6 +51,7 @@ class Work:
         clock: Clock,
         *,
         class_of: Callable[[str], JobClass | None],
+        spread_of: Callable[[str], float] = lambda _name: SPREAD,
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         learner: Learner | None = None,
         liveness: Liveness | None = None,
@@ -59,7 +59,7 @@ class Work:
         self.learner = learner or Learner()
         self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
-        self._class_of, self._alert = class_of, alert
+        self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
         self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
@@ -369,12 +369,6 @@ class Work:
         """Return how long the generation of a job has been there."""
         return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
 
-    def _left(self, job: JobRecord, now: float) -> float:
-        """Return the work left as it is believed; never nothing while the job has not said that it is."""
-        job_class = self._class_of(job.class_name)
-        size = job.size_gpu_hours if job_class is None else self._size(job, job_class)
-        return max(size - self._done(job, self._hours(job, now)), LEAST_LEFT * size)
-
     def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
         """Return the work left of the size that a job came with; below nothing where it did more.
 
@@ -402,19 +396,21 @@ class Work:
 
     def _state(self, job: JobRecord, now: float) -> JobState:
         """Return what a tick may see of a job."""
-        left = self._left(job, now)
+        done = self._done(job, self._hours(job, now))
         job_class = self._class_of(job.class_name)
-        phase, scale = 0, 1.0
-        if job_class is not None:
-            phase, scale = phase_at(job_class, left, self._size(job, job_class))
+        if job_class is None:
+            rest = Rest(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
+        else:
+            scale = float(job.content.get("scale", 1.0))
+            rest = rest_of(job_class, scale=scale, done=done, spread=self._spread_of(job.class_name))
         return JobState(
             job=Job(
                 id=job.id,
                 class_name=job.class_name,
                 arrived_at=job.arrived_at,
-                phase=phase,
-                remaining_gpu_hours=left,
-                scale=scale,
+                phase=rest.phase,
+                remaining_gpu_hours=rest.left,
+                scale=rest.scale,
                 weight=float(job.content["weight"]),
                 draw=job.draw,
                 width=job.width,
@@ -424,14 +420,3 @@ class Work:
             is_stopping=job.id in self._stopping and bool(job.slots),
             lost_steps=job.lost_steps,
         )
-
-
-def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
-    """Return the phase that a job is in when so much of its work is left, and its scale."""
-    whole = job_class.size_gpu_hours
-    scale = size / whole
-    for phase in range(len(job_class.phases)):
-        after = fsum(rest.size_gpu_hours for rest in job_class.phases[phase + 1 :]) * scale
-        if left > after:
-            return phase, scale
-    return len(job_class.phases) - 1, scale

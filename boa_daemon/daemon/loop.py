@@ -33,7 +33,7 @@ from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
-from boa_daemon.learning.exploring import Tries
+from boa_daemon.learning.exploring import Tries, Worth
 from boa_daemon.learning.learner import Learner, import_speeds
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS
 from boa_daemon.learning.speedups import explain_curve
@@ -119,6 +119,7 @@ class Daemon:
                 world.runner,
                 world.clock,
                 class_of=self._class_of,
+                spread_of=self._spread_of,
                 alert=self._alert,
                 learner=Learner(_samples(books.store.database)),
                 liveness=self.liveness,
@@ -452,8 +453,10 @@ class Daemon:
         return bool(due)
 
     def _explore(self) -> None:
-        """Let a few jobs try widths whose speed is not known well, where that is cheap."""
-        if not self.planner.explores or not self.planner.curves:
+        """Let a few jobs try widths whose speed is worth more to know than the try costs."""
+        last = self.standing.decision
+        worth = None if last is None else Worth.of(last.plan.node_prices, self.planner.machines)
+        if worth is None or not self.planner.explores or not self.planner.curves:
             return
         before = dict(self.tries.explorations)
         self.tries.update(
@@ -461,6 +464,7 @@ class Daemon:
             list(self.planner.curves.values()),
             self.planner.planned,
             self.work.learner.samples,
+            worth=worth,
             now=self.world.clock.now(),
         )
         for job, found in self.tries.explorations.items():
@@ -550,6 +554,10 @@ class Daemon:
     def _class_of(self, name: str) -> JobClass | None:
         """Return the class that a job is planned by."""
         return self.planner.class_of(name)
+
+    def _spread_of(self, name: str) -> float:
+        """Return how much the sizes of the jobs of a class differ."""
+        return self.beliefs.spread_of(name)
 
     def _speed(self, name: str, phase: int, width: Width) -> float:
         """Return how fast a class works; 0 where nobody knows."""

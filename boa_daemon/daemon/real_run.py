@@ -24,6 +24,7 @@ from boa_daemon.learning.exploring import Exploring
 from boa_daemon.learning.speedups import (
     CurveEstimate,
     Exploration,
+    Stakes,
     estimate_all,
     explain_curve,
     measured_class,
@@ -262,7 +263,12 @@ class RealRun:
                 continue
             job = running[-1].job
             planned = job.width.gpus if job.width else 1
-            found = worth_exploring(curve, planned_gpus=planned, seconds=TRY_SECONDS)
+            job_class = self.classes[name]
+            stakes = Stakes(
+                gpu_hour_worth=self._allocator().multiplier * NODE.usd_per_gpu_hour,
+                hours_to_come=job_class.arrivals_per_hour * job_class.size_gpu_hours,
+            )
+            found = worth_exploring(curve, planned_gpus=planned, stakes=stakes, seconds=TRY_SECONDS)
             if found is not None:
                 self._tries[job.id] = found
                 self.teller.say(f"{job.id}: {found.reason}")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from math import fsum
 
 import numpy as np
 
 from boa_daemon.learning.samples import HOUR, Sample
 from policies.model import JobClass, Phase
-from policies.online.estimates import Belief, Counts, Sizes, estimate_rate, estimate_size
+from policies.online.estimates import SPREAD, Belief, Counts, Sizes, estimate_rate, estimate_size, mean_left
 from policies.speedup import Floats
 
 PRIOR_JOBS, HALF_LIFE_HOURS = 2.0, 168.0
@@ -165,6 +166,37 @@ class Planned:
         return replace(job_class, phases=phases, arrivals_per_hour=self.per_hour)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """What is believed of the rest of a job: the work left, the phase that it is in, and its scale."""
+
+    left: float
+    phase: int
+    scale: float
+
+
+def rest_of(job_class: JobClass, *, scale: float, done: float, spread: float) -> Rest:
+    """Return the rest of a job that has done so much work, of a class planned at a size.
+
+    The mean left is that of the sizes above what is done, `spread` their standard deviation over their mean.
+    The job then counts as one of the size that this makes, so its phases are as much longer.
+    """
+    left = mean_left(job_class.size_gpu_hours * scale, done, spread=spread)
+    whole = max(done, 0.0) + left
+    phase, scale = phase_at(job_class, left, whole)
+    return Rest(left=left, phase=phase, scale=scale)
+
+
+def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
+    """Return the phase that a job is in when so much of its work is left, and its scale."""
+    scale = size / job_class.size_gpu_hours
+    for phase in range(len(job_class.phases)):
+        after = fsum(rest.size_gpu_hours for rest in job_class.phases[phase + 1 :]) * scale
+        if left > after:
+            return phase, scale
+    return len(job_class.phases) - 1, scale
+
+
 def differ(found: JobClass, known: JobClass) -> bool:
     """Return whether two states of a class differ by more than `CHANGED` in rate, size or some speed."""
     for new_figure, old_figure in (
@@ -204,6 +236,11 @@ class Beliefs:
     again_seconds: float = AGAIN_SECONDS
     known: dict[str, ClassBelief] = field(default_factory=dict)
     _estimated_at: dict[str, float] = field(default_factory=dict)
+
+    def spread_of(self, name: str) -> float:
+        """Return how much the sizes of the jobs of a class differ, standard deviation over mean."""
+        known = self.known.get(name.partition("[")[0])
+        return SPREAD if known is None else known.size.spread
 
     def due(self, classes: Collection[str], seen: Collection[str], *, now: float) -> list[str]:
         """Return the classes to estimate now, those that waited longest first."""

@@ -1,8 +1,10 @@
 """Jobs that try a width whose speed nobody knows yet, for a while, so that the plan knows it from then on.
 
-One job of a class at a time tries one width beside its planned one. It is chosen where that is cheap: what
-tries
-cost, restarts included, stays below a fraction of the GPU time that the class was measured for.
+One job of a class at a time tries one width beside its planned one, the one most worth knowing
+(`boa_daemon.learning.speedups`), as soon as the class has been measured at any width. What tries may waste,
+restarts and boots included, stays below a fraction of the class's GPU time: of what it has worked so far, and
+of what it is believed to work in the week in which a measurement counts. So a class may try early, on credit,
+and in any time T its tries waste at most that fraction of the GPU time of T and one week.
 """
 
 from __future__ import annotations
@@ -11,10 +13,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from boa_daemon.learning.speedups import CurveEstimate, Exploration, SpeedSample, worth_exploring
+from boa_daemon.learning.speedups import (
+    HALF_LIFE_SECONDS,
+    CurveEstimate,
+    Exploration,
+    SpeedSample,
+    Stakes,
+    worth_exploring,
+)
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Allocation, Job, JobClass, JobId, Money, Width
+from policies.model import Allocation, InstanceType, Job, JobClass, JobId, Money, NodePrices, Width
 from policies.protocols import Allocator
 
 
@@ -39,8 +48,12 @@ class Exploring:
         return replace(found, widths=widths, reasons=reasons)
 
 
-TRY_SECONDS = 300.0
-"""A try works for so long at the most, and has so long again to get there."""
+TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
+"""A try works for so long: two minutes tell a speed to 7 %. Short jobs try for less."""
+LATEST_SECONDS = 900.0
+"""A try that has not been measured by then is given up: its nodes did not come, or its job cannot start."""
+PART_OF_A_JOB = 1.0 / 3.0
+HALF_LIFE_HOURS = HALF_LIFE_SECONDS / SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +66,41 @@ class Try:
     began_at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What the last decision says of money: hours that a GPU-hour's money saves, by GPU type; boots."""
+
+    gpu_hour: Mapping[str, float]
+    boot_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, node_prices: NodePrices | None, machines: Mapping[str, InstanceType]) -> Worth | None:
+        """Return what a policy that knows the worth of nodes says; None where it does not."""
+        if node_prices is None:
+            return None
+        return cls(
+            gpu_hour={name: node_prices.node_worth(name) / kind.gpus for name, kind in machines.items()},
+            boot_seconds=node_prices.boot_hours * SECONDS_PER_HOUR,
+        )
+
+
 @dataclass(slots=True)
 class Tries:
-    """Who tries what now. `fraction` bounds the GPU time of tries, of what their class was measured for."""
+    """Who tries what now. `fraction` is the part of its GPU time that the tries of a class may waste."""
 
     fraction: float = 0.02
     _now: dict[JobId, Try] = field(default_factory=dict)
-    _spent: dict[str, float] = field(default_factory=dict)
+    _wasted: dict[str, float] = field(default_factory=dict)
 
     @property
     def explorations(self) -> Mapping[JobId, Exploration]:
         """The width that each job tries."""
         return {job: one.found for job, one in self._now.items()}
+
+    @property
+    def wasted_gpu_seconds(self) -> float:
+        """What all tries so far may have wasted."""
+        return sum(self._wasted.values())
 
     def update(
         self,
@@ -73,6 +109,7 @@ class Tries:
         classes: Mapping[str, JobClass],
         samples: Sequence[SpeedSample],
         *,
+        worth: Worth,
         now: float,
     ) -> None:
         """End the tries that have said what they can, and let at most one job of each class begin one.
@@ -84,20 +121,30 @@ class Tries:
         }
         busy = {one.class_name for one in self._now.values()}
         for curve in curves:
-            if curve.class_name not in busy and self._begin(jobs, curve, classes, samples, now):
+            if curve.class_name in busy:
+                continue
+            measured = sum(one.seconds * one.gpus for one in samples if one.class_name == curve.class_name)
+            began = self._best(jobs, curve, classes, worth, measured=measured)
+            if began is not None:
+                job, found = began
                 busy.add(curve.class_name)
+                self._wasted[curve.class_name] = self._wasted.get(curve.class_name, 0.0) + found.gpu_seconds
+                self._now[job] = Try(
+                    class_name=curve.class_name, gpu_type=curve.gpu_type, found=found, began_at=now
+                )
 
-    def _begin(
+    def _best(
         self,
         jobs: Mapping[JobId, JobState],
         curve: CurveEstimate,
         classes: Mapping[str, JobClass],
-        samples: Sequence[SpeedSample],
-        now: float,
-    ) -> bool:
-        """Let the running job of a class that has most left begin a try; return whether one does."""
+        worth: Worth,
+        *,
+        measured: float,
+    ) -> tuple[JobId, Exploration] | None:
+        """Return what the running job of a class that has most left should try; None where nothing pays."""
         mine = [
-            job
+            job.job
             for job in jobs.values()
             if job.slots
             and not job.is_stopping
@@ -107,32 +154,40 @@ class Tries:
             and job.job.class_name in classes
         ]
         if not mine:
-            return False
-        chosen = max(mine, key=lambda job: (job.job.remaining_gpu_hours, job.job.id))
-        job_class, width = classes[chosen.job.class_name], chosen.job.width
+            return None
+        chosen = max(mine, key=lambda job: (job.remaining_gpu_hours, job.id))
+        job_class, width = classes[chosen.class_name], chosen.width
         assert width is not None
-        allowed = set(map(int, job_class.phases[chosen.job.phase].speedups[curve.gpu_type].whole_widths()))
-        measured = sum(one.seconds * one.gpus for one in samples if one.class_name == curve.class_name)
-        left = self.fraction * measured - self._spent.get(curve.class_name, 0.0)
+        speedup = job_class.phases[chosen.phase].speedups[curve.gpu_type]
+        allowed = {*map(int, speedup.whole_widths())} & {known.gpus for known in curve.widths}
+        if width.gpus not in allowed:
+            return None
+        speed = float(speedup.speed_at(width.gpus))
+        seconds = PART_OF_A_JOB * chosen.remaining_gpu_hours / speed * SECONDS_PER_HOUR
+        if seconds < LEAST_TRY_SECONDS:
+            return None
+        hours = job_class.arrivals_per_hour * job_class.size_gpu_hours * HALF_LIFE_HOURS / speed
+        credit = self.fraction * (measured + hours * SECONDS_PER_HOUR * width.gpus)
         found = worth_exploring(
-            curve, planned_gpus=width.gpus, seconds=TRY_SECONDS, most_gpu_seconds=left, allowed=allowed
+            curve,
+            planned_gpus=width.gpus,
+            stakes=Stakes(
+                gpu_hour_worth=worth.gpu_hour[curve.gpu_type],
+                hours_to_come=hours,
+                weight=chosen.weight,
+                restart_seconds=job_class.rescale_hours * SECONDS_PER_HOUR,
+                boot_seconds=worth.boot_seconds,
+                most_gpu_seconds=credit - self._wasted.get(curve.class_name, 0.0),
+            ),
+            seconds=min(seconds, TRY_SECONDS),
+            allowed=allowed,
         )
-        if found is None:
-            return False
-        # There and back again: two restarts at the wider of the two widths.
-        restarts = 2.0 * job_class.rescale_hours * SECONDS_PER_HOUR * max(found.gpus, width.gpus)
-        if found.gpu_seconds + restarts > left:
-            return False
-        self._spent[curve.class_name] = self._spent.get(curve.class_name, 0.0) + found.gpu_seconds + restarts
-        self._now[chosen.job.id] = Try(
-            class_name=curve.class_name, gpu_type=curve.gpu_type, found=found, began_at=now
-        )
-        return True
+        return None if found is None else (chosen.id, found)
 
 
 def _is_over(one: Try, samples: Sequence[SpeedSample], now: float) -> bool:
     """Return whether a try has taken its time, or its width was measured for long enough."""
-    if now - one.began_at > 2.0 * TRY_SECONDS:
+    if now - one.began_at > LATEST_SECONDS:
         return True
     known = sum(
         sample.seconds
@@ -140,4 +195,4 @@ def _is_over(one: Try, samples: Sequence[SpeedSample], now: float) -> bool:
         if (sample.class_name, sample.gpu_type, sample.gpus) == (one.class_name, one.gpu_type, one.found.gpus)
         and sample.at >= one.began_at
     )
-    return known >= TRY_SECONDS
+    return known >= one.found.seconds

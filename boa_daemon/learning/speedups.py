@@ -12,7 +12,21 @@ forces the curve to rise, so a width that turned out slower than a narrower one 
     phi, M    gradient_noise, batch    statistical efficiency (phi + M0) / (phi + M)   (Pollux 2021)
 
 Speeds count useful samples: where a job reports its gradient noise, a batch M teaches as much per sample as
-the smallest one measured, M0, times that efficiency. Cost: O(widths^3), with at most a few dozen widths.
+the smallest one measured, M0, times that efficiency.
+
+What trying a width is worth. Let a job hold k GPUs, nu hours be what the money for a GPU-hour saves
+elsewhere, w its weight, and rho the speed at k' GPUs over that at k; log rho ~ N(m, s^2) is believed. An hour
+at k costs A = w + nu k; the same work at k' costs B / rho with B = w + nu k'. Were rho known, the cheaper of
+the two would be used, so knowing it saves on average, for each hour at k,
+
+    V = E[max(A - B / rho, 0)] - max(A - B E[1 / rho], 0)
+    E[max(A - B / rho, 0)] = A Phi(d) - B e^(s^2/2 - m) Phi(d - s),    d = (m - log(B / A)) / s
+
+as in the price of a put option (Black and Scholes 1973); a speed beyond a linear one counts as linear. A
+width is tried where V x (hours of the class to come while the measurement counts) is more than the two
+restarts, the boot and the slower work of the try.
+
+Cost: O(widths^3), with at most a few dozen widths.
 """
 
 from __future__ import annotations
@@ -24,22 +38,24 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, stdtrit
 
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Phase, Width, check_positive
 from policies.speedup import PowerLaw, SpeedupCurve, Table
 
 Floats = NDArray[np.float64]
 
-WANDER = 0.25
+WANDER = 0.4
+"""Stated 1.3 where 3.15 is true, two octaves up, is within the 95 % interval."""
 NOISE = 0.10
+DOUBTED = 2.0
+"""The value of `NOISE` is believed as much as if it came from so many measurements."""
 FLOOR = 0.01
 """However long one measures, the same code on another day differs by a percent."""
 HALF_LIFE_SECONDS = 7 * 24 * 3600.0
 """A week-old measurement counts half: code, data and drivers change."""
 UNKNOWN_LEVEL = 10.0
-EXPLORE_ABOVE = 0.15
-"""A width whose speed is known to 15 % is known well enough to plan with."""
-
 
 MOST_WIDTHS = 256
 """Curves with more widths than this are corrected at powers of two only."""
@@ -92,6 +108,16 @@ class CurveEstimate:
     class_name: str
     gpu_type: str
     widths: tuple[WidthEstimate, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    """Of the logarithms of the speeds, width by width."""
+
+    def ratio(self, gpus: int, base: int) -> tuple[float, float]:
+        """Return (mean, standard deviation) of the logarithm of the speed at a width over that at another."""
+        numbers = {width.gpus: number for number, width in enumerate(self.widths)}
+        of, to = numbers[gpus], numbers[base]
+        speeds = [self.widths[number].samples_per_second for number in (of, to)]
+        both = self.covariance[of][of] + self.covariance[to][to] - 2.0 * self.covariance[of][to]
+        return math.log(speeds[0] / speeds[1]), math.sqrt(max(both, 0.0))
 
     def at(self, gpus: int) -> WidthEstimate:
         """Return the estimate of a width.
@@ -133,7 +159,8 @@ def estimate_curve(
     rows = [widths.index(width) for width in measured]
     x = np.log2(np.array(widths, dtype=float))
     covariance = UNKNOWN_LEVEL**2 + WANDER**2 * np.minimum.outer(x + 1.0, x + 1.0)
-    mean, posterior = _posterior(covariance, rows, means - prior[rows], noise)
+    mean, _ = _posterior(covariance, rows, means - prior[rows], noise[0])
+    _, posterior = _posterior(covariance, rows, means - prior[rows], noise[1])
     log_speed = prior + mean
     # Of log s(k) - log s(narrowest): the level, which both share, drops out.
     spread = np.sqrt(np.maximum(np.diag(posterior) + posterior[0, 0] - 2.0 * posterior[0], 0.0))
@@ -151,6 +178,7 @@ def estimate_curve(
             )
             for at, width in enumerate(widths)
         ),
+        covariance=tuple(tuple(map(float, row)) for row in posterior),
     )
 
 
@@ -181,10 +209,11 @@ def _posterior(
 def _measurements(
     samples: Sequence[SpeedSample], widths: Sequence[int], now: float
 ) -> tuple[Floats, Floats, dict[int, float], dict[int, int]]:
-    """Return (mean log speed, its noise) per width, and the seconds and the number of measurements."""
+    """Return (mean log speed, its noise as it is likeliest and for intervals) per width; seconds; counts."""
     batches = [sample.batch for sample in samples if sample.batch]
     base = min(batches, default=0.0)
     means, noise, seconds, counts = [], [], {}, {}
+    excess, freedom = DOUBTED, DOUBTED
     for width in widths:
         ours = [sample for sample in samples if sample.gpus == width]
         weights = np.array([s.seconds * 0.5 ** ((now - s.at) / HALF_LIFE_SECONDS) for s in ours])
@@ -195,9 +224,16 @@ def _measurements(
         effective = float(weights.sum() ** 2 / (weights**2).sum())
         by_time = NOISE**2 / (float(weights.sum()) / 60.0)
         means.append(mean)
-        noise.append(math.sqrt(FLOOR**2 + max(by_time, scatter / effective)))
+        noise.append((by_time, scatter / effective))
+        expected = np.array([FLOOR**2 + NOISE**2 / (s.seconds / 60.0) for s in ours])
+        excess += float(((logs - mean) ** 2 / expected).sum())
+        freedom += len(ours) - 1.0
         seconds[width], counts[width] = float(sum(s.seconds for s in ours)), len(ours)
-    return np.array(means), np.array(noise), seconds, counts
+    # How noisy jobs are is known from all widths together: Student's t instead of the normal distribution.
+    factor = max(excess / freedom, 1.0)
+    spreads = np.sqrt([FLOOR**2 + max(factor * by_time, own) for by_time, own in noise])
+    wider = float(stdtrit(freedom, 0.975) / ndtri(0.975))
+    return np.array(means), np.array([spreads, wider * spreads]), seconds, counts
 
 
 def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:
@@ -271,39 +307,89 @@ def _corrected(curve: SpeedupCurve, stated: SpeedupCurve, found: CurveEstimate) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """A width worth trying for a while, and what trying it costs at the most, in GPU-seconds."""
+    """A width worth trying for a while, and the GPU-seconds that trying it may waste."""
 
     gpus: int
     gpu_seconds: float
     reason: str
+    seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stakes:
+    """What a better width would be worth to a class, and what trying one takes.
+
+    `gpu_hour_worth` is the weighted hours that the money for a GPU-hour saves elsewhere; `hours_to_come` is
+    how long the jobs of the class will work, at the planned width, while a measurement counts.
+    """
+
+    gpu_hour_worth: float
+    hours_to_come: float
+    weight: float = 1.0
+    restart_seconds: float = 0.0
+    boot_seconds: float = 0.0
+    most_gpu_seconds: float = math.inf
+
+    def an_hour(self, gpus: int) -> float:
+        """Return what an hour at a width costs, weighted hours."""
+        return self.weight + self.gpu_hour_worth * gpus
 
 
 def worth_exploring(
     curve: CurveEstimate,
     *,
     planned_gpus: int,
+    stakes: Stakes,
     seconds: float = 120.0,
-    most_gpu_seconds: float = math.inf,
     allowed: Collection[int] | None = None,
 ) -> Exploration | None:
-    """Return the neighbour of the planned width that is known least, where trying it is cheap enough.
+    """Return the width whose speed is most worth knowing, where that is more than trying it costs.
 
-    Only the next width up and the next one down are looked at: a plan moves by such steps, and what lies far
-    off does not decide it. The cost is that of GPUs which may do no more than the planned ones do.
+    A width that was measured is not tried again. None where no try pays, or none is within what tries may
+    waste.
     """
-    known = [width for width in curve.widths if allowed is None or width.gpus in allowed]
-    below = [width for width in known if width.gpus < planned_gpus][-1:]
-    above = [width for width in known if width.gpus > planned_gpus][:1]
-    unsure = [width for width in (*below, *above) if width.spread > EXPLORE_ABOVE and not width.measurements]
-    for width in sorted(unsure, key=lambda width: -width.spread):
-        cost = seconds * max(width.gpus - planned_gpus, width.gpus * width.spread)
-        if cost <= most_gpu_seconds:
+    best, found = 0.0, None
+    for width in curve.widths:
+        if width.measurements or width.gpus == planned_gpus or (allowed and width.gpus not in allowed):
+            continue
+        mean, spread = curve.ratio(width.gpus, planned_gpus)
+        worth = stakes.hours_to_come * _worth_of_knowing(mean, spread, width.gpus, planned_gpus, stakes)
+        slow = math.exp(mean - spread)
+        extra = max(width.gpus - planned_gpus, 0)
+        wasted = seconds * max(width.gpus - planned_gpus * slow, 0.0)
+        wasted += stakes.restart_seconds * (width.gpus + planned_gpus) + stakes.boot_seconds * extra
+        cost = seconds * max(stakes.an_hour(width.gpus) - slow * stakes.an_hour(planned_gpus), 0.0)
+        cost += stakes.restart_seconds * (stakes.an_hour(width.gpus) + stakes.an_hour(planned_gpus))
+        cost = (cost + stakes.boot_seconds * stakes.gpu_hour_worth * extra) / SECONDS_PER_HOUR
+        if worth - cost > best and wasted <= stakes.most_gpu_seconds:
+            best = worth - cost
             reason = (
-                f"{width.gpus} GPUs are tried for {seconds:.0f} s: their speed is known to "
-                f"{width.spread:.0%} only"
+                f"{width.gpus} GPUs are tried for {seconds:.0f} s: their speed is known to {spread:.0%}; "
+                f"knowing it is worth {worth:.2g} hours of waiting and costs {cost:.2g}"
             )
-            return Exploration(gpus=width.gpus, gpu_seconds=cost, reason=reason)
-    return None
+            found = Exploration(gpus=width.gpus, gpu_seconds=wasted, reason=reason, seconds=seconds)
+    return found
+
+
+def _worth_of_knowing(mean: float, spread: float, gpus: int, planned: int, stakes: Stakes) -> float:
+    """Return what knowing the speed of a width saves for each hour at the planned one, weighted hours."""
+    here, there = stakes.an_hour(planned), stakes.an_hour(gpus)
+    linear = math.log(max(gpus / planned, 1.0)) if gpus > planned else math.inf
+    mean = min(mean, linear)
+    if spread <= 0.0 or there * math.exp(-linear) >= here:
+        return 0.0
+    saved = _put(mean, spread, here, there) - _put(mean, spread, there * math.exp(-linear), there)
+    as_it_is = here - there * math.exp(0.5 * spread**2 - mean)
+    return max(saved - max(as_it_is, 0.0), 0.0)
+
+
+def _put(mean: float, spread: float, strike: float, there: float) -> float:
+    """Return E[max(strike - there / rho, 0)] for log rho ~ N(mean, spread^2)."""
+    if strike <= 0.0:
+        return 0.0
+    d = (mean - math.log(there / strike)) / spread
+    expected = there * math.exp(0.5 * spread**2 - mean)
+    return strike * float(ndtr(d)) - expected * float(ndtr(d - spread))
 
 
 def explain_curve(curve: CurveEstimate) -> str:

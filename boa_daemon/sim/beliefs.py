@@ -22,11 +22,13 @@ def believed(problem: Problem, beliefs: Beliefs) -> Problem:
     return replace(problem, classes=tuple(_believed_class(c, beliefs) for c in problem.classes))
 
 
-def told(beliefs: Beliefs, class_name: str, job: JobId, *, seed: int) -> tuple[float, float]:
+def told(
+    beliefs: Beliefs, class_name: str, job: JobId, *, scale: float = 1.0, seed: int
+) -> tuple[float, float]:
     """Return the factors on a job's remaining work and on its scale by which a tick is told wrong."""
-    error = 1.0
+    error = 1.0 if beliefs.tells_scales else 1.0 / scale
     if beliefs.size_spread:
-        error = math.exp(Random(f"{seed}/belief/{job}").gauss(0.0, beliefs.size_spread))
+        error *= math.exp(Random(f"{seed}/belief/{job}").gauss(0.0, beliefs.size_spread))
     return _factor(beliefs.sizes, class_name) * error, error
 
 

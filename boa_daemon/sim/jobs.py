@@ -90,6 +90,10 @@ class SimulatedJobs:
         """The jobs that are present as the world knows them: what their engine would report."""
         return self._present
 
+    def look_again(self, after_seconds: float) -> None:
+        """Have a tick after some time, even if nothing happens."""
+        self._cloud.look_again(after_seconds)
+
     def arrive(
         self, trace: TraceJob, physics: Physics, draw: float, *, told: tuple[float, float] = (1.0, 1.0)
     ) -> None:

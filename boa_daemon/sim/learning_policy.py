@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, differ
+from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, differ, rest_of
+from boa_daemon.learning.exploring import Exploring, Tries, Worth
 from boa_daemon.learning.learner import STRETCH_SECONDS, Learner
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, measured_class, over_first_phase
 from boa_daemon.sim.jobs import SimulatedJobs
@@ -28,8 +29,8 @@ from policies.registry import PolicyOptions, Site, build_best_effort, build_poli
 
 AGAIN_SECONDS = 300.0
 """Between estimates: less often than the daemon, as a simulated minute should take no second."""
-LEAST_LEFT = 0.02
-"""A job that outruns its believed size still has this part of it left."""
+TRY_TICK_SECONDS = 30.0
+"""Between ticks while a job tries a width, or is the first of its class: a daemon ticks as often."""
 
 
 class LearningPolicy:
@@ -56,6 +57,8 @@ class LearningPolicy:
         self.beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
         self.figures = {c.name: Planned(per_hour=c.arrivals_per_hour) for c in site.problem.classes}
         self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
+        self.tries = Tries()
+        self._looks_at = float("-inf")
         self.plans = 1
         self._name, self._site, self._options = name, site, options
         self._jobs, self._store, self._noise, self._random = jobs, store, noise, Random(f"{seed}/reports")
@@ -67,16 +70,18 @@ class LearningPolicy:
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return what the policy wants for the work that is believed to be left."""
-        return self._base.allocate([self._told(job) for job in jobs], now=now, money=money)
+        allocator = Exploring(base=self._base, tries=self.tries.explorations)
+        return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
 
     def _told(self, job: Job) -> Job:
         """Return a job with the work that its class's believed size leaves of it."""
         running = self._jobs.running.get(job.id)
         if running is None:
             return job
-        left = self._planned[job.class_name].size_gpu_hours * job.scale
         done = _work(running) - job.remaining_gpu_hours / running.told_size
-        return replace(job, remaining_gpu_hours=max(left - done, LEAST_LEFT * left))
+        spread = self.beliefs.spread_of(job.class_name)
+        rest = rest_of(self._planned[job.class_name], scale=job.scale, done=done, spread=spread)
+        return replace(job, remaining_gpu_hours=rest.left, phase=rest.phase, scale=rest.scale)
 
     def watch(self, decision: Decision) -> None:
         """Take a tick in: who came, who left, how fast who works; plan anew where that changes beliefs."""
@@ -94,6 +99,23 @@ class LearningPolicy:
                 self.learner.arrived(state.job.class_name, state.job.arrived_at)
             self._measure(job, running, now)
         self._believe(decision, now)
+        self._explore(decision, now)
+
+    def _explore(self, decision: Decision, now: float) -> None:
+        """Let jobs try widths, as the daemon does."""
+        worth = Worth.of(decision.plan.node_prices, self._site.instance_types)
+        if worth is None or self.tries.fraction <= 0.0:
+            return
+        present = {
+            name: replace(state, job=self._told(state.job)) for name, state in decision.state.jobs.items()
+        }
+        curves, samples = list(self.curves.values()), self.learner.samples
+        self.tries.update(present, curves, self._planned, samples, worth=worth, now=now)
+        measured = {name for name, _ in self.curves}
+        is_new = any(state.slots and state.job.class_name not in measured for state in present.values())
+        if (is_new or self.tries.explorations) and now >= self._looks_at:
+            self._looks_at = now + TRY_TICK_SECONDS
+            self._jobs.look_again(TRY_TICK_SECONDS)
 
     def _measure(self, job: JobId, running: Running, now: float) -> None:
         """Let a job report its speed since the last look."""
@@ -122,7 +144,7 @@ class LearningPolicy:
     def _believe(self, decision: Decision, now: float) -> None:
         """Estimate what is due, and build the policy anew where the plan's figures have changed."""
         due = self.beliefs.due(list(self.stated), self.learner.seen, now=now)
-        if not due:
+        if not (due or self.tries.explorations or (self.learner.has_news and not self.curves)):
             return
         self.learner.save(now)
         for name in due:

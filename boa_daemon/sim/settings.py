@@ -145,7 +145,8 @@ class Beliefs:
     """What the policy believes, as factors on the truth; by class, "" for the others.
 
     A speed-up s is believed to be s(least) (s / s(least)) ** exponent: above 1 too good, below 1 too bad.
-    `size_spread` is the standard deviation of the logarithm of an error that each job has for itself.
+    `size_spread` is the standard deviation of the logarithm of an error that each job has for itself. Without
+    `tells_scales` a job does not say how large it is beside the others of its class: its scale is told as 1.
     `boot_seconds` is what every boot is believed to take, where that is not the truth.
     """
 
@@ -153,6 +154,7 @@ class Beliefs:
     sizes: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     speedup_exponents: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     size_spread: float = 0.0
+    tells_scales: bool = True
     boot_seconds: float | None = None
 
     def __post_init__(self) -> None:

@@ -178,6 +178,6 @@ class World:
             trace,
             self.workload.physics[trace.class_name],
             self._draws[number],
-            told=told(self._beliefs, trace.class_name, trace.id, seed=self._seed),
+            told=told(self._beliefs, trace.class_name, trace.id, scale=trace.scale, seed=self._seed),
         )
         self._schedule_arrival()

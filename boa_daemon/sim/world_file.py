@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -72,6 +72,7 @@ class _Beliefs(Strict):
     rates: object = Field(default=None, description="believed arrivals over true ones, or by class")
     sizes: object = Field(default=None, description="believed sizes over true ones, or by class")
     speedup_exponents: object = Field(default=None, description="above 1: too good; or by class")
+    tells_scales: bool = Field(default=True, description="whether jobs say how large they are in their class")
     size_spread: NotNegative = Field(default=0.0, description="error of each job's size, of its logarithm")
     boot_seconds: NotNegative | None = Field(default=None, description="seconds; the truth if left out")
 
@@ -243,7 +244,7 @@ def _spot(row: _Spot, document: Document) -> Spot:
 
 def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) -> Beliefs:
     """Return the beliefs: each a factor for all classes, or by class."""
-    factors: dict[str, dict[str, float]] = {}
+    factors: dict[str, Any] = {}
     for key in ("rates", "sizes", "speedup_exponents"):
         value, at = getattr(row, key), ("beliefs", key)
         if value is None:
@@ -252,7 +253,12 @@ def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) ->
         found = checked(_Factors, {"factors": by_class}, document=document).factors
         _check_names(document, at, {DEFAULT, *class_names}, "class")
         factors[key] = {_key(name): factor for name, factor in found.items()}
-    return Beliefs(**factors, size_spread=row.size_spread, boot_seconds=row.boot_seconds)
+    return Beliefs(
+        **factors,
+        size_spread=row.size_spread,
+        tells_scales=row.tells_scales,
+        boot_seconds=row.boot_seconds,
+    )
 
 
 def _key(name: str) -> str:

@@ -8,23 +8,44 @@ For a multiplier mu, an hour in column o = (GPU type, GPUs) costs w + mu c_o. Ba
 A job with a fraction f of phase p left that holds o stays when f T_p(o) (w + mu c_o) + A_p(o) is least, all
 others bearing r (w + mu c_o') on top. So the rescale is in the decision, also those that are still to come.
 
+A job of scale x has x T_p(o) in place of T_p(o) and the same r. Each way to go on then costs slope x +
+constant, and A_p(o), the least of these, is concave in x. A table made for one scale is exact there; between
+two of them
+
+    chord through A(x1), A(x2)  <=  A(x)  <=  the cheaper of the two best ways at x1 and at x2
+
+and a width is chosen by these bounds where they leave no doubt. Where they do, a table is made for that very
+scale, which narrows the bounds for all scales near it. So widths are those of the job's exact scale, and few
+tables are made. With one phase, or with r = 0, nothing but a slope is left and one table serves every scale.
+
     symbol   here      meaning
     T_p(o)   hours     of phase p in column o, infinite where not allowed
     r, d     rescale, startup   hours, billed at the new width
     c_o      rate      what holding column o takes from the budget per hour
+    x        scale     of the job
+    A_p(o)   after_slope, after_constant    of the best way at the table's scale
 
 Cost: O(phases x columns) for a table; O(columns) for a job, O(1) where its width is the best anyway.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
 from policies.model import Job, JobClass, Problem, Width
 from policies.optimum.options import whole_columns
 from policies.speedup import Floats, Ints
+
+MOST_TABLES = 256
+"""Scales of a class and multiplier for which tables are kept; beyond it they are made anew."""
+LEAST_PART = 1e-12
+"""A phase is never quite done before it is over: nothing times an infinite cost has no value."""
+_SCALE = attrgetter("scale")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +82,7 @@ class WidthColumns:
         """Return the fraction of its phase that a job has still to do."""
         phase_size = self.job_class.phases[job.phase].size_gpu_hours * job.scale
         left = (job.remaining_gpu_hours - self.size_after[job.phase] * job.scale) / phase_size
-        return min(max(left, 0.0), 1.0)
+        return min(max(left, LEAST_PART), 1.0)
 
 
 def _later(hours: Floats) -> Floats:
@@ -73,14 +94,21 @@ def _later(hours: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostToGo:
-    """Costs of the rest of a job for one class, scale and multiplier."""
+    """Costs of the rest of a job for one class and multiplier, exact at one scale.
+
+    A cost is slope x scale + constant; `phase_cost` has no constant.
+    """
 
     columns: WidthColumns
-    phase_cost: Floats  # (phases, columns): the whole phase
-    after: Floats  # (phases, columns): everything later
+    scale: float
+    phase_cost: Floats  # (phases, columns): the whole phase of a job of scale 1
+    after_slope: Floats  # (phases, columns): everything later
+    after_constant: Floats  # (phases, columns)
     start_cost: Floats  # (columns,): before the first phase
     change_cost: Floats  # (columns,)
     best: Ints  # (phases,): the column to be in at the beginning of each phase, had it been free
+    first: int  # the column to start a new job in
+    is_straight: bool  # costs are proportional to the scale, so the table is exact at every scale
 
     @classmethod
     def of(cls, columns: WidthColumns, *, scale: float, multiplier: float) -> CostToGo:
@@ -88,34 +116,124 @@ class CostToGo:
         job_class = columns.job_class
         price = job_class.weight + multiplier * columns.rate
         change = job_class.rescale_hours * price
-        phase_cost = columns.hours * scale * price
-        after = np.zeros_like(phase_cost)
+        phase_cost = columns.hours * price
+        slope, constant = np.zeros_like(phase_cost), np.zeros_like(phase_cost)
         for phase in range(len(phase_cost) - 1, 0, -1):
-            whole = phase_cost[phase] + after[phase]
-            after[phase - 1] = np.minimum(whole, (whole + change).min())
+            whole, fixed = phase_cost[phase] + slope[phase], constant[phase]
+            cost = whole * scale + fixed
+            other = int((cost + change).argmin())
+            stays = cost <= cost[other] + change[other]
+            slope[phase - 1] = np.where(stays, whole, whole[other])
+            constant[phase - 1] = np.where(stays, fixed, fixed[other] + change[other])
+        start = job_class.startup_hours * price
+        costs = (phase_cost + slope) * scale + constant
         return cls(
             columns=columns,
+            scale=scale,
             phase_cost=phase_cost,
-            after=after,
-            start_cost=job_class.startup_hours * price,
+            after_slope=slope,
+            after_constant=constant,
+            start_cost=start,
             change_cost=change,
-            best=(phase_cost + after).argmin(axis=1),
+            best=costs.argmin(axis=1),
+            first=int((costs[0] + start).argmin()),
+            is_straight=not constant.any(),
         )
 
-    def width_for(self, phase: int, *, left: float, holds: Width | None, margin: float) -> Width:
+    def rest(self, phase: int, *, scale: float, left: float) -> Floats:
+        """Return what the rest of a job costs in each column, with a fraction `left` of its phase to do.
+
+        At another scale than the table's it is what the best ways at the table's scale cost there.
+        """
+        slope: Floats = left * self.phase_cost[phase] + self.after_slope[phase]
+        rest: Floats = slope * scale + self.after_constant[phase]
+        return rest
+
+    def width_for(
+        self, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
+    ) -> Width:
         """Return the width for the rest of a job with a fraction `left` of its phase to do.
 
         A width that is held stays unless a change saves more than `margin` of the cost of the rest.
         """
+        widths = self.columns.widths
         held = None if holds is None else self.columns.index.get(holds)
-        if held is not None and held == self.best[phase]:
-            return self.columns.widths[held]
-        rest = left * self.phase_cost[phase] + self.after[phase]
+        if scale == self.scale:
+            if held is None and phase == 0 and left == 1.0:
+                return widths[self.first]
+            if held is not None and held == self.best[phase]:
+                return widths[held]
+        rest = self.rest(phase, scale=scale, left=left)
         if held is None:
-            begins = self.start_cost if phase == 0 else self.change_cost
-            return self.columns.widths[int((rest + begins).argmin())]
+            return widths[int((rest + self._begins(phase)).argmin())]
         changed = rest + self.change_cost
         other = int(changed.argmin())
-        if changed[other] < rest[held] * (1.0 - margin):
-            return self.columns.widths[other]
-        return self.columns.widths[held]
+        return widths[other] if changed[other] < rest[held] * (1.0 - margin) else widths[held]
+
+    def width_between(
+        self, other: CostToGo, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
+    ) -> Width | None:
+        """Return the width at a scale between the two tables'; None where the bounds leave doubt."""
+        held = None if holds is None else self.columns.index.get(holds)
+        most = np.minimum(self.rest(phase, scale=scale, left=left), other.rest(phase, scale=scale, left=left))
+        share = (scale - self.scale) / (other.scale - self.scale)
+        here = self.after_slope[phase] * self.scale + self.after_constant[phase]
+        there = other.after_slope[phase] * other.scale + other.after_constant[phase]
+        least = left * scale * self.phase_cost[phase] + here + share * (there - here)
+        begins = self._begins(phase) if held is None else self.change_cost
+        begun, widths = most + begins, self.columns.widths
+        found = int(begun.argmin())
+        at_least = least + begins
+        at_least[found] = math.inf
+        second = float(at_least.min())
+        stays = math.inf if held is None else 1.0 - margin
+        if held is not None:
+            if min(second, float(least[found] + begins[found])) >= most[held] * stays:
+                return widths[held]
+            if begun[found] >= least[held] * stays:
+                return None
+        return widths[found] if begun[found] <= second else None
+
+    def _begins(self, phase: int) -> Floats:
+        """Return what a job that holds nothing pays before it works."""
+        return self.start_cost if phase == 0 else self.change_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostsByScale:
+    """The widths of the jobs of a class at one multiplier: tables in the order of their scales."""
+
+    columns: WidthColumns
+    multiplier: float
+    _tables: list[CostToGo] = field(default_factory=list, repr=False, compare=False)
+
+    def width_for(
+        self, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
+    ) -> Width:
+        """Return the best width of a job, as `CostToGo.width_for` does with the table of its very scale."""
+        tables = self._tables
+        if not tables:
+            tables.append(self._table(2.0 ** math.floor(math.log2(scale))))
+        if tables[0].is_straight:
+            return tables[0].width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
+        at = bisect_left(tables, scale, key=_SCALE)
+        if at == len(tables):
+            tables.append(self._table(2.0 ** math.ceil(math.log2(scale))))
+        if at == 0 and tables[0].scale != scale:
+            tables.insert(0, self._table(2.0 ** math.floor(math.log2(scale))))
+            at = int(tables[0].scale != scale)
+        if tables[at].scale != scale:
+            found = tables[at - 1].width_between(
+                tables[at], phase, scale=scale, left=left, holds=holds, margin=margin
+            )
+            if found is not None:
+                return found
+            if len(tables) >= MOST_TABLES:
+                tables.clear()
+                at = 0
+            tables.insert(at, self._table(scale))
+        return tables[at].width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
+
+    def _table(self, scale: float) -> CostToGo:
+        """Return the table of a scale."""
+        return CostToGo.of(self.columns, scale=scale, multiplier=self.multiplier)

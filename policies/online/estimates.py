@@ -25,16 +25,26 @@ job that ended at once is one small job and nothing worse; with logarithms alone
 with it the mean, large. The posterior is laid out on a grid over (log m, log k) that closes in on where its
 mass is.
 
-Cost: O(hours) for a rate, O(grid x distinct bounds) for a size, some milliseconds.
+What is left. A job that has done a and has not ended is larger than a. With a Gamma of mean m and shape k,
+theta = m / k and Q the regularised upper incomplete Gamma function, it has left on average
+
+    E[X - a | X > a] = m Q(k + 1, a / theta) / Q(k, a / theta) - a
+
+which is m at a = 0, m - a while a is small beside a narrow spread, m for ever where sizes are exponential
+(k = 1), and rises towards theta where they spread more. The k of a job not yet seen comes from
+`Belief.spread`: its square is the variance of the next job over its squared mean, with 1/k and m as uncertain
+as they are.
+
+Cost: O(hours) for a rate, O(grid x distinct bounds) for a size, some milliseconds; O(1) for what is left.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaincinv, gammaln, log_ndtr
+from scipy.special import gammaincc, gammaincinv, gammaln, log_ndtr
 
 from policies.model import check_positive
 from policies.speedup import Floats
@@ -45,12 +55,20 @@ SPREAD = 0.5
 """Prior guess of the spread of sizes within a class, standard deviation over mean."""
 DOUBT = 1.5
 """Of that guess: the standard deviation of log k."""
+UNSEEN_BURST = 20.0
+"""Variance over mean of the counts that one event would have which was not seen yet, for intervals."""
+WEAK_PRIOR_JOBS, WIDE_PRIOR = 0.5, 1.5
+"""For intervals: what a stated rate is worth that may be off by far, and the standard deviation of the
+logarithm of a size that may: the data alone, nearly. A factor of four is well within them."""
 FEW = 4.0
 """So many arrivals make half of their own dispersion believed."""
 MINUTES = 60.0
 _MEANS, _SHAPES, _BOUNDS, _PASSES = 64, 20, 12, 4
 _LEAST_SHAPE, _MOST_SHAPE = 0.1, 2000.0
 _NEGLIGIBLE = 1e-7
+MOST_SHAPE_LEFT = 1e4
+"""Of a Gamma that says what is left: a job that outran its size by far still has a part of it left."""
+_UNDERFLOW, _TERMS = 1e-250, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +76,25 @@ class Belief:
     """What is believed of a positive number: its centre, and an interval that holds it in 95 cases of 100.
 
     `weight` is how many observations stand behind it, old ones counting less; 0 where only the prior speaks.
+    Where the number is the mean of a class of jobs, `spread` is the standard deviation over the mean of the
+    next job, as far as is known.
     """
 
     mean: float
     low: float
     high: float
     weight: float = 0.0
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("mean", "low", "high"):
             check_positive(f"{name} of a belief", getattr(self, name))
         check_positive("weight of a belief", self.weight, zero=True)
+        check_positive("spread of a belief", self.spread, zero=True)
 
     def times(self, factor: float) -> Belief:
         """Return the belief about a multiple of the number."""
-        return Belief(
-            mean=self.mean * factor, low=self.low * factor, high=self.high * factor, weight=self.weight
-        )
+        return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,19 +129,24 @@ def estimate_rate(
         ("half_life_hours", half_life_hours),
     ):
         check_positive(name, value)
-    jobs, hours, phi = 0.0, 0.0, 1.0
+    jobs, hours, phi, doubt = 0.0, 0.0, 1.0, UNSEEN_BURST
     if counts is not None and len(counts.jobs):
         weights = counts.decayed(half_life_hours)
         jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
         believed = (prior_jobs + jobs) / (prior_jobs / stated_per_hour + hours)
         phi = dispersion(counts, weights, believed_per_hour=believed)
-    shape = prior_jobs + jobs / phi
-    exposure = prior_jobs / stated_per_hour + hours / phi
-    tail = 0.5 * (1.0 - LEVEL)
-    low, high = gammaincinv(shape, np.array([tail, 1.0 - tail])) / exposure
-    mean = shape / exposure
+        # Bursts may be larger than those seen: one event as large as none that was seen counts with them.
+        doubt = phi + (max(UNSEEN_BURST - phi, 0.0)) / (jobs / phi + 1.0)
+    mean = (prior_jobs + jobs / phi) / (prior_jobs / stated_per_hour + hours / phi)
+    tails = np.array([0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL)])
+    # The interval holds what the data say with the stated rate and nearly without it, which may be far off.
+    ends = [
+        gammaincinv(worth + jobs / doubt, tails) / (worth / stated_per_hour + hours / doubt)
+        for worth in {prior_jobs, min(prior_jobs, WEAK_PRIOR_JOBS)}
+    ]
     # A weak prior puts its lower end at zero to within rounding; a belief stays positive.
-    return Belief(mean=mean, low=max(float(low), mean * 1e-12), high=float(high), weight=jobs)
+    low = max(min(float(end[0]) for end in ends), mean * 1e-12)
+    return Belief(mean=mean, low=low, high=max(float(end[1]) for end in ends), weight=jobs)
 
 
 def dispersion(counts: Counts, weights: Floats, *, believed_per_hour: float) -> float:
@@ -195,14 +220,49 @@ def estimate_size(
     bounds = np.asarray(bounds, dtype=float)
     weights = np.ones(len(bounds)) if bound_weights is None else np.asarray(bound_weights, dtype=float)
     bounds, weights = _grouped(bounds, weights)
-    found = _posterior(ended, bounds, weights, prior_jobs)
+    scale = SPREAD / math.sqrt(prior_jobs)
+    found, spread = _with_bounds(ended, bounds, weights, scale)
+    # The stated size may be off by far: the interval also holds what the data say without it, nearly.
+    wide, _ = _with_bounds(ended, bounds, weights, max(scale, WIDE_PRIOR))
+    mean, low, high = (
+        math.exp(value) for value in (found[0], min(found[1], wide[1]), max(found[2], wide[2]))
+    )
+    return Belief(mean=mean, low=low, high=high, weight=ended.weight, spread=spread)
+
+
+def _with_bounds(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> tuple[Floats, float]:
+    """Return what `_posterior` does, no less than without the bounds."""
+    found, spread = _posterior(ended, bounds, weights, scale)
     if len(bounds):
         # What a bound says about the spread can lower the mean by a few percent. It says "at least", so
         # neither leaving it out nor counting it as an end may give more.
         for sums in (ended, ended.plus(Sizes.of(bounds, weights))):
-            found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], prior_jobs))
-    mean, low, high = (math.exp(value) for value in found)
-    return Belief(mean=mean, low=low, high=high, weight=ended.weight)
+            found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], scale)[0])
+    return found, spread
+
+
+def mean_left(mean: float, done: float, *, spread: float) -> float:
+    """Return the mean work left of a job that has done so much, of a class with such a mean and spread.
+
+    Sizes are Gamma distributed; `spread` is their standard deviation over their mean. Positive, continuous,
+    and `mean` where nothing is done.
+    """
+    if done <= 0.0:
+        return mean
+    shape = min(1.0 / max(spread, 1e-9) ** 2, MOST_SHAPE_LEFT)
+    unit: float = mean / shape
+    x = done / unit
+    beyond = float(gammaincc(shape, x))
+    if beyond > _UNDERFLOW:
+        # m Q(k + 1, x) / Q(k, x) - a, of which the first is m + theta x^k e^-x / (Gamma(k) Q(k, x)).
+        hazard: float = math.exp(shape * math.log(x) - x - float(gammaln(shape))) / beyond
+        # It is between k theta and theta, whatever rounding says.
+        return max(unit * (shape - x + hazard), unit * min(shape, 1.0))
+    # Legendre's continued fraction of Gamma(k, x), from which k - x is taken off term by term.
+    tail = x + 2.0 * _TERMS + 1.0 - shape
+    for n in range(_TERMS - 1, 0, -1):
+        tail = x + 2.0 * n + 1.0 - shape - (n + 1.0) * (n + 1.0 - shape) / tail
+    return float(unit * (1.0 + (shape - 1.0) / tail))
 
 
 def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -215,9 +275,8 @@ def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return mean, total
 
 
-def _posterior(ended: Sizes, bounds: Floats, weights: Floats, prior_jobs: float) -> Floats:
-    """Return (centre, lower end, upper end) of log m on a grid that closes in on the mass."""
-    scale = SPREAD / math.sqrt(prior_jobs)
+def _posterior(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> tuple[Floats, float]:
+    """Return (centre, lower end, upper end) of log m on a grid that closes in on the mass, and the spread."""
     points = [0.0, *np.log(bounds).tolist(), *([math.log(ended.mean)] if ended.weight else [])]
     means = min(points) - 5.0 * scale - 1.0, max(points) + 5.0 * scale + 1.0
     shapes = math.log(_LEAST_SHAPE), math.log(_MOST_SHAPE)
@@ -231,7 +290,12 @@ def _posterior(ended: Sizes, bounds: Floats, weights: Floats, prior_jobs: float)
     below = np.cumsum(of_mean) - 0.5 * of_mean
     tail = 0.5 * (1.0 - LEVEL)
     low, high = np.interp([tail, 1.0 - tail], below, log_m)
-    return np.array([float(of_mean @ log_m), low, high])
+    centre = float(of_mean @ log_m)
+    of_shape = density.sum(axis=0) / density.sum()
+    squared = float(of_shape @ np.exp(-log_k))
+    of_the_mean = float(of_mean @ np.exp(2.0 * log_m)) / float(of_mean @ np.exp(log_m)) ** 2
+    spread = math.sqrt(max((1.0 + squared) * of_the_mean - 1.0, 0.0))
+    return np.array([centre, low, high]), spread
 
 
 def _density(

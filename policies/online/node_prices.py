@@ -13,7 +13,7 @@ price of money, mu hours per unit of budget, says what each of these is worth:
     P        usd_per_hour       what a node takes from the budget per hour
     w        weight             mean weight of the jobs that arrive
     D, N     Demand             jobs that want new nodes, and nodes that they want, per hour
-    l        LENT_NODES         nodes for which lent GPUs stand in
+    l        LENT_NODES         nodes for which lent GPUs stand in; 0 where a node has one GPU
     d, r     startup, rescale   hours; K the planned width, k the one that there is room for
     s        speed              in the job's phase
 
@@ -42,7 +42,7 @@ NEW_PART = 0.5
 MOST_PATIENCE = 3.0
 """Boots that a job waits for GPUs to fall free at the most: forecasts are no better than that."""
 LENT_NODES = 1.0
-"""GPUs that are lent to other jobs stand in for about one of the idle nodes."""
+"""GPUs that are lent to other jobs stand in for about one idle node, where a node has several GPUs."""
 LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
 MOST_KNOWN = 10_000
@@ -94,17 +94,21 @@ def demands_of(
     return demands
 
 
-def hold_at(node_price: float, demand: Demand, *, boot_hours: float, weight: float) -> Hold:
+def hold_at(
+    node_price: float, demand: Demand, *, boot_hours: float, weight: float, gpus_of_node: int
+) -> Hold:
     """Return how many idle nodes are worth holding, and how long, where a node-hour is worth `node_price`.
 
-    `node_price` is the multiplier times what a node takes from the budget: hours per hour.
+    `node_price` is the multiplier times what a node takes from the budget: hours per hour. A node with one
+    GPU has no GPU beside a job's that could be lent, so nothing stands in for idle nodes there.
     """
     if boot_hours == 0.0:
         return Hold(nodes=0, seconds=0.0)
     price = max(node_price, LEAST_NODE_PRICE)
     saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
     hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)
-    idle = math.sqrt(2.0 * saved / price) - 1.0 - LENT_NODES
+    lent = LENT_NODES if gpus_of_node > 1 else 0.0
+    idle = math.sqrt(2.0 * saved / price) - 1.0 - lent
     return Hold(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
 
 
@@ -118,6 +122,7 @@ class WholeNodes:
     columns: Mapping[str, WidthColumns]
     overheads: Mapping[str, tuple[float, float]]
     node_prices: Mapping[str, float]
+    node_gpus: Mapping[str, int]
     demands: Mapping[str, Demand]
     boot_hours: float
     weight: float
@@ -144,6 +149,7 @@ class WholeNodes:
                 name: float(kind.gpus) if counted else kind.usd_per_hour
                 for name, kind in instance_types.items()
             },
+            node_gpus={name: kind.gpus for name, kind in instance_types.items()},
             demands=demands_of(problem, solution, instance_types),
             boot_hours=boot_hours,
             weight=sum(c.arrivals_per_hour * c.weight for c in problem.classes) / arrivals,
@@ -163,6 +169,7 @@ class WholeNodes:
                 self.demands[gpu_type],
                 boot_hours=self.boot_hours,
                 weight=self.weight,
+                gpus_of_node=self.node_gpus[gpu_type],
             )
         return found
 

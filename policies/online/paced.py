@@ -8,13 +8,12 @@ less.
 
 The same jobs and the same money give the same widths: nothing is remembered but tables.
 
-Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class, scale and level when first
-needed.
+Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class and level, at a few scales, when
+first needed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,15 +21,15 @@ from functools import partial
 import numpy as np
 
 from policies.model import Allocation, Job, Money, Problem, Reasons, Width
-from policies.online.cost_to_go import CostToGo, WidthColumns
+from policies.online.cost_to_go import CostsByScale, WidthColumns
 from policies.online.node_prices import WholeNodes
 from policies.online.pacing import MultiplierTable, Pace, Position, Step, pace_step
 from policies.speedup import Floats
 
 SWITCH_MARGIN = 1e-6
 """What a change of width must save of the cost of the rest, so that no job flaps between equals."""
-MOST_TABLES = 20_000
-"""Tables kept; beyond it they are made anew."""
+MOST_LEVELS = 20_000
+"""Classes and levels whose tables are kept; beyond it they are made anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class PacedBudgetOptimal:
     columns: Mapping[str, WidthColumns]
     margin: float = SWITCH_MARGIN
     nodes: WholeNodes | None = None
-    _tables: dict[tuple[str, int, int], CostToGo] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[str, int], CostsByScale] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_problem(
@@ -86,21 +85,19 @@ class PacedBudgetOptimal:
     def _width_of(self, job: Job, position: Position) -> Width:
         """Return the best width for the rest of one job."""
         columns = self.columns[job.class_name]
-        table = self._table(job.class_name, job.scale, position.level_for(job.draw))
-        return table.width_for(job.phase, left=columns.part_left(job), holds=job.width, margin=self.margin)
+        costs = self._costs(job.class_name, position.level_for(job.draw))
+        return costs.width_for(
+            job.phase, scale=job.scale, left=columns.part_left(job), holds=job.width, margin=self.margin
+        )
 
-    def _table(self, name: str, scale: float, level: int) -> CostToGo:
-        """Return the costs of a class at a level; scales are rounded to powers of two."""
-        exponent = round(math.log2(scale))
-        key = (name, exponent, level)
-        found = self._tables.get(key)
+    def _costs(self, name: str, level: int) -> CostsByScale:
+        """Return the costs of a class at a level."""
+        found = self._known.get((name, level))
         if found is None:
-            if len(self._tables) >= MOST_TABLES:
-                self._tables.clear()
-            found = self._tables[key] = CostToGo.of(
-                self.columns[name],
-                scale=2.0**exponent,
-                multiplier=float(self.table.multipliers[level]),
+            if len(self._known) >= MOST_LEVELS:
+                self._known.clear()
+            found = self._known[name, level] = CostsByScale(
+                columns=self.columns[name], multiplier=float(self.table.multipliers[level])
             )
         return found
 

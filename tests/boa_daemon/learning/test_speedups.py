@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boa_daemon.learning.speedups import (
     HALF_LIFE_SECONDS,
     NOISE,
+    WANDER,
     CurveEstimate,
     SpeedSample,
+    Stakes,
+    _worth_of_knowing,
     estimate_all,
     estimate_curve,
     explain_curve,
@@ -58,10 +61,8 @@ def test_one_width_measured_sets_the_level_and_keeps_the_stated_shape() -> None:
 
     assert [w.samples_per_second for w in curve.widths] == pytest.approx([100, 180, 320, 560], rel=1e-3)
     spreads = [width.spread for width in curve.widths]
-    assert spreads[1:] == pytest.approx([0.25, 0.25 * 2**0.5, 0.25 * 3**0.5], rel=0.02), (
-        "a quarter per octave"
-    )
-    assert spreads[0] < 0.05
+    assert spreads[1:] == pytest.approx([WANDER, WANDER * 2**0.5, WANDER * 3**0.5], rel=0.02)
+    assert spreads[0] < 0.08
 
 
 def test_measured_widths_win_over_the_stated_curve() -> None:
@@ -70,7 +71,7 @@ def test_measured_widths_win_over_the_stated_curve() -> None:
 
     assert curve.at(8).samples_per_second == pytest.approx(300.0, rel=0.02)
     assert 100.0 < curve.at(2).samples_per_second < 180.0, "pulled down by its neighbours"
-    assert curve.at(2).spread < 0.25, "and known better than with one neighbour"
+    assert curve.at(2).spread < WANDER, "and known better than with one neighbour"
 
 
 def test_a_curve_that_falls_stays_fallen() -> None:
@@ -157,17 +158,62 @@ def test_the_class_that_the_allocator_uses_has_the_measured_speeds() -> None:
     assert list(later.speed_at([1, 2, 4, 8])) == pytest.approx([1.0, 1.0, 2.0, 4.0], rel=0.05)
 
 
-def test_an_unknown_neighbour_is_explored_where_that_is_cheap() -> None:
-    """The next width up or down, once, and not where it would cost more than allowed."""
-    curve = estimated(a_sample(2, 180.0), a_sample(4, 320.0))
+STAKES = Stakes(gpu_hour_worth=0.5, hours_to_come=100.0, restart_seconds=30.0, boot_seconds=180.0)
 
-    found = worth_exploring(curve, planned_gpus=4, seconds=60.0)
+
+def test_a_width_is_tried_where_knowing_its_speed_is_worth_more_than_the_try() -> None:
+    """Stated 1.3 on four GPUs, perhaps 4: tried where many hours are to come, left where few are."""
+    curve = estimated(a_sample(1, 100.0), stated=Table(gpus=(1, 4), speeds=(1.0, 1.3)))
+
+    found = worth_exploring(curve, planned_gpus=1, stakes=STAKES)
     assert found is not None
-    assert found.gpus == 8
-    assert found.gpu_seconds == 60.0 * 4
-    assert worth_exploring(curve, planned_gpus=4, seconds=60.0, most_gpu_seconds=100.0) is None
-    assert worth_exploring(curve, planned_gpus=4, allowed=[2, 4]) is None
-    assert worth_exploring(estimated(*(a_sample(k, 9.0) for k in (1, 2, 4, 8))), planned_gpus=4) is None
+    assert found.gpus == 4
+    assert "4 GPUs are tried for 120 s" in found.reason
+    assert worth_exploring(curve, planned_gpus=1, stakes=replace(STAKES, hours_to_come=0.5)) is None
+
+
+def test_a_try_stays_within_what_it_may_waste_and_within_the_widths_allowed() -> None:
+    """Nothing wider than the allowance pays for; nothing that is not allowed; nothing that was measured."""
+    curve = estimated(a_sample(1, 100.0), stated=Table(gpus=(1, 2, 4), speeds=(1.0, 1.15, 1.3)))
+    found = worth_exploring(curve, planned_gpus=1, stakes=STAKES)
+    assert found is not None
+
+    less = worth_exploring(
+        curve, planned_gpus=1, stakes=replace(STAKES, most_gpu_seconds=found.gpu_seconds - 1.0)
+    )
+    assert less is None or less.gpu_seconds <= found.gpu_seconds - 1.0
+    assert worth_exploring(curve, planned_gpus=1, stakes=replace(STAKES, most_gpu_seconds=1.0)) is None
+    assert worth_exploring(curve, planned_gpus=1, stakes=STAKES, allowed=[1]) is None
+    assert (
+        worth_exploring(estimated(*(a_sample(k, 9.0) for k in (1, 2, 4, 8))), planned_gpus=4, stakes=STAKES)
+        is None
+    )
+
+
+@given(
+    mean=st.floats(-2.0, 2.0),
+    spread=st.floats(0.05, 1.0),
+    worth=st.floats(0.01, 5.0),
+    gpus=st.sampled_from([2, 4, 16]),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_worth_of_knowing_is_the_mean_of_the_better_choice(
+    mean: float, spread: float, worth: float, gpus: int
+) -> None:
+    """V is E[max(A - B / rho, 0)] - max(A - B E[1 / rho], 0), rho at most linear: by quadrature."""
+    stakes = replace(STAKES, gpu_hour_worth=worth)
+    linear = float(np.log(gpus))
+    m = min(mean, linear)
+    z = np.linspace(-9.0, 9.0, 200_001)
+    logs = m + spread * z
+    here, there = stakes.an_hour(1), stakes.an_hour(gpus)
+    gains = np.maximum(here - there * np.exp(-np.minimum(logs, linear)), 0.0)
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    saved = float(np.trapezoid(gains * density, z)) - max(
+        here - there * float(np.exp(0.5 * spread**2 - m)), 0.0
+    )
+
+    assert _worth_of_knowing(mean, spread, gpus, 1, stakes) == pytest.approx(max(saved, 0.0), abs=1e-4)
 
 
 def test_all_classes_at_once_and_the_sentence() -> None:
@@ -196,3 +242,28 @@ def test_a_new_class_starts_from_a_prior_that_gives_way() -> None:
     assert measured_class(job_class, [curve]).phases[0].speedups["gpu"].speed_at(4) == pytest.approx(
         1.2, rel=0.05
     )
+
+
+@pytest.mark.parametrize(("stretches", "noise"), [(1, 1.0), (2, 1.0), (3, 2.0), (10, 3.0)])
+def test_intervals_of_speeds_and_speed_ups_hold_the_truth(stretches: int, noise: float) -> None:
+    """Curves that stray as the model says, jobs up to three times as noisy as it says: in 92 % at least."""
+    rng = np.random.default_rng(stretches)
+    widths, stated = (1, 2, 4, 8), np.array([1.0, 1.8, 3.2, 5.6])
+    inside: list[bool] = []
+    for _ in range(400):
+        truth = stated * np.exp(np.cumsum([0.0, *rng.normal(0.0, WANDER, 3)]))
+        curve = estimated(
+            *(
+                a_sample(widths[at], float(truth[at] * np.exp(rng.normal(0.0, noise * NOISE))), seconds=60.0)
+                for at in (0, 2)
+                for _ in range(stretches)
+            )
+        )
+        for at, width in enumerate(curve.widths):
+            off = np.log(width.samples_per_second / truth[at])
+            inside.append(abs(off) <= 1.96 * np.sqrt(curve.covariance[at][at]))
+            if at:
+                off = np.log(width.speedup * truth[0] / truth[at])
+                inside.append(abs(off) <= 1.96 * width.spread)
+
+    assert np.mean(inside) >= 0.92

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import integrate, stats
 
 from policies.errors import InvalidProblem
 from policies.online.estimates import (
     DOUBT,
     SPREAD,
+    WIDE_PRIOR,
     Belief,
     Counts,
     Sizes,
@@ -21,6 +23,7 @@ from policies.online.estimates import (
     estimate_rate,
     estimate_size,
     lean_after,
+    mean_left,
 )
 from policies.speedup import Floats
 
@@ -46,9 +49,14 @@ def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
 
     assert found.mean == pytest.approx((3.0 + 24.0) / (0.5 + 12.0))
     assert found.weight == pytest.approx(24.0)
-    # 95 % of Gamma(27): chi-squared of 54 degrees over two, from tables 35.586 and 76.192.
-    assert found.low == pytest.approx(35.586 / 2.0 / 12.5, rel=1e-4)
-    assert found.high == pytest.approx(76.192 / 2.0 / 12.5, rel=1e-4)
+    # An unseen event of variance over mean 20 counts with the 24; the prior is worth 3 jobs, or half a one.
+    doubt = 1.0 + 19.0 / 25.0
+    ends = [
+        stats.gamma(worth + 24.0 / doubt, scale=1.0 / (worth / 6.0 + 12.0 / doubt)).interval(0.95)
+        for worth in (3.0, 0.5)
+    ]
+    assert found.low == pytest.approx(min(low for low, _ in ends))
+    assert found.high == pytest.approx(max(high for _, high in ends))
 
 
 def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
@@ -129,11 +137,11 @@ def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_sizes_without_data_are_as_stated() -> None:
-    """Mean 1, the interval of a log-normal with spread SPREAD / sqrt(2)."""
+    """Mean 1, the interval of a log-normal of WIDE_PRIOR: a class file may be off by far."""
     found = estimate_size(Sizes(), NO_BOUNDS, prior_jobs=2.0)
 
     assert found.mean == pytest.approx(1.0, abs=1e-6)
-    assert found.high == pytest.approx(math.exp(1.96 * SPREAD / math.sqrt(2.0)), rel=0.03)
+    assert found.high == pytest.approx(math.exp(1.96 * WIDE_PRIOR), rel=0.03)
     assert found.low == pytest.approx(1.0 / found.high, rel=0.03)
 
 
@@ -281,3 +289,68 @@ def test_the_lean_gives_up_what_the_belief_takes_over() -> None:
     assert lean_after(-0.5, 1.5) == pytest.approx(-0.25)
     assert lean_after(0.0, 2.0) == 0.0, "nothing was learnt: the plan follows the belief"
     assert lean_after(-0.5, 0.5) == -0.5, "the belief moves the other way"
+
+
+@given(mean=st.floats(0.01, 100.0), done=st.floats(0.0, 1000.0))
+def test_of_exponential_sizes_the_mean_is_left_whatever_was_done(mean: float, done: float) -> None:
+    """Spread 1: a job has no memory."""
+    assert mean_left(mean, done * mean, spread=1.0) == pytest.approx(mean, rel=1e-6)
+
+
+@given(part=st.floats(0.0, 0.95))
+def test_of_sizes_that_hardly_differ_the_difference_is_left(part: float) -> None:
+    """Spread 0: stated size less what was done, to a thousandth; past it a small part, not nothing."""
+    assert mean_left(2.0, 2.0 * part, spread=0.0) == pytest.approx(2.0 * (1.0 - part), abs=2e-3)
+    assert 0.0 < mean_left(2.0, 2.0 * (1.0 + part), spread=0.0) < 0.02
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.7, 2.0, 4.0, 50.0])
+def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
+    """E[X - a | X > a] is the integral of P(X > t) beyond a, over P(X > a)."""
+    law = stats.gamma(shape, scale=3.0 / shape)
+    for done in (0.01, 1.0, 3.0, 10.0):
+        if law.sf(done) > 1e-12:
+            tail, _ = integrate.quad(law.sf, done, law.isf(law.sf(done) * 1e-14), limit=400)
+            assert mean_left(3.0, done, spread=shape**-0.5) == pytest.approx(tail / law.sf(done), rel=1e-4)
+
+
+@given(
+    mean=st.floats(0.01, 100.0),
+    spread=st.floats(0.0, 4.0),
+    part=st.floats(0.0, 1e4),
+    step=st.floats(0.0, 0.01),
+)
+def test_what_is_left_is_positive_and_moves_no_faster_than_work(
+    mean: float, spread: float, part: float, step: float
+) -> None:
+    """All of it at the start, never nothing, never beyond theta; a little work changes it a little."""
+    here, there = (mean_left(mean, mean * done, spread=spread) for done in (part, part * (1.0 + step)))
+
+    assert mean_left(mean, 0.0, spread=spread) == mean
+    assert here > 0.0
+    assert math.isfinite(here)
+    assert here <= mean * max(1.0, spread**2) * (1.0 + 1e-6)
+    assert there >= here - mean * part * step - 1e-6 * mean
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.5, 0.9, 1.1, 2.0, 4.0])
+def test_where_the_tail_underflows_it_goes_on_smoothly(spread: float) -> None:
+    """Far out the mean left is theta (1 + (k - 1) / (x - k + 3 - ...)), on both sides of the change."""
+    shape = spread**-2.0
+    for x in np.linspace(
+        shape + 20.0 * math.sqrt(shape) + 300.0, shape + 60.0 * math.sqrt(shape) + 900.0, 40
+    ):
+        left = mean_left(1.0, x / shape, spread=spread) * shape
+        second = 1.0 + (shape - 1.0) / (x + 3.0 - shape - 2.0 * (2.0 - shape) / (x + 5.0 - shape))
+        assert left == pytest.approx(second, rel=0.02)
+
+
+def test_the_spread_of_the_next_job_is_found_and_includes_doubt() -> None:
+    """Sizes of spread 0.2, 1 and 2: from 400 jobs within 15 %; from three jobs it is wider than from 400."""
+    rng = np.random.default_rng(4)
+    for spread in (0.2, 1.0, 2.0):
+        sizes = rng.gamma(spread**-2.0, spread**2.0, 400)
+        many = estimate_size(Sizes.of(sizes), NO_BOUNDS, prior_jobs=2.0)
+        assert many.spread == pytest.approx(spread, rel=0.15)
+    few = estimate_size(Sizes.of(np.array([0.95, 1.0, 1.05])), NO_BOUNDS, prior_jobs=2.0)
+    assert few.spread > 0.2

@@ -39,19 +39,28 @@ def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BO
     return WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=boot)
 
 
-@given(price=prices, jobs=rates, nodes=rates)
-def test_the_number_of_idle_nodes_is_the_best_whole_number(price: float, jobs: float, nodes: float) -> None:
-    """Beside what is lent, neither one fewer nor two more cost less: idle time against unmet demands."""
+@given(price=prices, jobs=rates, nodes=rates, gpus=st.sampled_from([1, 2, 8]))
+def test_the_number_of_idle_nodes_is_the_best_whole_number(
+    price: float, jobs: float, nodes: float, gpus: int
+) -> None:
+    """Beside what is lent, neither one fewer nor two more cost less: idle time against unmet demands.
+
+    Lent GPUs stand in for a node only where a node has several GPUs.
+    """
     price = max(price, LEAST_NODE_PRICE)
 
     def cost(n: float) -> float:
         return price * n / 2.0 + BOOT * (jobs + price * nodes) / (n + 1.0)
 
     n = hold_at(
-        price, Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes), boot_hours=BOOT, weight=1.0
+        price,
+        Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes),
+        boot_hours=BOOT,
+        weight=1.0,
+        gpus_of_node=gpus,
     ).nodes
     assert n >= 0
-    ready = n + LENT_NODES
+    ready = n + (LENT_NODES if gpus > 1 else 0)
     assert min(cost(ready), cost(ready + 1)) <= cost(ready + 2) + 1e-9
     if n > 0:
         assert min(cost(ready), cost(ready + 1)) <= cost(ready - 1) + 1e-9
@@ -62,7 +71,10 @@ def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
     price: float, weight: float
 ) -> None:
     """The ski-rental bound: price x hold is at most boot x (price + weight), and within the limit."""
-    held = hold_at(price, Demand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight).seconds / 3600.0
+    held = (
+        hold_at(price, Demand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight, gpus_of_node=4).seconds
+        / 3600.0
+    )
 
     assert max(price, LEAST_NODE_PRICE) * held <= BOOT * (max(price, LEAST_NODE_PRICE) + weight) * (
         1.0 + 1e-9
@@ -74,7 +86,9 @@ def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
 def test_dearer_money_holds_fewer_nodes_for_less_long(cheap: float, factor: float) -> None:
     """Both parts of the hold fall as the multiplier rises."""
     demand = Demand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)
-    low, high = (hold_at(p, demand, boot_hours=BOOT, weight=1.0) for p in (cheap, cheap * factor))
+    low, high = (
+        hold_at(p, demand, boot_hours=BOOT, weight=1.0, gpus_of_node=4) for p in (cheap, cheap * factor)
+    )
 
     assert high.nodes <= low.nodes
     assert high.seconds <= low.seconds
@@ -143,3 +157,14 @@ def test_changes_of_width_are_charged_half_a_boot_in_the_plan() -> None:
 
     assert with_boots_at_changes(problem, BOOT).classes[0].rescale_hours == pytest.approx(0.01 + 0.5 * BOOT)
     assert with_boots_at_changes(problem, 0.0) is problem
+
+
+def test_one_gpu_nodes_hold_one_idle_node_more() -> None:
+    """The same plan at the same node price: with one GPU a node, nothing lent stands in for an idle one."""
+    busy = {"gpu": Demand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)}
+    several = replace(some_nodes().priced(0.01), demands=busy)
+    single = replace(several, node_gpus={"gpu": 1}, _holds={})
+
+    assert several.node_gpus == {"gpu": an_instance_type().gpus}
+    assert single.hold("gpu").nodes == several.hold("gpu").nodes + 1
+    assert several.hold("gpu").nodes >= 1

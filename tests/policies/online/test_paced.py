@@ -49,7 +49,7 @@ def test_the_cost_to_go_is_the_shortest_path(multiplier: float) -> None:
     """For a new job it is what the solver's shortest path finds."""
     for job_class in PROBLEM.classes:
         table = CostToGo.of(WidthColumns.of(PROBLEM, job_class), scale=1.0, multiplier=multiplier)
-        least = (table.phase_cost[0] + table.after[0] + table.start_cost).min()
+        least = (table.rest(0, scale=1.0, left=1.0) + table.start_cost).min()
         arrays = whole_columns(PROBLEM, job_class).arrays
         assert least == pytest.approx(float(best_costs(arrays, np.array([multiplier]))[0]))
 
@@ -65,13 +65,13 @@ def test_a_change_of_width_pays_for_itself(name: str, left: float, level: int, g
     columns = WidthColumns.of(PROBLEM, next(c for c in PROBLEM.classes if c.name == name))
     table = CostToGo.of(columns, scale=1.0, multiplier=float(POLICY.table.multipliers[level]))
     held = Width("gpu", gpus)
-    chosen = table.width_for(0, left=left, holds=held, margin=0.0)
+    chosen = table.width_for(0, scale=1.0, left=left, holds=held, margin=0.0)
 
-    rest = left * table.phase_cost[0] + table.after[0]
+    rest = table.rest(0, scale=1.0, left=left)
     if chosen != held:
         to, of = columns.index[chosen], columns.index[held]
         assert rest[to] + table.change_cost[to] < rest[of]
-    assert table.width_for(0, left=left, holds=chosen, margin=0.0) == chosen
+    assert table.width_for(0, scale=1.0, left=left, holds=chosen, margin=0.0) == chosen
 
 
 def test_a_job_that_is_nearly_done_keeps_its_width() -> None:

@@ -1,0 +1,73 @@
+"""Tries of widths under class files whose speed-ups are wrong: when the truth is found, at which cost.
+
+    python benchmarks/tries.py [--seeds 12] [--hours 24]
+
+One class of jobs of half a GPU-hour on average (exponential), twenty an hour, on nodes of one GPU that boot
+in 180 s, under the paced policy. Cases: stated too low (1.3 on four GPUs where 3.15 is true), too high, a dip
+(four GPUs slower than two, stated concave), and a file that is right. For each budget, without tries and with
+them:
+
+    found      GPU-hours that the class had worked when the last width that was stated wrong was measured:
+               mean and worst over the seeds, or how many runs ended before. Two jobs' work is one GPU-hour.
+    JCT        minutes; then over that of a run that believes the true curve, the same of the spend
+    wasted     part of the GPU-hours that the tries may have wasted, restarts and boots included
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from statistics import fmean
+
+from boa_daemon.sim.wrong_speedups import CASES, Case, Found, a_run
+
+BUDGETS = (12.0, 14.0, 20.0)
+
+
+def said_found(case: Case, runs: list[Found]) -> str:
+    """Return when the last of the wrong widths was measured: mean and worst."""
+    if not case.wrong:
+        return f"{'-':>15s}"
+    last = [max(run.work_gpu_hours.get(width, math.inf) for width in case.wrong) for run in runs]
+    if math.isinf(max(last)):
+        return f"{sum(map(math.isinf, last)):3d} of {len(last):2d} never"
+    return f"{fmean(last):7.2f} {max(last):7.2f}"
+
+
+def main() -> None:
+    """Print a row for each case, budget and part of the GPU time for tries."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--hours", type=float, default=24.0)
+    words = parser.parse_args()
+    print(
+        f"{'stated':9s} {'budget':>6s} {'tries':>6s}   found, mean worst   JCT (min)  over truth  spend"
+        "    wasted"
+    )
+    for case in CASES:
+        for budget in BUDGETS:
+            by: dict[str, list[Found]] = {}
+            for label, fraction, knows in (("truth", 0.0, True), ("none", 0.0, False), ("2 %", 0.02, False)):
+                by[label] = [
+                    a_run(case, budget=budget, seed=seed, hours=words.hours, fraction=fraction, knows=knows)
+                    for seed in range(1, words.seeds + 1)
+                ]
+            for label in ("none", "2 %"):
+                runs = by[label]
+                ratio = fmean(
+                    run.jct_minutes / best.jct_minutes for run, best in zip(runs, by["truth"], strict=True)
+                )
+                spend = fmean(
+                    run.usd_per_hour / best.usd_per_hour for run, best in zip(runs, by["truth"], strict=True)
+                )
+                wasted = sum(run.wasted_gpu_hours for run in runs) / sum(run.gpu_hours for run in runs)
+                print(
+                    f"{case.name:9s} {budget:6.0f} {label:>6s}   {said_found(case, runs)}   "
+                    f"{fmean(run.jct_minutes for run in runs):9.2f}   {ratio:9.3f}  {spend:5.3f}"
+                    f"  {wasted:7.2%}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

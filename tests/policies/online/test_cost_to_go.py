@@ -1,0 +1,123 @@
+"""Costs of the rest of a job: what is chosen for a scale is what the table of that very scale says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_class, a_problem
+from policies.model import JobClass, Phase, Problem, Width
+from policies.online.cost_to_go import CostsByScale, CostToGo, WidthColumns
+from policies.speedup import Table
+
+WIDTHS = (1, 2, 4, 8, 16)
+
+
+def columns_of(*, seed: int, phases: int, rescale_hours: float, startup_hours: float = 0.05) -> WidthColumns:
+    """Return a class with curves drawn at random, some of them not concave, and widths that a phase lacks."""
+    rng = np.random.default_rng(seed)
+    curves = []
+    for _ in range(phases):
+        steps = rng.uniform(0.8, 2.0, len(WIDTHS) - 1)
+        speeds = np.cumprod([1.0, *steps])
+        kept = [0, *(n for n in range(1, len(WIDTHS)) if rng.random() > 0.2)]
+        curves.append(
+            Table(gpus=tuple(WIDTHS[n] for n in kept), speeds=tuple(float(speeds[n]) for n in kept))
+        )
+    drawn = JobClass(
+        name="c",
+        phases=tuple(
+            Phase(size_gpu_hours=float(rng.uniform(0.1, 2.0)), speedups={"gpu": curve}) for curve in curves
+        ),
+        startup_hours=startup_hours,
+        rescale_hours=rescale_hours,
+    )
+    problem: Problem = a_problem(replace(a_class("c"), name="c"))
+    return WidthColumns.of(replace(problem, classes=(drawn,)), drawn)
+
+
+def exact_costs(columns: WidthColumns, *, scale: float, multiplier: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (cost of each whole phase, cost of all that follows it) by the recursion, at one scale."""
+    price = columns.job_class.weight + multiplier * columns.rate
+    change = columns.job_class.rescale_hours * price
+    phase_cost = scale * columns.hours * price
+    after = np.zeros_like(phase_cost)
+    for phase in range(len(phase_cost) - 1, 0, -1):
+        whole = phase_cost[phase] + after[phase]
+        after[phase - 1] = np.minimum(whole, (whole + change).min())
+    return phase_cost, after
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    phases=st.integers(1, 6),
+    rescale_hours=st.sampled_from([0.0, 0.01, 0.2]),
+    multiplier=st.floats(0.001, 3.0),
+    jobs=st.lists(
+        st.tuples(
+            st.floats(0.003, 300.0), st.floats(0.0, 1.0), st.integers(0, 5), st.sampled_from([0, *WIDTHS])
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+)
+def test_widths_are_those_of_exact_minimisation_at_the_scale_of_each_job(
+    seed: int,
+    phases: int,
+    rescale_hours: float,
+    multiplier: float,
+    jobs: list[tuple[float, float, int, int]],
+) -> None:
+    """No width costs less than the chosen one, its change or start included."""
+    columns = columns_of(seed=seed, phases=phases, rescale_hours=rescale_hours)
+    costs = CostsByScale(columns=columns, multiplier=multiplier)
+    price = columns.job_class.weight + multiplier * columns.rate
+    for scale, part, number, gpus in jobs:
+        phase, left = min(number, phases - 1), max(part, 1e-6)
+        phase_cost, after = exact_costs(columns, scale=scale, multiplier=multiplier)
+        rest = left * phase_cost[phase] + after[phase]
+        change = columns.job_class.rescale_hours * price
+        held = Width("gpu", gpus)
+        can_hold = held in columns.index and math.isfinite(rest[columns.index[held]])
+        begins = columns.job_class.startup_hours * price if phase == 0 and not can_hold else change
+        bill = rest + begins
+        if can_hold:
+            bill[columns.index[held]] = rest[columns.index[held]]
+        found = costs.width_for(phase, scale=scale, left=left, holds=held if can_hold else None, margin=0.0)
+        assert bill[columns.index[found]] == pytest.approx(float(bill.min()), rel=1e-9)
+
+
+def test_the_width_turns_at_the_scale_where_the_rescale_pays() -> None:
+    """Two phases, r = 0.1 h at multiplier 1: growing from 1 to 4 GPUs pays from a scale of 0.875 on.
+
+    Phase 1 takes x hours on one GPU (2 an hour) and x / 3.5 on four (5 an hour): 2 x against 0.5 + 1.4286 x,
+    equal at x = 0.875.
+    """
+    first = Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))})
+    second = Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 3.5))})
+    grown = JobClass(name="c", phases=(first, second), rescale_hours=0.1)
+    problem = replace(a_problem(a_class("c")), classes=(grown,))
+    assert problem.price_of("gpu") == 1.0
+    costs = CostsByScale(columns=WidthColumns.of(problem, grown), multiplier=1.0)
+
+    widths = [
+        costs.width_for(1, scale=scale, left=1.0, holds=Width("gpu", 1), margin=0.0).gpus
+        for scale in (0.5, 0.874, 0.876, 1.0)
+    ]
+    assert widths == [1, 1, 4, 4]
+
+
+@given(seed=st.integers(0, 1000), scale=st.floats(0.01, 100.0))
+def test_one_phase_needs_one_table(seed: int, scale: float) -> None:
+    """Without a later phase the cost of the rest is proportional to the scale."""
+    columns = columns_of(seed=seed, phases=1, rescale_hours=0.1)
+    table = CostToGo.of(columns, scale=1.0, multiplier=0.3)
+
+    assert table.is_straight
+    assert table.rest(0, scale=scale, left=0.5) == pytest.approx(0.5 * scale * table.phase_cost[0])
