@@ -302,7 +302,7 @@ def test_at_the_cap_the_room_is_shared_by_weight_and_nobody_is_left_out() -> Non
 
 
 def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
-    """It holds both nodes that there may be; the new one gets its share at once."""
+    """It holds both nodes that there may be; the new one, which has less left, gets 3/4 of them (heSRPT)."""
     state = a_state(
         a_job("old"),
         a_job("new", arrived_at=NOW),
@@ -310,9 +310,10 @@ def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
         held={"old": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0, 1, 2, 3))},
         now=NOW,
     )
-    plan = plan_of(state, Known(widths={"old": 8, "new": 8}), rules(max_nodes=2))
+    known = Known(widths={"old": 8, "new": 8}, left_hours={"old": 2.0})
+    plan = plan_of(state, known, rules(max_nodes=2))
 
-    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 4, "new": 4}
+    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 2, "new": 6}
     assert plan.waiting == {}
 
 
