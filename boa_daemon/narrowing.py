@@ -2,8 +2,8 @@
 
 Where the planned widths of all who are present take more than there may be, `policies.narrowing` says who is
 narrow and who waits. A cap may be on nodes of any type, on dollars per hour, or on the nodes of one type,
-whose quota is used up or of which the cloud has none. Where several bind, they are kept one after the other. What
-running jobs hold beyond their new width is lent: they let go of it when somebody waits, not before.
+whose quota is used up or of which the cloud has none. Where several bind, they are kept one after the other.
+What running jobs hold beyond their new width is lent: they let go of it when somebody waits, not before.
 
 Cost: O(jobs + nodes) per tick where there is a cap; O(widths log widths) where one binds.
 """

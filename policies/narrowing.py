@@ -9,9 +9,9 @@ depend on how much is left. The jobs S that are there work off what their presen
     v_j  =  min_k ( w_j + m_j k + L_S(k) ) / s_j(k)       L_S(k): what S loses where j takes k
 
 So the worths are found backwards without a simulation: take the jobs in the reverse order of their ends, each
-with S being those taken before. Sizes count only through the order of ends, which is Smith's: least room-hours
-over weight first. With one speed-up k^p for all this is heSRPT; with linear ones it is SRPT; alone, it is BOA.
-The widths at any instant are those worth most, sum_j v_j s_j(k_j) - m_j k_j, at the price nu at which they fit.
+with S being those taken before. Sizes count only through the order of ends, which is Smith's: least
+room-hours over weight first. With one speed-up k^p for all this is heSRPT; with linear ones it is SRPT; for
+one job it is BOA. At a price nu the widths worth most, by sum_j v_j s_j(k_j) - m_j k_j, fit into the room.
 
 A change of width costs a running job a restart of r hours. It is spread over the time that the change lasts,
 and taken off the value of every width but the one that is held. A running job is never stopped.

@@ -27,6 +27,7 @@ class Known:
     stretches: bool = False
     loses: float = 1.0
     worth: float = 0.0
+    overdue: float = 0.0
     weights: Mapping[JobId, float] = field(default_factory=dict)
 
     def hold(self, gpu_type: str) -> Hold:
@@ -71,6 +72,7 @@ class Known:
             work=self.left_hours.get(job.id, 1.0),
             size_per_gpu=size_per_gpu,
             money_per_gpu=0.0,
+            overdue=self.overdue,
         )
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
