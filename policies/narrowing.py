@@ -56,12 +56,14 @@ class Menu:
     """The widths of a phase on one GPU type, ascending, each faster than the one before.
 
     `corners` numbers the widths on the upper concave hull of speed against GPUs, from nothing on. The first
-    of them is the most efficient width.
+    of them is the most efficient width. `steps` are the slope of the step up to each corner and the GPUs that
+    it adds.
     """
 
     widths: tuple[Width, ...]
     speeds: tuple[float, ...]
     corners: tuple[int, ...] = field(init=False, repr=False)
+    steps: tuple[tuple[float, int], ...] = field(init=False, repr=False)
     gpus: tuple[int, ...] = field(init=False, repr=False)
     gpus_array: Floats = field(init=False, repr=False, compare=False)
     speeds_array: Floats = field(init=False, repr=False, compare=False)
@@ -78,17 +80,17 @@ class Menu:
                 corners.pop()
             corners.append(number)
         object.__setattr__(self, "corners", tuple(corners))
+        lows = (None, *corners[:-1])
+        steps = [
+            (self.slope(low, high), self.gpus[high] - (0 if low is None else self.gpus[low]))
+            for low, high in zip(lows, corners, strict=True)
+        ]
+        object.__setattr__(self, "steps", tuple(steps))
 
     def slope(self, low: int | None, high: int) -> float:
         """Return the speed gained per GPU from one width to a wider one; None is no GPUs at all."""
         gpus, speed = (0, 0.0) if low is None else (self.gpus[low], self.speeds[low])
         return (self.speeds[high] - speed) / (self.gpus[high] - gpus)
-
-    def step(self, corner: int) -> tuple[float, int]:
-        """Return the slope of the step up to a corner (by its place), and the GPUs that the step adds."""
-        high = self.corners[corner]
-        low = self.corners[corner - 1] if corner else None
-        return self.slope(low, high), self.gpus[high] - (0 if low is None else self.gpus[low])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +160,9 @@ def worths(claims: Sequence[Claim], room: float) -> list[float]:
         claim = claims[number]
         menu, size = claim.menu, claim.size_per_gpu
         cost, speed, last = claim.urgency, 0.0, (0, 0.0)
-        for corner in range(len(menu.corners)):
-            slope, gpus = menu.step(corner)
-            slope, money, left = slope / size, claim.money_per_gpu / size, gpus * size
+        money = claim.money_per_gpu / size
+        for corner, (slope_per_gpu, gpus) in enumerate(menu.steps):
+            slope, left = slope_per_gpu / size, gpus * size
             while left > ROUNDING and (free > 0.0 or steps):
                 lost = 0.0 if free > 0.0 else max(0.0, steps[0][0])
                 # To take more pays as long as the cost of a unit of speed falls.
@@ -194,14 +196,14 @@ def _take(
         return most
     if corner:
         claim = claims[loser]
-        below = claim.menu.step(corner - 1)[1] * claim.size_per_gpu
+        below = claim.menu.steps[corner - 1][1] * claim.size_per_gpu
         heapq.heappush(steps, (_value(claim, found[loser], corner - 1), loser, corner - 1, below))
     return size
 
 
 def _value(claim: Claim, worth: float, corner: int) -> float:
     """Return what a unit of room is worth in the step up to a corner."""
-    return (worth * claim.menu.step(corner)[0] - claim.money_per_gpu) / claim.size_per_gpu
+    return (worth * claim.menu.steps[corner][0] - claim.money_per_gpu) / claim.size_per_gpu
 
 
 def shares(claims: Sequence[Claim], room: float) -> Shares:
@@ -233,24 +235,30 @@ class _Options:
     @classmethod
     def of(cls, claims: Sequence[Claim], worth: Sequence[float]) -> _Options:
         """Lay out the options; one that cannot be chosen has a value of minus infinity."""
+        rows_of: dict[int, list[int]] = {}
+        for row, claim in enumerate(claims):
+            rows_of.setdefault(id(claim.menu), []).append(row)
         columns = max(len(claim.menu.widths) for claim in claims) + 1
         sizes = np.zeros((len(claims), columns))
         values = np.full((len(claims), columns), -math.inf)
-        index = np.empty(len(claims))
-        for row, (claim, each) in enumerate(zip(claims, worth, strict=True)):
-            menu, held = claim.menu, claim.job.width
+        size = np.array([claim.size_per_gpu for claim in claims])
+        money = np.array([claim.money_per_gpu for claim in claims])
+        value = np.array(worth)
+        kept = 1.0 - np.array([claim.restart_share for claim in claims])
+        for rows in rows_of.values():
+            menu = claims[rows[0]].menu
             end = len(menu.widths) + 1
-            sizes[row, 1:end] = menu.gpus_array * claim.size_per_gpu
-            gain = each * menu.speeds_array
-            index[row] = _value(claim, each, 0)
+            sizes[rows, 1:end] = np.outer(size[rows], menu.gpus_array)
+            gain = np.outer(value[rows] * kept[rows], menu.speeds_array)
+            values[rows, 1:end] = gain - np.outer(money[rows], menu.gpus_array)
+        for row, (claim, each) in enumerate(zip(claims, worth, strict=True)):
+            held = claim.job.width
             if held is None:
                 values[row, 0] = 0.0
-            elif held in menu.widths and (share := claim.restart_share):
-                kept = menu.widths.index(held)
-                kept_gain = gain[kept]
-                gain *= 1.0 - share
-                gain[kept] = kept_gain
-            values[row, 1:end] = gain - menu.gpus_array * claim.money_per_gpu
+            elif kept[row] < 1.0:
+                here = claim.menu.widths.index(held)
+                values[row, here + 1] += each * (1.0 - kept[row]) * claim.menu.speeds[here]
+        index = np.array([_value(claim, each, 0) for claim, each in zip(claims, worth, strict=True)])
         most = float(np.abs(index).max()) + 1.0
         for row, claim in enumerate(claims):
             if claim.is_overdue:

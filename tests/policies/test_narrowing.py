@@ -91,8 +91,7 @@ def simulated(claims: Sequence[Claim], room: float) -> float:
             (
                 ((worth * slope - one.money_per_gpu), -corner, number, gpus, slope)
                 for number, (one, worth) in enumerate(zip(here, found, strict=True))
-                for corner in range(len(one.menu.corners))
-                for slope, gpus in [one.menu.step(corner)]
+                for corner, (slope, gpus) in enumerate(one.menu.steps)
             ),
             reverse=True,
         )
@@ -134,7 +133,7 @@ def exact(claims: Sequence[Claim], room: float) -> float:
 def _exact_in(order: Sequence[int], claims: Sequence[Claim], room: float) -> float:
     """Return the least cost where the jobs end in this order: hours of intervals, and GPU-hours by step."""
     count = len(claims)
-    steps = [[one.menu.step(corner) for corner in range(len(one.menu.corners))] for one in claims]
+    steps = [one.menu.steps for one in claims]
     used = [(t, j, e) for t in range(count) for j in order[t:] for e in range(len(steps[j]))]
     cost = [sum(claims[j].weight for j in order[t:]) for t in range(count)]
     cost += [claims[j].money_per_gpu for _, j, _ in used]
@@ -182,7 +181,7 @@ def test_jobs_alike_but_for_their_work_wait_as_little_as_under_any_policy() -> N
 
 
 def test_any_jobs_wait_nearly_as_little_as_under_any_policy() -> None:
-    """Speeds, weights and money at random: 1 % above the optimum on average, 10 % in the worst of 25 cases."""
+    """Speeds, weights, money at random: 1 % above the optimum on average, 10 % in the worst of 25 cases."""
     ratios = []
     for seed in range(25):
         claims, room = random_claims(seed, alike=False)
@@ -250,7 +249,7 @@ def _choice_by_worth() -> np.ndarray:
 
 
 def test_two_classes_with_exponential_sizes_wait_little_longer_than_under_the_optimal_policy() -> None:
-    """Jobs come and go at a cap of four GPUs; a dynamic program gives the least mean number of jobs present."""
+    """At a cap of four GPUs, against a dynamic program that minimises the mean number of jobs present."""
     best, _ = _mean_present(None)
     ours, _ = _mean_present(_choice_by_worth())
 
