@@ -6,18 +6,19 @@ and those to come together; where even that has no room, nodes are added until i
 twice, and whatever the placer wants (whole nodes, say) is rented. Nodes that neither placement uses and that
 have been idle for long enough are released.
 
-At the cap on nodes, widths are cut where the policy knows what that costs (`boa_daemon.tick.narrowing`); else
-jobs are admitted in order of arrival and none overtakes: a wide job is served as soon as enough GPUs fall
-free. Cost: O(jobs + nodes), and the placer's on the nodes with room.
+At a cap, a policy that knows sizes and speeds says who is narrow and who waits (`boa_daemon.tick.narrowing`);
+else jobs are admitted in order of arrival. None overtakes in that order: a wide job is served as soon as
+enough GPUs fall free.
+Cost: O(jobs + nodes), and the placer's on the nodes with room.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from math import ceil, isfinite
+from math import ceil, floor, inf, isfinite
 from types import MappingProxyType
 
 from boa_daemon.errors import BoaError
@@ -37,6 +38,7 @@ def make_plan(
 ) -> Plan:
     """Return what should be, given what is and what was spent."""
     allocation = allocator.allocate([job.job for job in state.jobs.values()], now=state.now, money=money)
+    rules = replace(rules, most_usd_per_hour=allocation.most_usd_per_hour)
     if allocation.node_prices is None:
         loans: dict[JobId, Width] = {}
     else:
@@ -44,7 +46,7 @@ def make_plan(
         loans = lent(state, allocation)
         allocation = as_held(state, allocation, loans)
         loans = {job: planned for job, planned in loans.items() if job not in allocation.stay}
-    changes = _changes(state, allocation.widths)
+    changes = _changes(state, allocation.widths, allocation.order)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
@@ -100,11 +102,11 @@ class _Changes:
         return (*self.stops, *(job for job in self.leaving if job not in slots))
 
 
-def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
+def _changes(state: ClusterState, widths: Mapping[JobId, Width], order: Sequence[JobId] = ()) -> _Changes:
     """Return what should change.
 
-    Jobs that shrink come first: they always fit where they are, and make room. The others follow in order of
-    arrival.
+    Jobs that shrink come first: they always fit where they are, and make room. The others follow in the order
+    given, and then in order of arrival.
     """
     ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
     dying = {job for node in ending for job in node.gpus if job is not None}
@@ -118,7 +120,8 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
     wanted = widths.get
-    for job_id, job in state.jobs.items():
+    for job_id in dict.fromkeys((*order, *state.jobs)) if order else state.jobs:
+        job = state.jobs[job_id]
         width, holds = wanted(job_id), job.job.width
         if (width is holds or width == holds) and job_id not in dying:
             continue
@@ -192,7 +195,7 @@ def _rented_fleet(
     demand = _nodes_to_come(state, rest, slots, room.without(ending, state), rules)
     coming = demand.launches or any(_is_coming(node) for node in state.nodes.values())
     reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
-    allowed = _within_cap(state, demand.launches, rules)
+    at_the_cap, allowed = False, _within_cap(state, demand.launches, rules)
     if allowed != demand.launches:
         kept = {job: planned for job, planned in loans.items() if job not in wishes}
         if kept:
@@ -200,7 +203,9 @@ def _rented_fleet(
             widths = {**allocation.widths, **kept}
             changes = replace(changes, wishes=kept | wishes, loans={})
             return _rented_fleet(state, replace(allocation, widths=widths), changes, room, rules)
-        reason = "node-limit"
+        at_the_cap, without_ceiling = True, replace(rules, most_usd_per_hour=None)
+        by_dollars = _within_cap(state, demand.launches, without_ceiling) == demand.launches
+        reason = "cap-hour" if by_dollars else "node-limit"
         admitted, demand = _at_the_cap(state, wishes, allowed, room, rules)
         slots = room.place(admitted)
     launches, wake_at = _within_stock(state, demand.launches)
@@ -219,7 +224,6 @@ def _rented_fleet(
         lean=allocation.lean,
         wake_at=wake_at,
     )
-    at_the_cap = reason == "node-limit"
     if not at_the_cap:
         held_seconds = 0.0 if rules.steady is None else rules.steady.minimum_hold_seconds
         plan = with_head_starts(state, plan, allocation.node_prices, room, minimum_hold_seconds=held_seconds)
@@ -331,8 +335,7 @@ def _at_the_cap(
     for job, width in wishes.items():
         holds = state.jobs[job].job.width
         if blocked is None and holds is None and job not in future:
-            could_fit = width.gpus <= (rules.max_nodes or 0) * _type_of(width, rules).gpus
-            blocked = width if could_fit else None
+            blocked = width if _could_fit(width, rules) else None
         if blocked is None or _shrinks(holds, width):
             admitted[job] = width
     fitting = room.place(admitted, extra=extra)
@@ -348,6 +351,15 @@ def _at_the_cap(
         launches[kind_name] = launches.get(kind_name, 0) + 1
     names = {name: node.instance_type.name for name, node in blank.items()}
     return admitted, _Demand(launches=launches, claimed=used | kept, gangs=_gangs(fitting, names))
+
+
+def _could_fit(width: Width, rules: Rules) -> bool:
+    """Return whether a width fits under the caps on nodes and dollars if nobody else is there."""
+    kind = _type_of(width, rules)
+    nodes = ceil(width.gpus / kind.gpus)
+    within_nodes = rules.max_nodes is None or nodes <= rules.max_nodes
+    ceiling = rules.most_usd_per_hour
+    return within_nodes and (ceiling is None or nodes * kind.usd_per_hour <= ceiling * (1.0 + 1e-9))
 
 
 def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
@@ -376,15 +388,21 @@ def _gangs(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, .
 
 
 def _within_cap(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:
-    """Return as many of the launches as the cap on nodes leaves room for, in order."""
-    if rules.max_nodes is None:
+    """Return as many of the launches as the caps on nodes and dollars leave room for, in order."""
+    if rules.max_nodes is None and rules.most_usd_per_hour is None:
         return dict(launches)
-    left = rules.max_nodes - sum(_count_by_type(state.nodes.values()).values())
+    present = [node for node in state.nodes.values() if node.phase in ("ready", "requested")]
+    left = inf if rules.max_nodes is None else rules.max_nodes - len(present)
+    ceiling = rules.most_usd_per_hour
+    usd_left = inf if ceiling is None else ceiling - sum(node.usd_per_hour for node in present)
     allowed: dict[str, int] = {}
     for name, count in launches.items():
-        if left > 0:
-            allowed[name] = min(count, left)
+        price = rules.by_name[name].usd_per_hour
+        fits = min(float(count), left, usd_left / price + 1e-9)
+        if fits >= 1.0:
+            allowed[name] = floor(fits)
             left -= allowed[name]
+            usd_left -= allowed[name] * price
     return allowed
 
 

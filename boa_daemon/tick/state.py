@@ -140,6 +140,9 @@ class ClusterState:
 class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
 
+    Nothing is rented beyond `max_nodes`, nor where all nodes together would cost more than
+    `most_usd_per_hour`.
+
     A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that
     prices the hold itself keeps it no longer than `longest_hold_seconds`, where that is given. With
     `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
@@ -152,6 +155,7 @@ class Rules:
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
     longest_hold_seconds: float | None = None
     max_nodes: int | None = None
+    most_usd_per_hour: float | None = None
     orders_links: bool = False
     pace: Pace | None = None
     caps: Caps | None = None
