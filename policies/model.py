@@ -11,13 +11,16 @@ Frozen, slotted, keyword-only: a value that exists is a value that is right. Wro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from policies.errors import InvalidProblem
 from policies.speedup import SpeedupCurve
+
+if TYPE_CHECKING:
+    from policies.online.narrowing import Claim
 
 JobId: TypeAlias = str
 NodeId: TypeAlias = str
@@ -330,8 +333,8 @@ class NodePrices(Protocol):
         """Return the weighted hours that the money for an hour of a node would save elsewhere."""
         ...
 
-    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
-        """Return the planned width and narrower ones, each with the weighted hours of the rest of the job."""
+    def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
+        """Return what a job asks of scarce room: the widths of its type up to the planned one."""
         ...
 
 
@@ -343,11 +346,11 @@ class Allocation:
     "rent what the widths need". `lean` is what the books should remember for the next tick. `node_prices`
     says what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
     Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. Jobs in `compact` start
-    only on as few nodes as their width needs, and wait where free GPUs lie on more. `most_usd_per_hour` is a
-    ceiling on what may be rented at a time, in the unit of the budget; None for no ceiling. `above_ceiling`
-    says what may happen on nodes that are rented already and cost more than that: jobs may start on them,
-    only finish on them, or have to leave them. Under a ceiling `widths` stand in the order in which they are
-    served.
+    only on as few nodes as their width needs, and wait where free GPUs lie on more. Where there is not room
+    for all, those in `order` are served in that order, before the others. `most_usd_per_hour` is a ceiling on
+    what may be rented at a time, in the unit of the budget; None for no ceiling. `above_ceiling` says what
+    may happen on nodes that are rented already and cost more than that: jobs may start on them, only finish
+    on them, or have to leave them.
     """
 
     widths: Mapping[JobId, Width]
@@ -356,9 +359,10 @@ class Allocation:
     lean: float | None = None
     node_prices: NodePrices | None = None
     stay: frozenset[JobId] = frozenset()
+    order: tuple[JobId, ...] = ()
+    compact: frozenset[JobId] = frozenset()
     most_usd_per_hour: float | None = None
     above_ceiling: Literal["use", "finish", "leave"] = "use"
-    compact: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from boa_daemon.testing import rules
 from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.model import Allocation, Hold, Job, JobId, Money, Stretch, Width
+from policies.online.narrowing import Claim, Menu
 from policies.placement.first_fit import FirstFit
 
 BOOT_SECONDS = 180.0
@@ -26,6 +27,7 @@ class Known:
     stretches: bool = False
     loses: float = 1.0
     worth: float = 0.0
+    overdue: float = 0.0
     weights: Mapping[JobId, float] = field(default_factory=dict)
 
     def hold(self, gpu_type: str) -> Hold:
@@ -58,10 +60,20 @@ class Known:
         """Return what was told."""
         return self.worth
 
-    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
-        """Return every width, at a speed that is the square root of it."""
-        weight = self.weights.get(job.id, 1.0)
-        return [(Width("gpu", n), weight / n**0.5) for n in range(1, planned.gpus + 1)]
+    def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
+        """Return every width, at a speed that is the square root of it; all have an hour's work left."""
+        gpus = range(1, planned.gpus + 1)
+        return Claim(
+            job=job,
+            menu=Menu(
+                widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus)
+            ),
+            weight=self.weights.get(job.id, 1.0),
+            work=self.left_hours.get(job.id, 1.0),
+            size_per_gpu=size_per_gpu,
+            money_per_gpu=0.0,
+            overdue=self.overdue,
+        )
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths told; a job of which nothing was told is to have none."""

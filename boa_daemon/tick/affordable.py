@@ -3,8 +3,8 @@
 Two ceilings are honoured: the one that a policy sets for this tick (`Allocation.most_usd_per_hour`, where the
 budget is below the load), and the site's own, which are never exceeded (dollars per hour, and nodes). A job
 that can never fit under the site's caps gets the widest width that does; where none does, it waits and keeps
-nobody else waiting. Under the policy's ceiling jobs are served in the order of `Allocation.widths`, as long
-as whole nodes for them cost no more. Once a job is first in line and money still has to accrue for it, no
+nobody else waiting. Under the policy's ceiling jobs are served in `Allocation.order`, as long as whole
+nodes for them cost no more. Once a job is first in line and money still has to accrue for it, no
 other job has a node rented for it. Nodes that nobody may use go back at once.
 
 Cost: O(jobs + nodes) where there is a ceiling; nothing otherwise.
@@ -98,7 +98,8 @@ def _widest(
     if allocation.node_prices is None:
         return None
     job = state.jobs[job_id].job
-    fits = [width for width, _ in allocation.node_prices.narrower(job, planned) if width.gpus <= most_gpus]
+    claim = allocation.node_prices.claim(job, planned, size_per_gpu=1.0, now=state.now)
+    fits = [width for width in claim.menu.widths if width.gpus <= most_gpus]
     return max(fits, key=lambda width: width.gpus, default=None)
 
 
@@ -136,7 +137,7 @@ def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
     """Return the jobs in the order of service; first those that run and may not be moved, or may finish."""
     may_go_on = allocation.above_ceiling == "finish"
     return sorted(
-        allocation.widths,
+        (job for job in dict.fromkeys((*allocation.order, *allocation.widths)) if job in allocation.widths),
         key=lambda job: not (job in allocation.stay or (may_go_on and state.jobs[job].slots)),
     )
 

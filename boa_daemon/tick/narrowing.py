@@ -1,56 +1,105 @@
-"""Less room than planned: at the cap on nodes, widths are cut by what that costs, and nobody is left out.
+"""Less room than planned: at a cap the widths are those that wait least, and the rest wait in that order.
 
-Where the planned widths of all who are present take more than `max_nodes`, `policies.online.narrowing` cuts
-the widths whose loss is least first, down to the narrowest. What running jobs hold beyond that is lent: they
-let go of it when somebody waits, not before. Jobs for which there is no room even at the narrowest wait in
-order of arrival. A job grows again where that pays for the restart.
+Where the planned widths of all who are present take more than there may be, `policies.online.narrowing` says
+who is narrow and who waits. A cap may be on nodes of any type, on dollars per hour, or on the nodes of one
+type, whose quota is used up or of which the cloud has none. Where several bind, they are kept one after the
+other. What running jobs hold beyond their new width is lent: they let go of it when somebody waits, not
+before.
 
-Cost: O(jobs) per tick where there is a cap; O(widths log widths) where it binds.
+Cost: O(jobs + nodes) per tick where there is a cap; O(widths log widths) where one binds.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import floor
 
+from boa_daemon.tick.offers import closed_until, offers_of
 from boa_daemon.tick.state import ClusterState, Rules
-from boa_daemon.tick.whole_nodes import job_hours_left
-from policies.model import Allocation, JobId, Width
-from policies.online.narrowing import Choice, narrowed
+from policies.model import Allocation, InstanceType, JobId, Width
+from policies.online.narrowing import shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """A cap: what a node of each GPU type takes of it, and how much there is."""
+
+    node_sizes: Mapping[str, float]
+    size: float
+
+    def holds(self, widths: Mapping[JobId, Width], kinds: Mapping[str, InstanceType]) -> bool:
+        """Return whether whole nodes for the widths fit."""
+        gpus = dict.fromkeys(self.node_sizes, 0)
+        for width in widths.values():
+            if width.gpu_type in gpus:
+                gpus[width.gpu_type] += width.gpus
+        taken = sum(self.node_sizes[kind] * -(-count // kinds[kind].gpus) for kind, count in gpus.items())
+        return taken <= self.size * (1.0 + 1e-9)
+
+    def of_gpus(self, used: frozenset[str], kinds: Mapping[str, InstanceType]) -> float:
+        """Return the room for GPUs: nodes are whole, the last one of each further type full in part only."""
+        sizes = sorted(self.node_sizes[kind] for kind in used)
+        if len(sizes) == 1:
+            return sizes[0] * floor(self.size / sizes[0] * (1.0 + 1e-9))
+        return max(
+            0.0, self.size - sum(self.node_sizes[kind] * (1.0 - 1.0 / kinds[kind].gpus) for kind in used)
+        )
 
 
 def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Allocation:
-    """Return the allocation with widths that the cap on nodes has room for."""
-    node_prices = allocation.node_prices
-    if node_prices is None or rules.max_nodes is None or allocation.nodes is not None:
+    """Return the allocation with widths that every cap has room for, and the order of service."""
+    node_prices, kinds = allocation.node_prices, rules.instance_types
+    if node_prices is None or allocation.nodes is not None:
         return allocation
-    sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
-    wanted = dict.fromkeys(sizes, 0)
-    for width in allocation.widths.values():
-        wanted[width.gpu_type] += width.gpus
-    if sum(-(-gpus // sizes[kind]) for kind, gpus in wanted.items()) <= rules.max_nodes:
-        return allocation
-    # The last node of each further type may be full in part only.
-    room = rules.max_nodes - sum(gpus > 0 for gpus in wanted.values()) + 1
-    choices = {
-        job: [
-            Choice(width=width, size=width.gpus / sizes[width.gpu_type], hours=hours)
-            for width, hours in node_prices.narrower(state.jobs[job].job, planned)
+    for room in _rooms(state, rules):
+        if room.holds(allocation.widths, kinds):
+            continue
+        asked = {job: width for job, width in allocation.widths.items() if width.gpu_type in room.node_sizes}
+        claims = [
+            node_prices.claim(
+                state.jobs[job].job,
+                width,
+                size_per_gpu=room.node_sizes[width.gpu_type] / kinds[width.gpu_type].gpus,
+                now=state.now,
+            )
+            for job, width in asked.items()
         ]
-        for job, planned in allocation.widths.items()
-    }
-    cut = narrowed(choices, float(room))
-    kept = {job: _worth_it(state, allocation, job, width) for job, width in cut.items()}
-    return replace(allocation, widths=kept)
+        found = shares(claims, room.of_gpus(frozenset(width.gpu_type for width in asked.values()), kinds))
+        # A job that waits asks for its most efficient width, behind the others.
+        least = {claim.job.id: claim.menu.widths[claim.menu.corners[0]] for claim in claims}
+        before = [job for job in allocation.order if job not in asked]
+        allocation = replace(
+            allocation,
+            widths={**allocation.widths, **least, **found.widths},
+            order=(*before, *found.order),
+        )
+    return allocation
 
 
-def _worth_it(state: ClusterState, allocation: Allocation, job_id: JobId, then: Width) -> Width:
-    """Return the width, or the narrower one that is held where growing does not pay for the restart."""
-    node_prices, job = allocation.node_prices, state.jobs[job_id].job
-    held = job.width
-    if node_prices is None or held is None or held.gpu_type != then.gpu_type or held.gpus >= then.gpus:
-        return then
-    if job_id in allocation.stay:
-        return held
-    left = job_hours_left(state, job, node_prices)
-    found = node_prices.stretch(job, held, most_gpus=then.gpus, hours_left=left)
-    return held if found is None else found.width
+def _rooms(state: ClusterState, rules: Rules) -> Iterator[_Room]:
+    """Yield the caps, those of single types first."""
+    kinds = rules.instance_types
+    for name, kind in kinds.items():
+        most = _most_nodes(state, kind)
+        if most is not None:
+            yield _Room(node_sizes={name: 1.0}, size=float(most))
+    if rules.max_nodes is not None:
+        yield _Room(node_sizes=dict.fromkeys(kinds, 1.0), size=float(rules.max_nodes))
+    ceiling = None if rules.caps is None else rules.caps.usd_per_hour
+    if ceiling is not None:
+        yield _Room(node_sizes={name: kind.usd_per_hour for name, kind in kinds.items()}, size=ceiling)
+
+
+def _most_nodes(state: ClusterState, kind: InstanceType) -> int | None:
+    """Return how many nodes of a type there can be by quota and stock; None where neither is known."""
+    if not state.offers and not state.cooldowns:
+        return None
+    more = 0
+    if closed_until(kind.name, state.offers, state.cooldowns, now=state.now) is None:
+        left = [offer.nodes_left for offer in offers_of(kind.name, state.offers)]
+        if None in left:
+            return None
+        more = sum(nodes for nodes in left if nodes is not None)
+    present = (node for node in state.nodes.values() if node.instance_type.name == kind.name)
+    return more + sum(node.phase in ("ready", "requested") and node.ends_by is None for node in present)

@@ -6,15 +6,16 @@ and those to come together; where even that has no room, nodes are added until i
 twice, and whatever the placer wants (whole nodes, say) is rented. Nodes that neither placement uses and that
 have been idle for long enough are released.
 
-At the cap on nodes, widths are cut where the policy knows what that costs (`boa_daemon.tick.narrowing`); else
-jobs are admitted in order of arrival and none overtakes: a wide job is served as soon as enough GPUs fall
-free. Cost: O(jobs + nodes), and the placer's on the nodes with room.
+At a cap, a policy that knows sizes and speeds says who is narrow and who waits (`boa_daemon.tick.narrowing`);
+else jobs are admitted in order of arrival. None overtakes in that order: a wide job is served as soon as
+enough GPUs fall free.
+Cost: O(jobs + nodes), and the placer's on the nodes with room.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
@@ -51,7 +52,7 @@ def _plan_for(state: ClusterState, allocation: Allocation, placer: Placer, rules
         loans = lent(state, allocation)
         allocation = as_held(state, allocation, loans)
         loans = {job: planned for job, planned in loans.items() if job not in allocation.stay}
-    changes = _changes(state, allocation.widths)
+    changes = _changes(state, allocation.widths, allocation.order)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
         plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
@@ -107,11 +108,11 @@ class _Changes:
         return (*self.stops, *(job for job in self.leaving if job not in slots))
 
 
-def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
+def _changes(state: ClusterState, widths: Mapping[JobId, Width], order: Sequence[JobId] = ()) -> _Changes:
     """Return what should change.
 
-    Jobs that shrink come first: they always fit where they are, and make room. The others follow in order of
-    arrival.
+    Jobs that shrink come first: they always fit where they are, and make room. The others follow in the order
+    given, and then in order of arrival.
     """
     ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
     dying = {job for node in ending for job in node.gpus if job is not None}
@@ -125,7 +126,8 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width]) -> _Changes:
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
     wanted = widths.get
-    for job_id, job in state.jobs.items():
+    for job_id in dict.fromkeys((*order, *state.jobs)) if order else state.jobs:
+        job = state.jobs[job_id]
         width, holds = wanted(job_id), job.job.width
         if (width is holds or width == holds) and job_id not in dying:
             continue

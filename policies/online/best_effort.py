@@ -122,7 +122,7 @@ def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
 class BestEffort:
     """The widths of a policy that is built for the least feasible spend, under what the account allows.
 
-    `widths` of the answer stand in the order in which they are to be served.
+    `order` of the answer says who is served first.
     """
 
     base: Allocator
@@ -151,7 +151,7 @@ class BestEffort:
         is_spent = balance <= -0.5 * self.spread_hours * budget
         return replace(
             found,
-            widths={name: found.widths[name] for name in first},
+            order=tuple(first),
             most_usd_per_hour=budget + max(balance, 0.0) / self.spread_hours,
             above_ceiling="use" if balance > 0.0 else "leave" if is_spent else "finish",
         )

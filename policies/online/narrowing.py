@@ -1,72 +1,310 @@
-"""Less room than the plan wants: the widths whose loss is least per GPU are cut first, and nobody starves.
+"""Scarce room: who waits and who is narrow, so that the sum of weighted completion times is least.
 
-    minimise  sum_j w_j T_j(k_j)    subject to    sum_j k_j <= G,    least_j <= k_j <= planned_j
+    minimise  sum_j w_j C_j + mu * (money)    subject to    sum_j k_j(t) <= G  at every instant
 
-On the lower convex hull of each job's points (k, w T(k)) the steps downwards lose ever more per GPU, so
-cutting the step that loses least per GPU, over all jobs, again and again, is optimal for every sum that it
-passes through: the Lagrangian of the sum, walked from its planned end. The largest loss comes last.
+A unit of a job's work is worth the same, v_j, for as long as the job is there (Pontryagin): speeds do not
+depend on how much is left. The jobs S that are there work off what their presence costs, and so does j:
 
-    symbol   here         meaning
-    k        size         what a width takes of the room: GPUs, or parts of a node
-    w T(k)   hours        weighted hours that the rest of a job takes at a width
-    G        room         what there is
+    sum of w_j over S  =  max over widths in G of  sum over S of v_j s_j(k_j) - m_j k_j
+    v_j  =  min_k ( w_j + m_j k + L_S(k) ) / s_j(k)       L_S(k): what S loses where j takes k
 
-Cost: O(n log n) for n widths.
+So the worths are found backwards without a simulation: take the jobs in the reverse order of their ends, each
+with S being those taken before. Sizes count only through the order of ends, which is Smith's: least
+room-hours over weight first. With one speed-up k^p for all this is heSRPT; with linear ones it is SRPT; for
+one job it is BOA. At a price nu the widths worth most, by sum_j v_j s_j(k_j) - m_j k_j, fit into the room.
+
+A change of width costs a running job a restart of r hours. It is spread over the time that the change lasts,
+and taken off the value of every width but the one that is held. A running job is never stopped.
+
+Source: heSRPT, Berg, Vesilo and Harchol-Balter (arXiv 1903.09346). The derivation, what it was checked
+against and what else was tried: docs/explanation/at-a-cap.md.
+
+    symbol   here            meaning
+    k        size            what a width takes of the room: parts of a node, or dollars per hour
+    s(k)     speeds          phases per hour
+    m        money_per_gpu   weighted hours that the money for a GPU-hour would save elsewhere
+    nu       price           weighted hours that a unit of room is worth for an hour
+    v        worths          weighted hours that finishing a unit of work is worth
+    r        restart_hours   hours without progress
+    G        room            what there is
+
+Cost: O(n log n) for n widths of all jobs together.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from policies.model import JobId, Width
+import numpy as np
+
+from policies.model import Job, JobId, Width
+from policies.speedup import Floats, Ints
+
+ROUNDING = 1e-9
+"""Sums of sizes may exceed the room by so much."""
+HALVINGS = 60
+"""Steps of the bisection on the price."""
+FIRST = 1e9
+"""What room is worth to an overdue job, over what it is worth to any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A width that a job may be given: what it takes of the room, and the weighted hours of the rest."""
+class Menu:
+    """The widths of a phase on one GPU type, ascending, each faster than the one before.
 
-    width: Width
-    size: float
-    hours: float
-
-
-def narrowed(choices: Mapping[JobId, Sequence[Choice]], room: float) -> dict[JobId, Width]:
-    """Return a width for each job that together take no more than the room, if the narrowest do not.
-
-    `choices` are the widths of a job in any order, the widest of them the planned one. Where even the
-    narrowest take more than the room, every job gets its narrowest: who waits is not decided here.
+    `corners` numbers the widths on the upper concave hull of speed against GPUs, from nothing on. The first
+    of them is the most efficient width. `steps` are the slope of the step up to each corner and the GPUs that
+    it adds.
     """
-    hulls = {job: _hull(found) for job, found in choices.items()}
-    taken = sum(hull[-1].size for hull in hulls.values())
-    steps = [
-        (_loss(hull[-2], hull[-1]), number, job)
-        for number, (job, hull) in enumerate(hulls.items())
-        if len(hull) > 1
-    ]
-    heapq.heapify(steps)
-    while taken > room * (1.0 + 1e-12) and steps:
-        _, number, job = heapq.heappop(steps)
-        hull = hulls[job]
-        taken -= hull.pop().size - hull[-1].size
-        if len(hull) > 1:
-            heapq.heappush(steps, (_loss(hull[-2], hull[-1]), number, job))
-    return {job: hull[-1].width for job, hull in hulls.items()}
+
+    widths: tuple[Width, ...]
+    speeds: tuple[float, ...]
+    corners: tuple[int, ...] = field(init=False, repr=False)
+    steps: tuple[tuple[float, int], ...] = field(init=False, repr=False)
+    gpus: tuple[int, ...] = field(init=False, repr=False)
+    gpus_array: Floats = field(init=False, repr=False, compare=False)
+    speeds_array: Floats = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gpus", tuple(width.gpus for width in self.widths))
+        object.__setattr__(self, "gpus_array", np.array(self.gpus, dtype=np.float64))
+        object.__setattr__(self, "speeds_array", np.array(self.speeds, dtype=np.float64))
+        corners: list[int] = []
+        for number in range(len(self.widths)):
+            while corners and self.slope(
+                corners[-2] if len(corners) > 1 else None, corners[-1]
+            ) <= self.slope(corners[-1], number):
+                corners.pop()
+            corners.append(number)
+        object.__setattr__(self, "corners", tuple(corners))
+        lows = (None, *corners[:-1])
+        steps = [
+            (self.slope(low, high), self.gpus[high] - (0 if low is None else self.gpus[low]))
+            for low, high in zip(lows, corners, strict=True)
+        ]
+        object.__setattr__(self, "steps", tuple(steps))
+
+    def slope(self, low: int | None, high: int) -> float:
+        """Return the speed gained per GPU from one width to a wider one; None is no GPUs at all."""
+        gpus, speed = (0, 0.0) if low is None else (self.gpus[low], self.speeds[low])
+        return (self.speeds[high] - speed) / (self.gpus[high] - gpus)
 
 
-def _hull(choices: Sequence[Choice]) -> list[Choice]:
-    """Return the lower convex hull, the narrowest first; a width no faster than a narrower one is out."""
-    hull: list[Choice] = []
-    for choice in sorted(choices, key=lambda one: (one.size, one.hours)):
-        if hull and choice.hours >= hull[-1].hours:
-            continue
-        while len(hull) > 1 and _loss(hull[-2], hull[-1]) <= _loss(hull[-1], choice):
-            hull.pop()
-        hull.append(choice)
-    return hull
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a job asks of scarce room.
+
+    `work` is what is left of it, in phases of the menu's speeds. `size_per_gpu` is what a GPU takes of the
+    room. `lasts_hours` is for how long a change of width lasts, about. `overdue` is how many times as long as
+    promised the job has been there: above 1 it comes first, and its weight grows.
+    """
+
+    job: Job
+    menu: Menu
+    weight: float
+    work: float
+    size_per_gpu: float
+    money_per_gpu: float
+    restart_hours: float = 0.0
+    lasts_hours: float = math.inf
+    overdue: float = 0.0
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it has been there for longer than promised."""
+        return self.overdue > 1.0
+
+    @property
+    def urgency(self) -> float:
+        """The weight, grown by how much the job is overdue."""
+        return self.weight * max(1.0, self.overdue)
+
+    @property
+    def room_hours_over_weight(self) -> float:
+        """The room-hours that the rest takes at the most efficient width, over the weight: Smith's order."""
+        best = self.menu.corners[0]
+        hours = self.work / self.menu.speeds[best]
+        return hours * self.menu.gpus[best] * self.size_per_gpu / self.urgency
+
+    @property
+    def restart_share(self) -> float:
+        """The share of its work that a running job loses to a restart, while the change lasts."""
+        held = self.job.width
+        if held not in self.menu.widths:
+            return 0.0
+        left = self.work / self.menu.speeds[self.menu.widths.index(held)]
+        # What ends a change: others who come and go, or its own end.
+        rate = 1.0 / self.lasts_hours + (1.0 / left if left > 0.0 else math.inf)
+        return min(1.0, self.restart_hours * rate) if self.restart_hours > 0.0 else 0.0
 
 
-def _loss(narrow: Choice, wide: Choice) -> float:
-    """Return the hours lost per size given up."""
-    return (narrow.hours - wide.hours) / (wide.size - narrow.size)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Widths that fit into the room together. Jobs without one wait; `order` says who is served first."""
+
+    widths: Mapping[JobId, Width]
+    order: tuple[JobId, ...]
+    price: float
+
+
+def worths(claims: Sequence[Claim], room: float) -> list[float]:
+    """Return what a unit of each job's work is worth, while all of them are there."""
+    order = sorted(range(len(claims)), key=lambda n: (-claims[n].room_hours_over_weight, -n))
+    free, found = room, [0.0] * len(claims)
+    # Of each job taken before, the last step up to what it has: (value per room, job, corner, room).
+    steps: list[tuple[float, int, int, float]] = []
+    for number in order:
+        claim = claims[number]
+        menu, size = claim.menu, claim.size_per_gpu
+        cost, speed, last = claim.urgency, 0.0, (0, 0.0)
+        money = claim.money_per_gpu / size
+        for corner, (slope_per_gpu, gpus) in enumerate(menu.steps):
+            slope, left = slope_per_gpu / size, gpus * size
+            while left > ROUNDING and (free > 0.0 or steps):
+                lost = 0.0 if free > 0.0 else max(0.0, steps[0][0])
+                # To take more pays as long as the cost of a unit of speed falls.
+                if (lost + money) * speed >= slope * cost:
+                    break
+                if free > 0.0:
+                    taken = min(free, left)
+                    free -= taken
+                else:
+                    taken = _take(claims, found, steps, left)
+                cost += (lost + money) * taken
+                speed += slope * taken
+                left -= taken
+            if left < gpus * size:
+                last = (corner, gpus * size - left)
+            if left > ROUNDING:
+                break
+        found[number] = cost / speed if speed > 0.0 else math.inf
+        if last[1] > 0.0:
+            heapq.heappush(steps, (_value(claim, found[number], last[0]), number, *last))
+    return found
+
+
+def _take(
+    claims: Sequence[Claim], found: Sequence[float], steps: list[tuple[float, int, int, float]], most: float
+) -> float:
+    """Take room from the step that is worth least, `most` of it at the most; return how much that is."""
+    value, loser, corner, size = heapq.heappop(steps)
+    if size > most + ROUNDING:
+        heapq.heappush(steps, (value, loser, corner, size - most))
+        return most
+    if corner:
+        claim = claims[loser]
+        below = claim.menu.steps[corner - 1][1] * claim.size_per_gpu
+        heapq.heappush(steps, (_value(claim, found[loser], corner - 1), loser, corner - 1, below))
+    return size
+
+
+def _value(claim: Claim, worth: float, corner: int) -> float:
+    """Return what a unit of room is worth in the step up to a corner."""
+    return (worth * claim.menu.steps[corner][0] - claim.money_per_gpu) / claim.size_per_gpu
+
+
+def shares(claims: Sequence[Claim], room: float) -> Shares:
+    """Return the widths that are worth most within the room; running jobs get one in any case."""
+    if not claims:
+        return Shares(widths={}, order=(), price=0.0)
+    options = _Options.of(claims, worths(claims, room))
+    chosen, price = options.within(room)
+    rank = sorted(range(len(claims)), key=lambda n: (-options.index[n], claims[n].job.arrived_at, n))
+    return Shares(
+        widths={
+            claim.job.id: claim.menu.widths[number - 1]
+            for claim, number in zip(claims, chosen.tolist(), strict=True)
+            if number > 0
+        },
+        order=tuple(claims[n].job.id for n in rank),
+        price=price,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What each job may get: arrays of shape (jobs, widths + 1), of which column 0 is to wait."""
+
+    sizes: Floats
+    values: Floats
+    index: Floats  # (jobs,): the value per room at the most efficient width
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim], worth: Sequence[float]) -> _Options:
+        """Lay out the options; one that cannot be chosen has a value of minus infinity."""
+        rows_of: dict[int, list[int]] = {}
+        for row, claim in enumerate(claims):
+            rows_of.setdefault(id(claim.menu), []).append(row)
+        columns = max(len(claim.menu.widths) for claim in claims) + 1
+        sizes = np.zeros((len(claims), columns))
+        values = np.full((len(claims), columns), -math.inf)
+        size = np.array([claim.size_per_gpu for claim in claims])
+        money = np.array([claim.money_per_gpu for claim in claims])
+        value = np.array(worth)
+        kept = 1.0 - np.array([claim.restart_share for claim in claims])
+        for rows in rows_of.values():
+            menu = claims[rows[0]].menu
+            end = len(menu.widths) + 1
+            sizes[rows, 1:end] = np.outer(size[rows], menu.gpus_array)
+            gain = np.outer(value[rows] * kept[rows], menu.speeds_array)
+            values[rows, 1:end] = gain - np.outer(money[rows], menu.gpus_array)
+        for row, (claim, each) in enumerate(zip(claims, worth, strict=True)):
+            held = claim.job.width
+            if held is None:
+                values[row, 0] = 0.0
+            elif kept[row] < 1.0:
+                here = claim.menu.widths.index(held)
+                values[row, here + 1] += each * (1.0 - kept[row]) * claim.menu.speeds[here]
+        index = np.array([_value(claim, each, 0) for claim, each in zip(claims, worth, strict=True)])
+        most = float(np.abs(index).max()) + 1.0
+        for row, claim in enumerate(claims):
+            if claim.is_overdue:
+                index[row] += most * FIRST * claim.overdue
+                if claim.job.width is None:
+                    values[row, 0] = -most * FIRST * claim.overdue * sizes[row, 1 + claim.menu.corners[0]]
+        return cls(sizes=sizes, values=values, index=index)
+
+    def at(self, price: float) -> Ints:
+        """Return what each job takes at a price of room."""
+        return np.asarray((self.values - price * self.sizes).argmax(axis=1))
+
+    def taken(self, chosen: Ints) -> float:
+        """Return the room that a choice takes."""
+        return float(self.sizes[np.arange(len(chosen)), chosen].sum())
+
+    def within(self, room: float) -> tuple[Ints, float]:
+        """Return the choice that fits into the room, and the price at which it does."""
+        wider = self.at(0.0)
+        if self.taken(wider) <= room + ROUNDING:
+            return wider, 0.0
+        low, high = 0.0, 1.0
+        while self.taken(chosen := self.at(high)) > room + ROUNDING:
+            if high > 1e30:
+                return chosen, high  # the narrowest widths of those who run take more than there is
+            low, wider, high = high, chosen, high * 16.0
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            at = self.at(middle)
+            if self.taken(at) > room + ROUNDING:
+                low, wider = middle, at
+            else:
+                high, chosen = middle, at
+            if np.count_nonzero(wider != chosen) <= 1:
+                break
+        return self._filled(chosen, wider, room - self.taken(chosen)), high
+
+    def _filled(self, chosen: Ints, wider: Ints, left: float) -> Ints:
+        """Return the choice with the rest of the room given to those who would be next, as far as it goes."""
+        chosen = chosen.copy()
+        for row in np.flatnonzero(chosen != wider).tolist():
+            here = chosen[row]
+            fits = self.sizes[row] <= self.sizes[row, here] + left + ROUNDING
+            gains = np.where(fits, self.values[row] - self.values[row, here], -math.inf)
+            best = int(gains.argmax())
+            if gains[best] > 0.0:
+                left -= self.sizes[row, best] - self.sizes[row, here]
+                chosen[row] = best
+        return chosen

@@ -29,14 +29,17 @@ Without boots (b = 0) nothing is held and nobody waits. Cost: O(columns) per job
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.model import Hold, InstanceType, Job, JobClass, JobId, Problem, Stretch, Width
 from policies.online.cost_to_go import WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
+from policies.online.narrowing import Claim, Menu
 from policies.optimum.solution import Solution
 
+MOST_TIMES_ALONE = 10.0
+"""Where room is scarce, a job that has been there for this many times its hours alone comes first."""
 NEW_PART = 0.5
 """Of the GPUs that a job holds after a change of width, about half are new and boot first, in the plan."""
 MOST_PATIENCE = 3.0
@@ -128,6 +131,7 @@ class WholeNodes:
     weight: float
     multiplier: float
     _holds: dict[str, Hold] = field(default_factory=dict, repr=False, compare=False)
+    _menus: dict[tuple[str, int, Width], Menu] = field(default_factory=dict, repr=False, compare=False)
     _left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -252,18 +256,54 @@ class WholeNodes:
         """Return the weighted hours that the money for an hour of a node would save elsewhere."""
         return self.multiplier * self.node_prices[gpu_type]
 
-    def narrower(self, job: Job, planned: Width) -> Sequence[tuple[Width, float]]:
-        """Return the planned width and narrower ones, each with the weighted hours of the rest of the job."""
+    def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
+        """Return what a job asks of scarce room: the widths of its type up to the planned one."""
         columns = self.columns[job.class_name]
-        part, weight = columns.part_left(job), columns.job_class.weight * job.scale
-        hours = part * columns.hours[job.phase] + columns.hours_after[job.phase]
-        return [
-            (width, weight * float(hours[number]))
-            for width, number in columns.index.items()
-            if width.gpu_type == planned.gpu_type
-            and width.gpus <= planned.gpus
-            and math.isfinite(hours[number])
-        ]
+        menu = self._menu(job, planned)
+        number = columns.index[menu.widths[menu.corners[0]]]
+        later_phases = columns.hours_after.item(job.phase, number) / columns.hours.item(job.phase, number)
+        number = columns.index[menu.widths[-1]]
+        alone = job.scale * (columns.hours.item(0, number) + columns.hours_after.item(0, number))
+        alone += columns.job_class.startup_hours
+        arrivals = self.demands[planned.gpu_type].weighted_jobs_per_hour / self.weight
+        return Claim(
+            job=job,
+            menu=menu,
+            weight=columns.job_class.weight,
+            work=job.scale * (columns.part_left(job) + later_phases),
+            size_per_gpu=size_per_gpu,
+            money_per_gpu=self.multiplier * columns.rate.item(number) / menu.gpus[-1],
+            restart_hours=self.overheads[job.class_name][1],
+            lasts_hours=LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
+            overdue=max(0.0, now - job.arrived_at) / (3600.0 * MOST_TIMES_ALONE * alone),
+        )
+
+    def _menu(self, job: Job, planned: Width) -> Menu:
+        """Return the widths of a job's phase up to the planned one that are faster than all narrower ones."""
+        key = (job.class_name, job.phase, planned)
+        found = self._menus.get(key)
+        if found is None:
+            columns = self.columns[job.class_name]
+            hours = columns.hours[job.phase]
+            numbers = sorted(
+                (
+                    number
+                    for width, number in columns.index.items()
+                    if width.gpu_type == planned.gpu_type
+                    and width.gpus <= planned.gpus
+                    and math.isfinite(hours[number])
+                ),
+                key=lambda number: columns.widths[number].gpus,
+            )
+            kept: list[int] = []
+            for number in numbers:
+                if not kept or hours[number] < hours[kept[-1]]:
+                    kept.append(number)
+            found = self._menus[key] = Menu(
+                widths=tuple(columns.widths[number] for number in kept),
+                speeds=tuple(1.0 / hours.item(number) for number in kept),
+            )
+        return found
 
 
 def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:

@@ -302,7 +302,7 @@ def test_at_the_cap_the_room_is_shared_by_weight_and_nobody_is_left_out() -> Non
 
 
 def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
-    """It holds both nodes that there may be; the new one gets its share at once."""
+    """It holds both nodes that there may be; the new one, which has less left, gets 3/4 of them (heSRPT)."""
     state = a_state(
         a_job("old"),
         a_job("new", arrived_at=NOW),
@@ -310,9 +310,10 @@ def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
         held={"old": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n2", 0, 1, 2, 3))},
         now=NOW,
     )
-    plan = plan_of(state, Known(widths={"old": 8, "new": 8}), rules(max_nodes=2))
+    known = Known(widths={"old": 8, "new": 8}, left_hours={"old": 2.0})
+    plan = plan_of(state, known, rules(max_nodes=2))
 
-    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 4, "new": 4}
+    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 2, "new": 6}
     assert plan.waiting == {}
 
 
@@ -343,13 +344,15 @@ def test_at_the_cap_what_was_lent_comes_back_also_for_a_job_that_needs_one_more_
     max_nodes=st.sampled_from((None, 2, 4)),
     worth=st.sampled_from((0.0, 1.0)),
     loses=st.sampled_from((0.0, 0.2)),
+    is_late=st.booleans(),
 )
 def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
-    case: tuple[ClusterState, Wishes], max_nodes: int | None, worth: float, loses: float
+    case: tuple[ClusterState, Wishes], max_nodes: int | None, worth: float, loses: float, is_late: bool
 ) -> None:
-    """A few looks after another nothing moves. Everybody runs, unless there are more jobs than GPUs."""
+    """A few looks after another nothing moves. Nobody waits beside a free GPU; overdue jobs all run."""
     state, wishes = case
-    known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses)
+    overdue = 2.0 if is_late else 0.0
+    known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses, overdue=overdue)
     world, decision = Ideal(state), None
     world.ready_all()
     for look in range(10):
@@ -366,5 +369,8 @@ def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
         assert running == wishes.widths.keys()
     else:
         room = 4 * max(max_nodes, len(state.nodes))
-        assert len(running) >= min(len(wishes.widths), 4 * max_nodes)
-        assert sum(len(job.slots) for job in world.jobs_by_id.values()) <= room
+        used = sum(len(job.slots) for job in world.jobs_by_id.values())
+        assert used <= room
+        if is_late:
+            assert len(running) >= min(len(wishes.widths), 4 * max_nodes)
+        assert running == wishes.widths.keys() or used >= 4 * max_nodes

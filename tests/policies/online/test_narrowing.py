@@ -1,96 +1,349 @@
-"""Less room than planned: the least loss per GPU is cut first, the largest last, and nobody starves."""
+"""Scarce room goes where work is worth most: closed forms, exact optima, and what always holds."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
-from policies.model import JobId, Width
-from policies.online.narrowing import Choice, narrowed
+from policies.model import Job, Width
+from policies.online.narrowing import Claim, Menu, shares, worths
 
 
-def choices(weight: float, most: int, *, exponent: float = 1.0) -> list[Choice]:
-    """Return the widths 1 to `most` of a job that takes weight / k^exponent hours on k GPUs."""
-    return [
-        Choice(width=Width("gpu", k), size=float(k), hours=weight / k**exponent) for k in range(1, most + 1)
+def a_claim(
+    name: str,
+    speed: Callable[[int], float],
+    gpus: Sequence[int],
+    *,
+    work: float = 1.0,
+    weight: float = 1.0,
+    money: float = 0.0,
+    held: int | None = None,
+    restart_hours: float = 0.0,
+    overdue: float = 0.0,
+    size_per_gpu: float = 1.0,
+) -> Claim:
+    """Return what a job of a speed-up asks for."""
+    width = None if held is None else Width("gpu", held)
+    return Claim(
+        job=Job(
+            id=name, class_name="c", arrived_at=0.0, phase=0, remaining_gpu_hours=max(work, 0.1), width=width
+        ),
+        menu=Menu(widths=tuple(Width("gpu", k) for k in gpus), speeds=tuple(speed(k) for k in gpus)),
+        weight=weight,
+        work=work,
+        size_per_gpu=size_per_gpu,
+        money_per_gpu=money,
+        restart_hours=restart_hours,
+        overdue=overdue,
+    )
+
+
+def given_gpus(claims: Sequence[Claim], room: float) -> list[int]:
+    """Return the GPUs of each job, 0 for one that waits."""
+    found = shares(claims, room).widths
+    return [found[claim.job.id].gpus if claim.job.id in found else 0 for claim in claims]
+
+
+@pytest.mark.parametrize("exponent", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("jobs", [2, 3, 7])
+def test_with_one_power_law_the_shares_are_those_of_hesrpt(exponent: float, jobs: int) -> None:
+    """The i-th largest of m gets (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the GPUs (Berg et al. 2020)."""
+    gpus = 1000
+    claims = [
+        a_claim(str(n), lambda k: k**exponent, range(1, gpus + 1), work=float(jobs - n)) for n in range(jobs)
     ]
+    power = 1.0 / (1.0 - exponent)
+    closed = [((n + 1) / jobs) ** power - (n / jobs) ** power for n in range(jobs)]
+
+    assert given_gpus(claims, gpus) == pytest.approx([gpus * share for share in closed], abs=2.0)
 
 
-def gpus_of(found: dict[JobId, Width]) -> dict[JobId, int]:
-    """Return the GPUs of each job."""
-    return {job: width.gpus for job, width in found.items()}
+def test_with_linear_speed_ups_the_job_with_the_least_work_over_weight_gets_all() -> None:
+    """SRPT, and Smith's rule with weights."""
+    claims = [a_claim("a", float, range(1, 9), work=3.0), a_claim("b", float, range(1, 9), work=2.0)]
+    heavy = [a_claim("a", float, range(1, 9), work=3.0, weight=2.0), claims[1]]
+
+    assert given_gpus(claims, 8.0) == [0, 8]
+    assert given_gpus(heavy, 8.0) == [8, 0]
 
 
-def test_with_room_for_all_nobody_is_cut() -> None:
-    """The planned widths stay."""
-    assert gpus_of(narrowed({"a": choices(1.0, 4), "b": choices(9.0, 8)}, 12.0)) == {"a": 4, "b": 8}
+def test_a_job_alone_gets_the_width_that_weighs_its_hours_and_its_money_as_boa_does() -> None:
+    """With s = sqrt(k), (w + m k) / s is least at k = w / m."""
+    assert given_gpus([a_claim("a", math.sqrt, range(1, 65), weight=3.0, money=0.25)], 64.0) == [12]
 
 
-def test_two_classes_share_as_the_closed_form_says() -> None:
-    """Hours w / k: the least sum has k as the square root of w. Weights 1 and 9 share 24 as 6 and 18."""
-    found = narrowed({"a": choices(1.0, 20), "b": choices(9.0, 20)}, 24.0)
+def simulated(claims: Sequence[Claim], room: float) -> float:
+    """Return the weighted completion times and money where the widths are chosen anew at each end.
 
-    assert gpus_of(found) == {"a": 6, "b": 18}
+    A step that does not fit is given in part, as by taking turns.
+    """
+    here, cost = list(claims), 0.0
+    while here:
+        found = worths(here, room)
+        steps = sorted(
+            (
+                ((worth * slope - one.money_per_gpu), -corner, number, gpus, slope)
+                for number, (one, worth) in enumerate(zip(here, found, strict=True))
+                for corner, (slope, gpus) in enumerate(one.menu.steps)
+            ),
+            reverse=True,
+        )
+        left, speeds, taken = room, [0.0] * len(here), [0.0] * len(here)
+        for value, _, number, gpus, slope in steps:
+            more = min(left, gpus) if value > 0.0 else 0.0
+            left, speeds[number] = left - more, speeds[number] + slope * more
+            taken[number] += more
+        hours = min(one.work / speed for one, speed in zip(here, speeds, strict=True) if speed > 0.0)
+        cost += hours * sum(
+            one.weight + one.money_per_gpu * gpus for one, gpus in zip(here, taken, strict=True)
+        )
+        rest = [
+            (one, one.work - hours * speed)
+            for one, speed in zip(here, speeds, strict=True)
+            if one.work - hours * speed > 1e-9
+        ]
+        here = [with_work(one, work) for one, work in rest]
+    return cost
 
 
-def test_where_even_the_narrowest_do_not_fit_everybody_gets_that() -> None:
-    """Who waits is decided elsewhere."""
-    assert gpus_of(narrowed({"a": choices(1.0, 4), "b": choices(2.0, 4)}, 1.0)) == {"a": 1, "b": 1}
+def with_work(claim: Claim, work: float) -> Claim:
+    """Return the claim with another amount of work."""
+    return Claim(
+        job=claim.job,
+        menu=claim.menu,
+        weight=claim.weight,
+        work=work,
+        size_per_gpu=claim.size_per_gpu,
+        money_per_gpu=claim.money_per_gpu,
+    )
 
 
-def test_a_width_that_is_no_faster_than_a_narrower_one_is_never_given() -> None:
-    """Eight GPUs at the speed of four: the job has four even where there is room."""
-    slow = [Choice(width=Width("gpu", k), size=float(k), hours=h) for k, h in ((2, 4.0), (4, 2.0), (8, 2.0))]
+def exact(claims: Sequence[Claim], room: float) -> float:
+    """Return the least cost of all policies: for each order of ends, a linear program over its intervals."""
+    return min(_exact_in(order, claims, room) for order in itertools.permutations(range(len(claims))))
 
-    assert gpus_of(narrowed({"a": slow}, 8.0)) == {"a": 4}
+
+def _exact_in(order: Sequence[int], claims: Sequence[Claim], room: float) -> float:
+    """Return the least cost where the jobs end in this order: hours of intervals, and GPU-hours by step."""
+    count = len(claims)
+    steps = [one.menu.steps for one in claims]
+    used = [(t, j, e) for t in range(count) for j in order[t:] for e in range(len(steps[j]))]
+    cost = [sum(claims[j].weight for j in order[t:]) for t in range(count)]
+    cost += [claims[j].money_per_gpu for _, j, _ in used]
+    limits = np.zeros((count + len(used), count + len(used)))
+    works = np.zeros((count, count + len(used)))
+    for t in range(count):
+        limits[t, t] = -room
+    for number, (t, j, e) in enumerate(used):
+        limits[t, count + number] = 1.0
+        limits[count + number, count + number], limits[count + number, t] = 1.0, -steps[j][e][1]
+        works[j, count + number] = steps[j][e][0]
+    solved = linprog(
+        cost, A_ub=limits, b_ub=np.zeros(len(limits)), A_eq=works, b_eq=[one.work for one in claims]
+    )
+    return float(solved.fun) if solved.status == 0 else math.inf
+
+
+def random_claims(seed: int, *, alike: bool) -> tuple[list[Claim], float]:
+    """Draw two to four jobs, alike but for their work or different in all, and the room."""
+    rng = np.random.default_rng(seed)
+    room, exponent = int(rng.choice([4, 8, 16])), rng.uniform(0.2, 0.95)
+    claims = []
+    for number in range(int(rng.integers(2, 5))):
+        power = exponent if alike else rng.uniform(0.2, 0.98)
+        factor = 1.0 if alike else 10.0 ** rng.uniform(-1.0, 1.0)
+        gpus = [k for k in (1, 2, 3, 4, 6, 8, 12, 16) if k <= room]
+        claims.append(
+            a_claim(
+                str(number),
+                lambda k, power=power, factor=factor: factor * k**power,
+                gpus,
+                work=10.0 ** rng.uniform(-1.0, 1.0),
+                weight=1.0 if alike else 10.0 ** rng.uniform(-0.5, 0.5),
+                money=0.0 if alike else float(rng.choice([0.0, 0.05])),
+            )
+        )
+    return claims, float(room)
+
+
+def test_jobs_alike_but_for_their_work_wait_as_little_as_under_any_policy() -> None:
+    """Against an exact solver that tries all orders of ends: the same sum of completion times."""
+    for seed in range(12):
+        claims, room = random_claims(seed, alike=True)
+        assert simulated(claims, room) == pytest.approx(exact(claims, room), rel=1e-6)
+
+
+def test_any_jobs_wait_nearly_as_little_as_under_any_policy() -> None:
+    """Speeds, weights, money at random: 1 % above the optimum on average, 10 % in the worst of 25 cases."""
+    ratios = []
+    for seed in range(25):
+        claims, room = random_claims(seed, alike=False)
+        ratios.append(simulated(claims, room) / exact(claims, room))
+
+    assert min(ratios) > 1.0 - 1e-6
+    assert np.mean(ratios) < 1.01
+    assert max(ratios) < 1.10
+
+
+MOST_PRESENT, CAP = 14, 4
+SPEEDS: tuple[Callable[[int], float], ...] = (lambda k: k**0.9, lambda k: 0.5 * k**0.4)
+ARRIVALS = (0.7, 0.35)
+
+
+def _rates_of(first: int, second: int) -> list[tuple[float, float]]:
+    """Return the rates at which jobs of two classes end, for each way to share the cap between them."""
+    rates = []
+    for gpus in range(CAP + 1):
+        pair = []
+        for jobs, part, speed in ((first, gpus, SPEEDS[0]), (second, CAP - gpus, SPEEDS[1])):
+            whole, more = divmod(part, jobs) if jobs else (0, 0)
+            pair.append(jobs and (jobs - more) * (speed(whole) if whole else 0.0) + more * speed(whole + 1))
+        rates.append((float(pair[0]), float(pair[1])))
+    return rates
+
+
+def _mean_present(choice: np.ndarray | None) -> tuple[float, np.ndarray]:
+    """Return the mean number of jobs present, and the policy: the best one where none is given.
+
+    Relative value iteration of the uniformised chain of two classes with exponential sizes at a cap.
+    """
+    n = MOST_PRESENT + 1
+    rates = np.array([[_rates_of(a, b) for b in range(n)] for a in range(n)])  # (n, n, CAP + 1, 2)
+    total = sum(ARRIVALS) + rates.sum(axis=3).max()
+    first, second = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
+    value, mean = np.zeros((n, n)), 0.0
+    for _ in range(20_000):
+        more = (value[np.minimum(first + 1, n - 1), second], value[first, np.minimum(second + 1, n - 1)])
+        less = (value[np.maximum(first - 1, 0), second], value[first, np.maximum(second - 1, 0)])
+        steps = sum(rate * (there - value) for rate, there in zip(ARRIVALS, more, strict=True))
+        ends = sum(rates[..., c] * (less[c] - value)[..., None] for c in range(2))
+        at = ends.argmin(axis=2) if choice is None else choice
+        change = first + second + steps + np.take_along_axis(ends, at[..., None], axis=2)[..., 0]
+        if np.ptp(change) < 1e-7:
+            break
+        mean = float(change[0, 0])
+        value = value + change / total
+        value = value - value[0, 0]
+    return mean, at
+
+
+def _choice_by_worth() -> np.ndarray:
+    """Return the GPUs of the first class in each state by `shares`, sizes being the means that are left."""
+    n = MOST_PRESENT + 1
+    choice = np.zeros((n, n), dtype=np.int64)
+    for a, b in itertools.product(range(n), range(n)):
+        claims = [
+            *(a_claim(f"a{i}", SPEEDS[0], range(1, CAP + 1)) for i in range(a)),
+            *(a_claim(f"b{i}", SPEEDS[1], range(1, CAP + 1)) for i in range(b)),
+        ]
+        gpus = given_gpus(claims, float(CAP)) if claims else []
+        choice[a, b] = sum(gpus[:a]) if b else CAP
+    return choice
+
+
+def test_two_classes_with_exponential_sizes_wait_little_longer_than_under_the_optimal_policy() -> None:
+    """At a cap of four GPUs, against a dynamic program that minimises the mean number of jobs present."""
+    best, _ = _mean_present(None)
+    ours, _ = _mean_present(_choice_by_worth())
+
+    assert best <= ours <= 1.03 * best
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> dict[JobId, list[Choice]]:
-    """Draw up to four jobs with any falling hours at up to five widths."""
-    found: dict[JobId, list[Choice]] = {}
-    for name in "abcd"[: draw(st.integers(1, 4))]:
-        sizes = sorted(draw(st.sets(st.integers(1, 12), min_size=1, max_size=5)))
-        hours = sorted(draw(st.lists(st.floats(0.01, 100.0), min_size=len(sizes), max_size=len(sizes))))[::-1]
-        found[name] = [
-            Choice(width=Width("gpu", k), size=float(k), hours=h) for k, h in zip(sizes, hours, strict=True)
-        ]
-    return found
+def some_claims(draw: st.DrawFn) -> list[Claim]:
+    """Draw up to six jobs with any rising speeds, weights and prices; some run, some are overdue."""
+    claims = []
+    for number in range(draw(st.integers(1, 6))):
+        gpus = sorted(draw(st.sets(st.integers(1, 12), min_size=1, max_size=5)))
+        gains = draw(st.lists(st.floats(0.01, 10.0), min_size=len(gpus), max_size=len(gpus)))
+        speeds = dict(zip(gpus, itertools.accumulate(gains), strict=True))
+        claims.append(
+            a_claim(
+                str(number),
+                speeds.__getitem__,
+                gpus,
+                work=draw(st.floats(0.01, 100.0)),
+                weight=draw(st.floats(0.1, 10.0)),
+                money=draw(st.sampled_from((0.0, 0.1))),
+                held=draw(st.sampled_from((None, *gpus))),
+                restart_hours=draw(st.sampled_from((0.0, 0.01))),
+                overdue=draw(st.sampled_from((0.0, 0.0, 1.5, 3.0))),
+            )
+        )
+    return claims
 
 
-@given(jobs=jobs(), room=st.integers(1, 48))
-def test_it_fits_nobody_starves_and_the_largest_loss_per_gpu_is_cut_last(
-    jobs: dict[JobId, list[Choice]], room: int
+@given(claims=some_claims(), room=st.integers(1, 48))
+def test_it_never_takes_more_than_there_is_unless_those_who_run_need_it_at_their_narrowest(
+    claims: list[Claim], room: int
 ) -> None:
-    """Every job keeps at least its narrowest width; no step that was cut lost more than one that stays."""
-    found = narrowed(jobs, float(room))
-    least = sum(min(one.size for one in options) for options in jobs.values())
-    assert found.keys() == jobs.keys()
-    assert sum(width.gpus for width in found.values()) <= max(room, least)
-    kept, cut = [], []
-    for job, options in jobs.items():
-        at = next(one for one in options if one.width == found[job])
-        wider = [(at.hours - one.hours) / (one.size - at.size) for one in options if one.size > at.size]
-        narrower = [(one.hours - at.hours) / (at.size - one.size) for one in options if one.size < at.size]
-        cut += [max(wider)] if wider else []
-        kept += [min(narrower)] if narrower else []
-    if sum(width.gpus for width in found.values()) == room and cut and kept:
-        assert max(cut) <= min(kept) * (1.0 + 1e-9) + 1e-12
+    """The widths are within the room together; running jobs get their narrowest width in any case."""
+    gpus = given_gpus(claims, float(room))
+    least = sum(claim.menu.gpus[0] for claim in claims if claim.job.width is not None)
+
+    assert sum(gpus) <= max(room, least)
+    assert all(got > 0 for got, claim in zip(gpus, claims, strict=True) if claim.job.width is not None)
 
 
-@given(jobs=jobs(), room=st.integers(1, 48))
-def test_no_other_widths_of_the_same_room_wait_less(jobs: dict[JobId, list[Choice]], room: int) -> None:
-    """Against all combinations: what is chosen is the least for the room that it takes."""
-    found = narrowed(jobs, float(room))
-    taken = sum(width.gpus for width in found.values())
-    hours = sum(one.hours for job, options in jobs.items() for one in options if one.width == found[job])
-    best = min(
-        sum(one.hours for one in chosen)
-        for chosen in itertools.product(*jobs.values())
-        if sum(one.size for one in chosen) <= taken
+@given(claims=some_claims(), room=st.integers(1, 48))
+def test_no_job_waits_for_one_that_is_less_overdue(claims: list[Claim], room: int) -> None:
+    """Ageing: overdue jobs come first in the order of service, those most overdue before the others.
+
+    An overdue job waits only where the narrowest widths of those that run and of those more overdue leave
+    too little room for it.
+    """
+    found = shares(claims, float(room))
+    by_name = {claim.job.id: claim for claim in claims}
+    overdue = [max(1.0, by_name[name].overdue) for name in found.order]
+    assert overdue == sorted(overdue, reverse=True)
+
+    narrowest = sum(
+        claim.menu.gpus[claim.menu.corners[0]]
+        for claim in claims
+        if claim.is_overdue or claim.job.width is not None
     )
+    if narrowest <= room:
+        assert all(claim.job.id in found.widths for claim in claims if claim.is_overdue)
 
-    assert hours == pytest.approx(best)
+
+@given(claims=some_claims(), room=st.integers(1, 48), factor=st.sampled_from((0.25, 4.0)))
+def test_units_do_not_matter(claims: list[Claim], room: int, factor: float) -> None:
+    """Room in nodes or in GPUs, weights in any unit: the same widths."""
+    scaled = [
+        Claim(
+            job=claim.job,
+            menu=claim.menu,
+            weight=claim.weight * factor,
+            work=claim.work,
+            size_per_gpu=factor,
+            money_per_gpu=claim.money_per_gpu * factor,
+            restart_hours=claim.restart_hours,
+            overdue=claim.overdue,
+        )
+        for claim in claims
+    ]
+
+    assert given_gpus(scaled, room * factor) == given_gpus(claims, float(room))
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10_000))
+def test_more_room_never_waits_longer(seed: int) -> None:
+    """The weighted hours until all jobs are done fall, or stay, as the room grows."""
+    claims, room = random_claims(seed, alike=True)
+
+    assert simulated(claims, room + 1.0) <= simulated(claims, room) * (1.0 + 1e-9)
+
+
+def test_a_running_job_changes_only_where_that_pays_for_its_restart() -> None:
+    """With no restart the second job's growth is worth it; with one as long as the rest, it is not."""
+    for restart_hours, expected in ((0.0, 8), (1.0, 7)):
+        claims = [a_claim("a", math.sqrt, range(1, 9), held=7, restart_hours=restart_hours)]
+        assert given_gpus(claims, 8.0) == [expected]
