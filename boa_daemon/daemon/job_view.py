@@ -185,8 +185,7 @@ class Work:
         if job.width is not None and report.phase != "unknown":
             job_class, factor = self._class_of(job.class_name), 1.0
             if job_class is not None and len(job_class.phases) > 1:
-                phase, _ = phase_at(job_class, self._left(job, now), self._size(job, job_class))
-                factor = over_first_phase(job_class, phase, job.width)
+                factor = over_first_phase(job_class, self._rest(job, job_class, now).phase, job.width)
             name = job.class_name.partition("[")[0]
             self.learner.take(report, class_name=name, width=job.width, now=now, over_first_phase=factor)
 
@@ -394,15 +393,20 @@ class Work:
                 found.setdefault(job.class_name.partition("[")[0], []).append(done / scale)
         return found
 
+    def _rest(self, job: JobRecord, job_class: JobClass, now: float) -> Rest:
+        """Return what is believed to be left of a job of a known class."""
+        done = self._done(job, self._hours(job, now))
+        scale = float(job.content.get("scale", 1.0))
+        return rest_of(job_class, scale=scale, done=done, spread=self._spread_of(job.class_name))
+
     def _state(self, job: JobRecord, now: float) -> JobState:
         """Return what a tick may see of a job."""
-        done = self._done(job, self._hours(job, now))
         job_class = self._class_of(job.class_name)
         if job_class is None:
+            done = self._done(job, self._hours(job, now))
             rest = Rest(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
         else:
-            scale = float(job.content.get("scale", 1.0))
-            rest = rest_of(job_class, scale=scale, done=done, spread=self._spread_of(job.class_name))
+            rest = self._rest(job, job_class, now)
         return JobState(
             job=Job(
                 id=job.id,
