@@ -169,6 +169,23 @@ def test_csv_has_a_row_for_each_stretch_of_phases(classes: Path, jobs: Path) -> 
     assert {row["job_id"]: row["deadline_hours"] for row in listed} == {"a": "", "b": "0.6", "c": "2.5"}
 
 
+def test_a_best_effort_answers_in_place_of_a_refusal(classes: Path) -> None:
+    """It says who is served, how the queue grows and what would be enough; the refusal names the flag."""
+    answer = json.loads(boa("--classes", classes, "--budget", "5/h", "--best-effort", "--json").stdout)
+    spent = sum(row["spend_per_hour"] for row in answer["class_spend"])
+
+    assert (answer["status"], answer["mean_jct_hours"]) == ("best-effort", None)
+    assert spent == pytest.approx(5.0)
+    assert answer["best_effort"]["queue_growth_jobs_per_hour"] > 0.0
+    assert answer["best_effort"]["least_spend"] == answer["cheapest_feasible_spend"] > 5.0
+    assert "would stop that" in " ".join(
+        boa("--classes", classes, "--budget", "5/h", "--best-effort").stdout.split()
+    )
+    assert "--best-effort" in str(boa("--classes", classes, "--budget", "5/h").exception)
+    enough = json.loads(boa("--classes", classes, "--budget", "50/h", "--best-effort", "--json").stdout)
+    assert enough["status"] == "optimal"
+
+
 def test_an_infeasible_budget_answers_and_raises(classes: Path) -> None:
     """The document names the least; the error gives exit code 3."""
     result = boa("--classes", classes, "--budget", "5/h", "--json")

@@ -93,6 +93,22 @@ def test_wrong_flags_say_what_to_mend(
     assert says in str(result.exception)
 
 
+def test_a_best_effort_runs_all_jobs_at_the_budget(case: list[str]) -> None:
+    """Six jobs an hour of an hour each for 2 USD/hour: all end, at 2 dollars an hour until then."""
+    refused = boa(*case, "--budget", "2/h").exception
+    answer = json.loads(boa(*case, "--budget", "2/h", "--best-effort", "--json").stdout)
+
+    assert isinstance(refused, InfeasibleBudget)
+    assert "--best-effort" in str(refused)
+    assert (answer["status"], answer["finished"]) == ("best-effort", 10)
+    assert 1.8 <= answer["mean_usd_per_simulated_hour"] <= 2.1
+    assert answer["lower_bound_at_budget_mean_jct_hours"] is None
+    assert answer["best_effort"]["least_spend"] == pytest.approx(refused.least_spend)
+    assert "goes with boa and boa-paced" in str(
+        boa(*case, "--budget", "2/h", "--best-effort", "--policy", "static-fifo").exception
+    )
+
+
 def test_an_option_given_twice_is_refused(case: list[str]) -> None:
     """Which one was meant?"""
     flags = ["--policy", "static-fifo", "--set", "nodes=9", "--set", "nodes=8"]
