@@ -77,15 +77,16 @@ def test_a_class_that_scales_better_late_is_no_error_of_its_file() -> None:
     A right class file stays right, phase by phase, within the noise of 5 % that reports have.
     """
     early, late = (Table(gpus=(1, 2, 4), speeds=speeds) for speeds in ((1.0, 1.1, 1.2), (1.0, 1.9, 3.6)))
-    one = a_class(sizes=[0.3, 1.0], curve=early, arrivals_per_hour=4.0)
+    one = a_class(sizes=[0.5, 1.0], curve=early, arrivals_per_hour=4.0)
     second = replace(one.phases[1], speedups={"gpu": late})
     job_class = replace(one, phases=(one.phases[0], second))
     settings = SimulationSettings(
-        trace=a_trace(*(900.0 * n for n in range(40)), class_names=["c"] * 40),
+        trace=a_trace(*(400.0 * n for n in range(60)), class_names=["c"] * 60),
         problem=a_problem(job_class),
         instance_types={"gpu": an_instance_type()},
-        budget=Budget(amount=12.0),
+        budget=Budget(amount=20.0),
         policy="boa-paced",
+        boot_seconds=0.0,
     )
     _, taught = taught_run(settings)
 
