@@ -49,7 +49,6 @@ from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
 from policies.errors import InfeasibleBudget, PolicyError
-from policies.estimates import lean_after
 from policies.model import JobClass, JobId, Width
 
 _LOG = logging.getLogger("boa.daemon")
@@ -348,9 +347,8 @@ class Daemon:
         curves = planner.curves
         if learner.has_news or not curves:
             curves = learner.curves(list(planner.stated.values()), now=now)
-        work, figures = planner.work_per_hour, dict(planner.figures)
+        figures = dict(planner.figures)
         if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
-            self._lean_less(planner.work_per_hour / work)
             write_figures(self.books.store.database, planner.kept_figures)
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
@@ -370,12 +368,6 @@ class Daemon:
             self._alert(f"unaffordable:{day}", sentence)
             return False
         return True
-
-    def _lean_less(self, work_ratio: float) -> None:
-        """Take from the lean of the pacing what the beliefs about the work have taken over."""
-        known = None if self.books is None else self.books.store.lean()
-        if self.books is not None and known is not None:
-            self.books.store.record_lean(lean_after(known[0], work_ratio), at=known[1])
 
     def _believe(self, now: float) -> bool:
         """Estimate rates and sizes anew where it is time; return whether any was."""

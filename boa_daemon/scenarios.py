@@ -134,7 +134,7 @@ class Sample:
     usd_per_hour: float
     multiplier: float
     credit_usd: float
-    lean: float
+    load_correction: float
     is_at_end: bool = False
 
 
@@ -148,7 +148,7 @@ class Books:
         """Return a callback that keeps a sample of every tick."""
 
         def on_tick(decision: Decision) -> None:
-            state, money = decision.state, money_of(decision.state)
+            state, money = decision.state, money_of(decision.state, allocator.policy.pace)
             if money is None:
                 return
             jobs = allocator.told([job.job for job in state.jobs.values()])
@@ -160,7 +160,7 @@ class Books:
                     usd_per_hour=state.usd_per_hour,
                     multiplier=step.position.multiplier,
                     credit_usd=step.credit,
-                    lean=step.lean,
+                    load_correction=step.load_correction,
                     is_at_end=allocator.policy.table.is_end(step.position),
                 )
             )
@@ -218,7 +218,7 @@ def paced_run(
     scenario: Scenario,
     *,
     hours: float,
-    window_hours: float = 24.0,
+    window_hours: float | None = None,
     seed: int = 1,
     max_nodes: int | None = None,
 ) -> tuple[Simulation, Books]:

@@ -211,7 +211,7 @@ class Service:
             "is_down": standing.is_down,
             "notes": [*standing.notes, *self._late()],
             "tick_seconds": standing.tick_seconds,
-            "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
+            "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.ages),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,7 +29,7 @@ from policies.following import WholeNodes, with_boots_at_changes
 from policies.frontier import MixedFrontier
 from policies.greedy import GreedyMarginal
 from policies.paced import PacedBudgetOptimal
-from policies.pacing import WINDOW_HOURS, Pace
+from policies.pacing import MONTH_HOURS, Pace, curvature_at
 from policies.pollux import MOST_NODES, GoodputShares
 from policies.rounding import GluedWidths
 from policies.rounds import ROUND_SECONDS
@@ -53,13 +54,26 @@ def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
 
 def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return the optimum at a multiplier that follows the spend."""
-    pace = Pace(budget=site.budget.amount, window_hours=options.window_hours or WINDOW_HOURS)
+    pace = Pace(
+        budget=site.budget.amount,
+        window_hours=options.window_hours or MONTH_HOURS,
+        is_monthly=site.is_monthly,
+        is_stated=site.is_load_stated,
+    )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
     # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
-    return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(problem, pace, nodes=nodes), pace=pace)
+    allocator = PacedBudgetOptimal.from_problem(
+        problem, pace, nodes=nodes, load_over_stated=site.load_over_stated
+    )
+    curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
+    return BuiltPolicy(
+        allocator=allocator,
+        pace=allocator.pace,
+        pacing_loss_fraction=allocator.pace.loss_fraction(curvature) if math.isfinite(curvature) else None,
+    )
 
 
 def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:

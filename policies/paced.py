@@ -5,7 +5,7 @@ rest of the job (`policies.cost_to_go`), so a running job changes only where tha
 the optimum lies between two neighbouring plans, the job's `draw` says on which side it is, as in
 `policies.boa`. A job's known scale counts: the start-up weighs more in a short job, which is given less.
 
-The same jobs and the same money give the same widths: nothing is remembered but tables.
+The same jobs and the same money give the same widths: nothing is kept here but tables.
 
 Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class, scale and level when first
 needed.
@@ -45,10 +45,11 @@ class PacedBudgetOptimal:
 
     @classmethod
     def from_problem(
-        cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None
+        cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None, load_over_stated: float = 1.0
     ) -> PacedBudgetOptimal:
-        """Sweep the hulls once. Arrival rates are a belief that may be wrong."""
+        """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix."""
         table = MultiplierTable.of(problem)
+        table = replace(table, rates=table.rates / load_over_stated)
         return cls(
             pace=replace(pace, grain_hours=table.grain_hours(pace.budget)),
             nodes=nodes,
@@ -71,13 +72,13 @@ class PacedBudgetOptimal:
         """Return the width of each job for the money that is left."""
         del now
         if money is None:
-            position, lean = self.table.planned(self.pace.budget), None
+            position, memory = self.table.planned(self.pace.budget), None
         else:
             step = self.step(jobs, money)
-            position, lean = step.position, step.lean
+            position, memory = step.position, step.memory
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
-            lean=lean,
+            memory=memory,
             follower=None if self.nodes is None else self.nodes.priced(position.multiplier),
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
         )

@@ -26,12 +26,17 @@ class Site:
     """What a policy is built for; `instance_types` names the machine that carries each GPU type.
 
     `boot_hours` is what a node takes from launch to ready; the problem's start-ups have it in them.
+    `is_monthly` says that the budget is that of each calendar month. `load_over_stated` is the work that the
+    problem brings per hour over what was stated, where it was learnt; `is_load_stated` whether anybody did.
     """
 
     problem: Problem
     budget: Budget
     instance_types: Mapping[str, InstanceType]
     boot_hours: float = 0.0
+    is_monthly: bool = False
+    load_over_stated: float = 1.0
+    is_load_stated: bool = True
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""
@@ -55,7 +60,7 @@ class PolicyOptions:
 class BuiltPolicy:
     """An allocator, and what its plan promises in the long run where it has one.
 
-    What a policy brings along: the pace that it keeps, how long it holds idle nodes where that is not the
+    What a policy brings along: the pace that it keeps and the part of the waiting that this costs, how long it holds idle nodes where that is not the
     site's choice, and how often it wants to be asked again.
     """
 
@@ -63,6 +68,7 @@ class BuiltPolicy:
     planned_mean_jct_hours: float | None = None
     planned_spend: float | None = None
     pace: Pace | None = None
+    pacing_loss_fraction: float | None = None
     idle_hold_seconds: float | None = None
     round_seconds: float | None = None
 

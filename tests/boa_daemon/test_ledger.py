@@ -76,14 +76,14 @@ def test_the_books_as_a_policy_sees_them() -> None:
         settled_micro_dollars=3_000_000,
         cooldowns={"gpu-x4": Cooldown(until=7260.0)},
         books_opened_at=3600.0,
-        lean=(0.5, 5400.0),
+        memory=(0.5, 5400.0),
     )
     money = money_of(state)
 
     assert money is not None
     assert money.spent_usd == 3.0 + 2.0 * 4.0 + 2.0 * 4.0
     assert (money.elapsed_hours, money.is_refused) == (1.0, True)
-    assert (money.lean, money.lean_age_hours) == (0.5, 0.5)
+    assert (money.memory, money.memory_age_hours) == (0.5, 0.5)
     assert money_of(a_state()) is None
 
 

@@ -24,15 +24,15 @@ leans = st.floats(-0.75, 1.5)
 
 
 def books(
-    *, spent_usd: float = 0.0, elapsed_hours: float = 0.0, is_refused: bool = False, lean: float = 0.0
+    *, spent_usd: float = 0.0, elapsed_hours: float = 0.0, is_refused: bool = False, memory: float = 0.0
 ) -> Money:
     """Return books whose last tick was six minutes ago."""
     return Money(
         spent_usd=spent_usd,
         elapsed_hours=elapsed_hours,
         is_refused=is_refused,
-        lean=lean,
-        lean_age_hours=0.1,
+        memory=memory,
+        memory_age_hours=0.1,
     )
 
 
@@ -47,30 +47,30 @@ def test_the_table_is_the_frontier(budget: float) -> None:
     assert TABLE.multipliers[position.edge] >= slope >= TABLE.multipliers[position.edge + 1]
 
 
-@given(jobs=present, hours=elapsed, low=spent, high=spent, lean=leans)
+@given(jobs=present, hours=elapsed, low=spent, high=spent, memory=leans)
 def test_more_spent_never_means_wider(
-    jobs: np.ndarray[tuple[int], np.dtype[np.float64]], hours: float, low: float, high: float, lean: float
+    jobs: np.ndarray[tuple[int], np.dtype[np.float64]], hours: float, low: float, high: float, memory: float
 ) -> None:
     """The multiplier rises, or stays, with the money spent; but for the last digits."""
     low, high = sorted((low, high))
     less, more = (
-        pace_step(PACE, TABLE, jobs, books(spent_usd=s, elapsed_hours=hours, lean=lean)).position
+        pace_step(PACE, TABLE, jobs, books(spent_usd=s, elapsed_hours=hours, memory=memory)).position
         for s in (low, high)
     )
 
     assert more.multiplier >= less.multiplier * (1.0 - 1e-6)
 
 
-@given(jobs=present, hours=elapsed, paid=spent, lean=leans)
+@given(jobs=present, hours=elapsed, paid=spent, memory=leans)
 def test_it_is_bounded(
-    jobs: np.ndarray[tuple[int], np.dtype[np.float64]], hours: float, paid: float, lean: float
+    jobs: np.ndarray[tuple[int], np.dtype[np.float64]], hours: float, paid: float, memory: float
 ) -> None:
-    """Multiplier, horizon and lean stay in their ranges whatever the books say."""
-    step = pace_step(PACE, TABLE, jobs, books(spent_usd=paid, elapsed_hours=hours, lean=lean))
+    """Multiplier, horizon and memory stay in their ranges whatever the books say."""
+    step = pace_step(PACE, TABLE, jobs, books(spent_usd=paid, elapsed_hours=hours, memory=memory))
 
     assert TABLE.multipliers[-1] <= step.position.multiplier <= TABLE.multipliers[0]
     assert PACE.response_hours <= step.horizon_hours <= PACE.window_hours
-    assert -0.75 <= step.lean <= MOST_LEAN
+    assert -0.75 <= step.memory <= MOST_LEAN
 
 
 def test_credit_does_not_wind_up() -> None:
@@ -79,7 +79,7 @@ def test_credit_does_not_wind_up() -> None:
 
     assert month.credit == day.credit == 24.0 * 60.0
     assert month.position == day.position
-    assert month.lean == 0.0
+    assert month.memory == 0.0
     assert PACE.opening_hours(books(elapsed_hours=720.0)) == 720.0 - 24.0
 
 
@@ -91,20 +91,20 @@ def test_without_stock_credit_counts_as_none() -> None:
 
     assert refused.position.multiplier == pytest.approx(TABLE.planned(60.0).multiplier, rel=0.2)
     assert refused.position.multiplier > served.position.multiplier
-    assert refused.lean == 0.0
+    assert refused.memory == 0.0
 
 
 @pytest.mark.parametrize("ahead_usd", [80.0, -40.0])
 def test_nothing_is_learnt_at_an_end_of_the_frontier(ahead_usd: float) -> None:
-    """Money that no multiplier could spend, or save, says nothing of beliefs; a contrary lean may shrink."""
+    """Money that no multiplier could spend, or save, says nothing of beliefs; a contrary memory may shrink."""
     at_end = books(spent_usd=600.0 - ahead_usd, elapsed_hours=10.0)
     within = books(spent_usd=600.0 - ahead_usd / 8.0, elapsed_hours=10.0)
-    contrary = replace(at_end, lean=-0.01 * ahead_usd / abs(ahead_usd))
+    contrary = replace(at_end, memory=-0.01 * ahead_usd / abs(ahead_usd))
 
     assert TABLE.is_end(pace_step(PACE, TABLE, np.zeros(3), at_end).position)
-    assert pace_step(PACE, TABLE, np.zeros(3), at_end).lean == 0.0
-    assert pace_step(PACE, TABLE, np.zeros(3), within).lean * ahead_usd > 0.0
-    assert (pace_step(PACE, TABLE, np.zeros(3), contrary).lean - contrary.lean) * ahead_usd > 0.0
+    assert pace_step(PACE, TABLE, np.zeros(3), at_end).memory == 0.0
+    assert pace_step(PACE, TABLE, np.zeros(3), within).memory * ahead_usd > 0.0
+    assert (pace_step(PACE, TABLE, np.zeros(3), contrary).memory - contrary.memory) * ahead_usd > 0.0
 
 
 def test_the_response_is_longer_where_jobs_are_large() -> None:
@@ -150,14 +150,14 @@ def test_the_unit_of_money_does_not_matter(
 @pytest.mark.parametrize("truth", [0.65, 0.8, 1.0, 1.2, 1.5])
 def test_a_wrong_belief_is_learnt_without_oscillation(truth: float) -> None:
     """In the fluid limit credit rises to one peak, returns, and overshoots by less than a fifth of it."""
-    hours, step_hours, paid, lean = 0.0, 0.05, 0.0, 0.0
+    hours, step_hours, paid, memory = 0.0, 0.05, 0.0, 0.0
     pace, seen = replace(PACE, budget=45.0), list[float]()
     rate = 0.0
     while hours < 72.0:
-        money = Money(spent_usd=paid, elapsed_hours=hours, lean=lean, lean_age_hours=step_hours)
+        money = Money(spent_usd=paid, elapsed_hours=hours, memory=memory, memory_age_hours=step_hours)
         step = pace_step(pace, TABLE, np.zeros(3), money)
         rate = truth * TABLE.cost_at(TABLE.rates, step.position)
-        lean, paid, hours = step.lean, paid + rate * step_hours, hours + step_hours
+        memory, paid, hours = step.memory, paid + rate * step_hours, hours + step_hours
         seen.append(step.credit)
 
     side = 1.0 if truth <= 1.0 else -1.0

@@ -26,8 +26,7 @@ def settings_with(beliefs: Beliefs) -> SimulationSettings:
 def taught_run(settings: SimulationSettings) -> tuple[Simulation, Taught]:
     """Run a policy that learns."""
     run = prepare(settings)
-    store = run.controller.ports.store
-    taught = Taught(settings.policy, site_of(settings), settings.options, jobs=run.world.jobs, store=store)
+    taught = Taught(settings.policy, site_of(settings), settings.options, jobs=run.world.jobs)
     run = replace(run, controller=replace(run.controller, allocator=taught))
     return run.finish(taught.watch), taught
 
