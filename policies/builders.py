@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -62,18 +61,14 @@ def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
+    curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
     # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
     allocator = PacedBudgetOptimal.from_problem(
-        problem, pace, nodes=nodes, load_over_stated=site.load_over_stated
+        problem, pace, nodes=nodes, load_over_stated=site.load_over_stated, curvature=curvature
     )
-    curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
-    return BuiltPolicy(
-        allocator=allocator,
-        pace=allocator.pace,
-        pacing_loss_fraction=allocator.pace.loss_fraction(curvature) if math.isfinite(curvature) else None,
-    )
+    return BuiltPolicy(allocator=allocator, pace=allocator.pace)
 
 
 def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:

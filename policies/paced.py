@@ -45,13 +45,22 @@ class PacedBudgetOptimal:
 
     @classmethod
     def from_problem(
-        cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None, load_over_stated: float = 1.0
+        cls,
+        problem: Problem,
+        pace: Pace,
+        *,
+        nodes: WholeNodes | None = None,
+        load_over_stated: float = 1.0,
+        curvature: float | None = None,
     ) -> PacedBudgetOptimal:
-        """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix."""
+        """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
+
+        `curvature` is that of the frontier at the budget (`policies.pacing`), None where there is none.
+        """
         table = MultiplierTable.of(problem)
         table = replace(table, rates=table.rates / load_over_stated)
         return cls(
-            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)),
+            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
             nodes=nodes,
             table=table,
             columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
@@ -72,7 +81,7 @@ class PacedBudgetOptimal:
         """Return the width of each job for the money that is left."""
         del now
         if money is None:
-            position, memory = self.table.planned(self.pace.budget), None
+            step, position, memory = None, self.table.planned(self.pace.budget), None
         else:
             step = self.step(jobs, money)
             position, memory = step.position, step.memory
@@ -80,7 +89,7 @@ class PacedBudgetOptimal:
             widths={job.id: self._width_of(job, position) for job in jobs},
             memory=memory,
             follower=None if self.nodes is None else self.nodes.priced(position.multiplier),
-            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
+            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position, step)),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:
@@ -105,9 +114,10 @@ class PacedBudgetOptimal:
         return found
 
 
-def _reason(position: Position, job: Job) -> str:
-    """Return why the job has its width: the worth of the money that is left."""
+def _reason(position: Position, step: Step | None, job: Job) -> str:
+    """Return why the job has its width: the worth of the money that is left, and for how long it has to last."""
+    lasts = "" if step is None else f" {step.horizon_hours:.0f} hours of {step.load_correction:.2f} times the stated load"
     return (
         f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
-        f"{position.multiplier:.3g} hours, which makes the money last"
+        f"{position.multiplier:.3g} hours, which makes the money last{lasts}"
     )

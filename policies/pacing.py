@@ -43,7 +43,7 @@ last tick remembered: A and P. The same facts give the same multiplier. Scaling 
 one factor scales mu by its inverse and changes no width.
 
 What it costs: single jobs alone move the burn by a variance v = 2 grain x (the mean of 1/H - 1/window over a
-month, H_f's part as an Ornstein-Uhlenbeck process) + the spread of a; the loss is kappa v (`loss_fraction`).
+month, H_f's part as an Ornstein-Uhlenbeck process) + the spread of a; the loss is kappa v (`Pace.loss_fraction`).
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
@@ -52,7 +52,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,6 +89,7 @@ class Pace:
     `grain_hours` says how coarse the load is: sum_i lambda_i C_i^2 / B^2, the variance that single jobs bring
     into an hour's spend, in hours of budget. `is_monthly` says that every calendar month has the same money,
     730 hours of budget, however long it is. `is_stated` says that somebody stated the load.
+    `loss_fraction` is the part of the waiting that the response to single jobs costs, None where not known.
     """
 
     budget: float
@@ -96,6 +97,7 @@ class Pace:
     grain_hours: float = 0.0
     is_monthly: bool = False
     is_stated: bool = True
+    loss_fraction: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):
@@ -168,16 +170,20 @@ class Pace:
         prior = RIGHT if self.is_stated else WRONG
         return steady + evidence * (prior**2 / (prior**2 + evidence)) ** 2
 
-    def loss_fraction(self, curvature: float) -> float:
-        """Return the part of the waiting that this pacing costs where kappa is `curvature`, single jobs alone."""
-        return curvature * self.burn_variance()
+    def costed(self, curvature: float | None) -> Pace:
+        """Return the same with what it costs where kappa is `curvature`."""
+        loss = None if curvature is None else curvature * self.burn_variance()
+        return replace(self, loss_fraction=loss)
 
 
-def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, least: float) -> float:
-    """Return kappa = B^2 T''(B) / (2 T(B)) from the frontier: a tenth to each side, or what there is of it."""
+def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, least: float) -> float | None:
+    """Return kappa = B^2 T''(B) / (2 T(B)) from the frontier: a tenth to each side, or what there is of it.
+
+    None at the least feasible budget and below it.
+    """
     share = min(0.1, 1.0 - least / budget)
     if share <= 0.0:
-        return math.inf
+        return None
     below, here, above = mean_jct_at(budget * np.array([1.0 - share, 1.0, 1.0 + share])).tolist()
     return float(max(below + above - 2.0 * here, 0.0) / (2.0 * share * share * here))
 
@@ -281,8 +287,9 @@ def _between(slopes: Floats) -> Floats:
 class Step:
     """What one tick of the law comes to: where to be on the frontier, and the figures behind it.
 
-    `memory` is for the next tick: what was committed and is forgotten, what the stated load cost so far, and
-    what the stated load costs per hour at the least, by which prices and statements that change are noticed.
+    `memory` is for the next tick: what was committed and is forgotten; what the stated load cost so far; what
+    the stated load costs per hour at the least, by which prices and statements that change are noticed; and,
+    for people, the load correction.
     """
 
     position: Position
@@ -297,7 +304,7 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
     committed = money.spent_usd + (owed := table.cost_at(present, table.planned(budget)))
     # What was there at the first tick says nothing of how much comes.
-    forgotten, stated, before = money.memory if len(money.memory) == 3 else (committed, 0.0, yardstick)
+    forgotten, stated, before = money.memory[:3] if money.memory else (committed, 0.0, yardstick)
     stated *= yardstick / before
     correction = pace.load_correction(committed - forgotten, stated)
     credit = pace.ahead(money) - owed
@@ -314,5 +321,6 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
             committed - (committed - forgotten) * kept,
             stated * kept + table.cost_at(table.rates, position) * age,
             yardstick,
+            correction,
         ),
     )

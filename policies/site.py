@@ -60,7 +60,7 @@ class PolicyOptions:
 class BuiltPolicy:
     """An allocator, and what its plan promises in the long run where it has one.
 
-    What a policy brings along: the pace that it keeps and the part of the waiting that this costs, how long it holds idle nodes where that is not the
+    What a policy brings along: the pace that it keeps, how long it holds idle nodes where that is not the
     site's choice, and how often it wants to be asked again.
     """
 
@@ -68,7 +68,6 @@ class BuiltPolicy:
     planned_mean_jct_hours: float | None = None
     planned_spend: float | None = None
     pace: Pace | None = None
-    pacing_loss_fraction: float | None = None
     idle_hold_seconds: float | None = None
     round_seconds: float | None = None
 

@@ -109,7 +109,7 @@ def report(
         lower_bound_at_budget_mean_jct_hours=lower_bound_hours(trace, problem, budget.amount * paid_hours),
         planned_mean_jct_hours=built.planned_mean_jct_hours,
         planned_usd_per_hour=built.planned_spend,
-        pacing_loss_fraction=built.pacing_loss_fraction,
+        pacing_loss_fraction=None if built.pace is None else built.pace.loss_fraction,
         gpu_hours_rented=hours["rented"],
         gpu_hours_used=hours["used"],
         gpu_hours_booting=hours["booting"],
