@@ -140,12 +140,9 @@ class Pace:
 
     def load_correction(self, actual: float, stated: float) -> float:
         """Return the load that comes over the stated one, from what came and what was stated, in money."""
-        hours = stated / self.budget
-        if hours <= 0.0:
-            return 1.0
         first = FIRST_EVIDENCE * self.window_hours * self.budget
         seen = math.log((max(actual, 0.0) + first) / (stated + first))
-        noise = self._log_variance(hours, seen)
+        noise = self._log_variance((stated + first) / self.budget, seen)
         right, wrong = RIGHT**2 + noise, WRONG**2 + noise
         log_odds = 0.5 * (math.log(right / wrong) + seen**2 * (1.0 / right - 1.0 / wrong))
         is_wrong = 1.0 / (1.0 + math.exp(-min(log_odds, MOST_LOG_ODDS))) if self.is_stated else 1.0
