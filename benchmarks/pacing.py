@@ -1,15 +1,15 @@
-"""Pacing beside the fixed plan: what following a month's money costs in waiting, and how close the month ends.
+"""Pacing beside the fixed plan: what it costs in waiting, and how close a month ends to its money.
 
     python benchmarks/pacing.py [--seeds 10] [--jobs 2] [--days 56] [--only NAME]
     python benchmarks/pacing.py --fluid [--days 56] [--seeds 10]
     python benchmarks/pacing.py --plot docs/images/pacing.png
 
 Each line is a scenario at a budget and a boot time: mean JCT of `boa-paced` over that of the fixed plan `boa`
-at equal money (with a 95 % interval over the seeds), and by how much the first calendar month misses its money,
-median and worst, in per cent. The fixed plan is given the true rates and sizes and is evaluated at what the
-paced run spent, by interpolation between runs at neighbouring planning budgets; `boa-paced` is run as the
-daemon runs it, with the beliefs of the scenario. `tail` is what the paced run spends in the last two days of
-arrivals over what the fixed plan spends then, so more than one is a splurge at the end.
+at equal money (with a 95 % interval over the seeds), and by how much the first calendar month misses its
+money, median and worst, in per cent. The fixed plan is given the true rates and sizes and is evaluated at
+what the paced run spent, by interpolation between runs at neighbouring planning budgets; `boa-paced` has the
+beliefs of the scenario and the defaults of the daemon. `tail` is what the paced run spends in the last two
+days of arrivals over what the fixed plan spends then, so more than one is a splurge at the end.
 
 With --fluid the same law runs on the exact frontier without boots and whole nodes, where the best constant
 multiplier is known to be optimal: weeks take milliseconds there. Its first column is the loss foretold.
@@ -33,7 +33,7 @@ from boa_daemon.scenarios import NODE, PROBLEM, Scenario, a_trace_of, drift, rhy
 from boa_daemon.sim.settings import Beliefs
 from boa_daemon.tick import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
-from boa_daemon.wiring import SimulationSettings, prepare, simulate, site_of
+from boa_daemon.wiring import SimulationSettings, prepare, site_of
 from policies.errors import InfeasibleBudget
 from policies.following import with_boots_at_changes
 from policies.frontier import MixedFrontier
@@ -63,7 +63,11 @@ def scenarios(days: int) -> tuple[Scenario, ...]:
         Scenario(name="day and night", load=rhythm(days=days, by_day=True)),
         Scenario(name="week", load=rhythm(days=days, by_week=True)),
         Scenario(name="day, night and week", load=rhythm(days=days, by_day=True, by_week=True)),
-        Scenario(name="bursts", load=((0.0, 1.0 - 1.0 / 24.0),), bursts=tuple(b for b in BURSTS if b[0] < 24 * days)),
+        Scenario(
+            name="bursts",
+            load=((0.0, 1.0 - 1.0 / 24.0),),
+            bursts=tuple(b for b in BURSTS if b[0] < 24 * days),
+        ),
         Scenario(name="drift", load=drift(days=days)),
         Scenario(name="rates believed twice", rate_belief=2.0),
         Scenario(name="rates believed half", rate_belief=0.5),
@@ -125,7 +129,7 @@ class FixedPlan:
         self._runs: dict[float, tuple[float, float]] = {}
 
     def at(self, spend: float) -> tuple[float, float]:
-        """Return (log of mean JCT, dollars in the tail) at a spend: between two runs, or beside the nearest one."""
+        """Return (log of mean JCT, dollars in the tail) at a spend, between two runs."""
         planned, factor = spend, 1.0
         for _ in range(6):
             below = [found for found in self._runs if found <= spend]
@@ -192,7 +196,7 @@ def pairs_of(case: Case) -> list[Found]:
 
 
 def cases(days: int, seeds: Sequence[int], only: str) -> Iterator[Case]:
-    """Yield what is run: all scenarios at 1.5 times the load; steady, day and night at other budgets and boots."""
+    """Yield what is run: all scenarios at 1.5 times the load; two of them at other budgets, boots."""
     corners = [("1.5", 180.0), ("knee", 180.0), ("2", 180.0), ("1.5", 0.0), ("1.5", 420.0)]
     for number, (budget, boot) in enumerate(corners):
         by_trace: dict[object, list[Scenario]] = {}
@@ -221,7 +225,9 @@ def table(founds: Sequence[Found]) -> None:
         lines.setdefault((found.budget, found.boot_seconds, found.name), []).append(found)
     for (budget, boot, name), group in lines.items():
         errors = [100.0 * found.month_error for found in group if found.month_error is not None]
-        said = f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}" if errors else "       -       -"
+        said = (
+            f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}" if errors else "       -       -"
+        )
         ratios = interval([found.jct_ratio for found in group])
         tail = fmean(found.tail_ratio for found in group)
         print(f"{name:24s} {budget:>7s} {boot:5.0f}   {ratios} {said}   {tail:.2f}", flush=True)
@@ -242,7 +248,10 @@ class Fluid:
         problem = with_boots_at_changes(site.problem, site.boot_hours)
         multipliers, options = MultiplierTable.of(problem), whole_width_options(problem)
         hulls = lower_hulls(
-            options.spend, options.weights[options.group] * options.hours, options.group, groups=len(options.owner)
+            options.spend,
+            options.weights[options.group] * options.hours,
+            options.group,
+            groups=len(options.owner),
         )
         widest = np.zeros(len(problem.classes))
         np.add.at(widest, options.owner, hulls.time[hulls.starts[:-1]])
@@ -261,7 +270,9 @@ class Fluid:
         """Return JCT over the best constant multiplier's, the month's error, and the loss foretold."""
         table = self.multipliers
         table = replace(table, rates=table.rates * scenario.rate_belief)
-        curvature = curvature_at(self.frontier.mean_jct_at, budget, least=self.frontier.cheapest_feasible_spend)
+        curvature = curvature_at(
+            self.frontier.mean_jct_at, budget, least=self.frontier.cheapest_feasible_spend
+        )
         pace = Pace(budget=budget, grain_hours=table.grain_hours(budget)).costed(curvature)
         rng = np.random.default_rng(seed)
         begins = np.array([begin for begin, _ in scenario.load])
@@ -318,7 +329,8 @@ def fluid(days: int, seeds: Sequence[int], only: str) -> None:
             found = [curves.run(scenario, budget=budget, hours=24 * days, seed=seed) for seed in seeds]
             errors = [100.0 * error for _, error, _ in found]
             print(
-                f"{scenario.name:24s} {word:>7s}   {100.0 * found[0][2]:6.2f}     {interval([one[0] for one in found])}"
+                f"{scenario.name:24s} {word:>7s}   {100.0 * found[0][2]:6.2f}     "
+                f"{interval([one[0] for one in found])}"
                 f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}",
                 flush=True,
             )
@@ -380,7 +392,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     parser.add_argument("--seeds", type=int, default=1, help="so many seeds")
-    parser.add_argument("--days", type=int, default=MONTH_DAYS, help="days of arrivals: 14 to 56; 31 by default")
+    parser.add_argument(
+        "--days", type=int, default=MONTH_DAYS, help="days of arrivals: 14 to 56; 31 by default"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--fluid", action="store_true", help="the law on the exact frontier")
     parser.add_argument("--plot", type=Path)

@@ -54,7 +54,8 @@ class BudgetSettings(Strict):
     )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
     window_hours: Positive = Field(
-        default=MONTH_HOURS, description="hours over which spend agrees with the budget; 730: a calendar month"
+        default=MONTH_HOURS,
+        description="hours over which spend agrees with the budget; 730: a calendar month",
     )
 
     @model_validator(mode="before")
@@ -65,7 +66,9 @@ class BudgetSettings(Strict):
             return value
         if value.get("usd_per_hour") is not None:
             said = "has both usd_per_hour and usd_per_month"
-            raise PydanticCustomError("one_too_many", "two budgets", {"said": said, "hint": "Give one of them"})
+            raise PydanticCustomError(
+                "one_too_many", "two budgets", {"said": said, "hint": "Give one of them"}
+            )
         month = value["usd_per_month"]
         if "usd_per_day_cap" in value or isinstance(month, bool) or not isinstance(month, int | float):
             return value
@@ -326,7 +329,9 @@ def _merge(
         before = merged.get(section, {})
         if section == "budget":
             # A stronger layer that states one budget takes the place of the other.
-            before = {key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()}
+            before = {
+                key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()
+            }
         merged[section] = before | table
 
 

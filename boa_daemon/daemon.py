@@ -50,6 +50,7 @@ from boa_daemon.tick import Decision, decide
 from boa_daemon.work import Work
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.model import JobClass, JobId, Width
+from policies.pacing import Pace
 
 _LOG = logging.getLogger("boa.daemon")
 _TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
@@ -90,6 +91,7 @@ class Standing:
     reattached: tuple[int, int] = (0, 0)
     started_at: float = 0.0
     notes: list[str] = field(default_factory=list)
+    pace: Pace | None = None
 
 
 class Daemon:
@@ -195,7 +197,9 @@ class Daemon:
         """Observe, decide, act."""
         self._learn()
         self._explore()
-        return self.controller().run_once()
+        controller = self.controller()
+        self.standing.pace = controller.rules.pace
+        return controller.run_once()
 
     def _observe_only(self) -> Decision | None:
         """Observe and decide; record where there is a database, and touch nothing."""
@@ -205,6 +209,7 @@ class Daemon:
             return None
         self._learn()
         controller = self.controller()
+        self.standing.pace = controller.rules.pace
         state = controller.observe()
         decision = decide(
             state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules

@@ -116,7 +116,7 @@ class Ledger:
 def money_of(state: ClusterState, pace: Pace | None = None) -> Money | None:
     """Return the books as a policy sees them; None where none were opened.
 
-    With a pace that is monthly, every calendar month (UTC) accrues as many hours of budget, however long it is.
+    With a pace that is monthly, every calendar month (UTC) accrues the same money, however long it is.
     """
     opened_at, now = state.books_opened_at, state.now
     if opened_at is None:

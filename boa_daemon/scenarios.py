@@ -90,7 +90,7 @@ def _factor_at(scenario: Scenario, hour: float) -> float:
 
 
 def rhythm(*, days: int, by_day: bool = False, by_week: bool = False) -> tuple[tuple[float, float], ...]:
-    """Return a load whose mean is one: 1.6 times from 8 to 20 h and 0.4 at night, 1.28 on workdays and 0.3 else."""
+    """Return a load of mean one: 1.6 times from 8 to 20 h, 0.4 at night; 1.28 on workdays, 0.3 else."""
     load: list[tuple[float, float]] = []
     for day in range(days):
         week = (1.28 if day % 7 < 5 else 0.3) if by_week else 1.0

@@ -267,7 +267,7 @@ class Planner:
 
     @property
     def load_over_stated(self) -> float:
-        """The work per hour that is planned for over what was stated, of the classes whose rate was stated."""
+        """The work per hour that is planned for over what was stated, where rates were stated."""
         names = [name for name in list(self.stated) if name not in self.unstated]
         if not names:
             return 1.0

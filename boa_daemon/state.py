@@ -174,7 +174,7 @@ class Plan:
     are the sizes of those groups among them that are of use only together. `releases` names nodes that
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
-    they may send. `memory` is what the policy remembers. `held` is what the policy wanted and was not allowed, and why;
+    they may send. `memory` is what the policy remembers. `held` is what it was not allowed, and why;
     `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise. `stretched`
     says what is planned for jobs that hold more, on GPUs that nobody else needs. `follower` is what widths
     and nodes are worth to the policy, where it knows: for whoever asks what else there was.

@@ -244,7 +244,7 @@ class Money:
     """What a policy may know of the books: hours since they opened, and what was spent since.
 
     `spent_usd` is final bills, running meters and requested nodes together; GPU-hours where GPUs are counted.
-    `elapsed_hours` are hours of budget; `accrual` is how many of them an hour of this month brings, other than
+    `elapsed_hours` are hours of budget; `accrual` is how many of them an hour of this month brings, not
     one where every month has the same money. `month_elapsed_hours` are the hours of budget that accrued in
     this month, `month_left_hours` the hours until it ends. `is_refused` says that the cloud has no stock of
     some type now. `memory` is what the policy remembered at its last tick, `memory_age_hours` ago.

@@ -1,9 +1,9 @@
-"""Pacing: the one multiplier that makes the money last a month, changed as little as the promise allows.
+"""Pacing: the one multiplier that makes the money last a month, changed as little as that promise allows.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.boa), so the multiplier is all that
-has to be steered. Without caps no policy beats a constant one: the frontier is convex, and burn that varies by
-a share d around its mean costs about kappa d^2 of the waiting, kappa = B^2 T''(B) / (2 T(B)). So mu is chosen
-as if it were to stay until the month ends, and moves only with what is learnt and with what went otherwise:
+has to be steered. Without caps no policy beats a constant one: the frontier is convex, and burn that varies
+by a share d around its mean costs kappa d^2 of the waiting, kappa = B^2 T''(B) / (2 T(B)). So mu is chosen as
+if it were to stay until the month ends, and moves only with what is learnt and with what went otherwise:
 
     find mu with    a H sum_i lambda_i C_i(mu) + sum_i q_i C_i(mu)  =  B H + (B t - S)
 
@@ -19,31 +19,32 @@ as if it were to stay until the month ends, and moves only with what is learnt a
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
     -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how single jobs spread an hour's spend
 
-The horizon. What a job will cost counts from the moment it arrives, so dE/dt = B - a (B + E/H) + noise: first
-order, no oscillation. With exponential sizes the noise is 2 x grain x B^2 per hour. A horizon that shrinks with
-the month ends it at E = 0 but squeezes its last jobs; held at H_f, E spreads by B sqrt(grain x H_f) at the
-month's end, which is half of the tolerance for the H_f above. What is off is carried over. A credit or debt of
-more than H / 2 budget-hours lengthens H, up to the window, so that it changes the burn by half at most.
+The horizon. What a job will cost counts from the moment it arrives, so dE/dt = B - a (B + E/H) + noise is of
+first order and does not oscillate. With exponential sizes the noise has the variance 2 x grain x B^2 per
+hour. A horizon that shrank to nothing would end each month on its money and squeeze its last jobs. Held at
+H_f, E at the end of the month spreads by B sqrt(grain x H_f): half of the tolerance, for the H_f above. What
+is off is carried over. A credit or debt above B H / 2 lengthens H, up to the window, so that it changes the
+burn by half at most.
 
-The load. A(t) = S + sum_i q_i C_i(mu_0) is what the jobs that came have cost and will cost; P(t) what the
-stated load costs at the same multipliers; both forget over half a window. x = log(A/P) says what load comes,
-with the variance
+The load. A = S + sum_i q_i C_i(mu_0) is what the jobs that came have cost and will cost; P is what the stated
+load costs at the same multipliers; both forget over half a window. x = log(A/P) says what load comes, with
+the variance
 
     s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 180 = 4 h
 
-whose second part is a rhythm: by day the load runs ahead of its mean by hours, which no number of jobs makes
-good. The stated load is about right, log a ~ N(0, 0.1^2), or not, N(0, 0.7^2), with even odds; a = exp of the
-posterior mean of log a. So right beliefs are left alone through nights and weekends, and ones that are wrong by
-a factor of two are given up within a day. Where nobody stated a load only the second prior counts.
+whose second part is a rhythm: by day the load runs hours ahead of its mean, however many jobs it is made of.
+The stated load is about right, log a ~ N(0, 0.1^2), or it is not, N(0, 0.7^2), with even odds; log a is the
+posterior mean. So right beliefs are left alone through nights and weekends, and ones that are wrong by a
+factor of two are mostly given up within a day. Where nobody stated a load only the second prior counts.
 
-While the cloud refuses launches a credit counts as none. Credit that the month did not use is carried over as
-far as 2 % of a month's money; what is more was money that the load could not use, and is forgone. With a window
-other than a month H is H_f throughout, and credit is worth a window. All state is in the ledger, and in what the
-last tick remembered: A and P. The same facts give the same multiplier. Scaling all prices and the budget by
-one factor scales mu by its inverse and changes no width.
+While the cloud refuses launches a credit counts as none. Credit that a month did not use is carried over as
+far as 2 % of a month's money; more than that was money that the load could not use, and is forgone. With a
+window other than a month H is H_f throughout, and credit is worth a window. All state is in the ledger and in
+what the last tick remembered of A and P. The same facts give the same multiplier. Scaling all prices and the
+budget by one factor scales mu by its inverse and changes no width.
 
-What it costs: single jobs alone move the burn by a variance v = 2 grain x (the mean of 1/H - 1/window over a
-month, H_f's part as an Ornstein-Uhlenbeck process) + the spread of a; the loss is kappa v (`Pace.loss_fraction`).
+What it costs. Single jobs alone move the burn by a variance v: of E/H, a martingale while H = T - t and then
+an Ornstein-Uhlenbeck process, and of a. The loss kappa v is known before it is paid (`Pace.loss_fraction`).
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
@@ -66,7 +67,7 @@ MONTH_HOURS = 730.0
 TOLERANCE = 0.02
 """Of a window's money: how far its spend may be off, and what of an unspent credit is carried over."""
 LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
-"""The shortest horizon lies between these shares of the window: two and a half days, and a week, of a month."""
+"""The shortest horizon is between these shares of the window: of a month, two and a half days and a week."""
 MOST_CHANGE = 0.5
 """Of the burn, by a credit or a debt, unless it exceeds what a window can even out so slowly."""
 FORGETTING = 0.5
@@ -154,11 +155,11 @@ class Pace:
         return 2.0 * self.grain_hours / hours + (rhythm / hours) ** 2
 
     def burn_variance(self) -> float:
-        """Return the variance of the burn over its mean that single jobs bring in, over a window, if a = 1."""
+        """Return the variance of the burn over its mean that single jobs cause, the load being as stated."""
         window, floor, noise = self.window_hours, self.floor_hours, 2.0 * self.grain_hours
         steady = noise / (2.0 * floor)
         if self.is_calendar:
-            # While H = T - t, E/H is a martingale that gains noise dt / H^2; from then on it relaxes over H_f.
+            # While H = T - t, E/H is a martingale that gains noise dt / H^2; then it relaxes over H_f.
             bridged = noise * (math.log(window / floor) - 1.0 + floor / window) / window
             relaxing = 0.5 * floor * (1.0 - math.exp(-2.0)) / window
             at_floor = noise * (1.0 / floor - 1.0 / window)

@@ -19,9 +19,9 @@ class Simulation:
 
     `mean_usd_per_hour` is all that was spent, the tail included, over the hours from first to last arrival.
     `pacing_loss_fraction` is the part of the waiting that following the spend costs by the frontier, computed
-    before the run, where the policy does that. GPU-hours rented are those used, lost (work that a failure undid), booting, idle, and in overhead
-    (start-up, rescale and checkpoints) together. `interruptions` are nodes that the cloud took back;
-    `launch_refusals` are launches not served in full, by reason.
+    before the run, where the policy does that. GPU-hours rented are those used, lost (work that a failure
+    undid), booting, idle, and in overhead (start-up, rescale and checkpoints) together. `interruptions` are
+    nodes that the cloud took back; `launch_refusals` are launches not served in full, by reason.
     `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
     `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
     """

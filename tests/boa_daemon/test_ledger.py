@@ -89,7 +89,7 @@ def test_the_books_as_a_policy_sees_them() -> None:
 
 
 def test_a_monthly_budget_accrues_the_same_in_every_calendar_month() -> None:
-    """From mid January to mid March 1970: half of 730 hours, 730 for February, half of 730; an hour of it more."""
+    """From mid January to mid March 1970: half of 730 hours, 730 for February, half again."""
     middle_of_january, middle_of_march = 15.5 * 86_400.0, (31.0 + 28.0 + 15.5) * 86_400.0
     state = a_state(now=middle_of_march, books_opened_at=middle_of_january)
     monthly, hourly = (

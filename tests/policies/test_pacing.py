@@ -1,4 +1,4 @@
-"""The law: monotone, bounded, without windup or oscillation, calm under rhythms, and blind to the unit of money."""
+"""The law: monotone, bounded, without oscillation, calm under rhythms, blind to the unit of money."""
 
 from __future__ import annotations
 
@@ -56,13 +56,16 @@ def books(
 
 
 def fluid_run(pace: Pace, load: Floats, *, noise: Floats | None = None) -> tuple[list[Step], Floats]:
-    """Run the law in the fluid limit: each hour so many times the stated load comes and is paid for at once."""
+    """Run the law in the fluid limit: each hour so many times the stated load comes, paid at once."""
     steps, paid, spent_usd, memory = list[Step](), list[float](), 0.0, tuple[float, ...]()
     for hour, factor in enumerate(load.tolist()):
         money = books(spent_usd=spent_usd, elapsed_hours=float(hour), memory=memory)
         step = pace_step(pace, TABLE, np.zeros(3), replace(money, memory_age_hours=1.0 if memory else 0.0))
         extra = 0.0 if noise is None else pace.budget * float(noise[hour])
-        spent_usd, memory = spent_usd + factor * TABLE.cost_at(TABLE.rates, step.position) + extra, step.memory
+        spent_usd, memory = (
+            spent_usd + factor * TABLE.cost_at(TABLE.rates, step.position) + extra,
+            step.memory,
+        )
         steps.append(step)
         paid.append(spent_usd)
     return steps, np.array(paid)
@@ -98,7 +101,7 @@ def test_more_spent_never_means_wider(jobs: Floats, hours: float, low: float, hi
 
 @given(jobs=present, hours=elapsed, paid=spent, memory=memories)
 def test_it_is_bounded(jobs: Floats, hours: float, paid: float, memory: tuple[float, ...]) -> None:
-    """Multiplier, horizon and load stay in their ranges whatever the books say, and what is remembered is finite."""
+    """Multiplier, horizon and load stay in their ranges whatever the books say; so does the memory."""
     step = pace_step(PACE, TABLE, jobs, books(spent_usd=paid, elapsed_hours=hours, memory=memory))
 
     assert TABLE.multipliers[-1] <= step.position.multiplier <= TABLE.multipliers[0]
@@ -120,7 +123,7 @@ def test_what_a_month_leaves_is_carried_over_as_far_as_the_tolerance() -> None:
 
 
 def test_a_window_of_hours_keeps_a_window_of_credit() -> None:
-    """With a window that is no month, what is older than the window is forgone, whatever the calendar says."""
+    """With a window that is no month, what is older than the window is forgone at any time."""
     pace = Pace(budget=8.0, window_hours=4.0)
 
     assert pace.opening_hours(books(elapsed_hours=10.0, spent_usd=8.0)) == 5.0
@@ -146,7 +149,7 @@ def test_without_stock_credit_counts_as_none() -> None:
 
 
 def test_the_floor_is_as_long_as_the_tolerance_permits() -> None:
-    """Spend over the floor spreads by half of the tolerance; for very small or large jobs there are limits."""
+    """Spend over the floor spreads by half of the tolerance; very small or large jobs meet limits."""
     middle = replace(PACE, grain_hours=0.5)
 
     assert math.sqrt(0.5 * middle.floor_hours) == pytest.approx(0.5 * TOLERANCE * MONTH_HOURS)
@@ -201,7 +204,7 @@ def test_right_beliefs_are_left_alone() -> None:
 
 @pytest.mark.parametrize("truth", [0.6, 0.75, 1.2, 1.5])
 def test_wrong_beliefs_are_given_up_and_the_month_ends_on_its_money(truth: float) -> None:
-    """In the fluid limit most of the error is known after three days, nearly all after a fortnight; the month's money is spent, and not more."""
+    """Most of the error is known after three days, nearly all after a fortnight; a month keeps its money."""
     pace = replace(PACE, budget=45.0)
     steps, paid = fluid_run(pace, np.full(730, truth))
     burn = np.diff(paid)[365:] / 45.0
@@ -216,7 +219,7 @@ def test_wrong_beliefs_are_given_up_and_the_month_ends_on_its_money(truth: float
 def test_the_belief_lies_between_what_was_stated_and_what_was_seen(
     actual: float, more: float, stated: float
 ) -> None:
-    """The correction is on the side of the evidence and does not exceed it; an unstated load is believed sooner."""
+    """The correction is on the side of the evidence and within it; an unstated load follows sooner."""
     correction = PACE.load_correction(actual, stated)
     seen = (actual + 43.8) / (stated + 43.8)  # 0.001 x 730 h x 60 USD/h on both sides
 
@@ -231,9 +234,7 @@ def test_what_was_believed_of_the_load_outlives_a_change_of_prices() -> None:
     steps, paid = fluid_run(PACE, np.full(100, 1.5))
     forgotten, *rest = steps[-1].memory
     money = books(spent_usd=2.0 * float(paid[-1]), elapsed_hours=100.0, memory=(2.0 * forgotten, *rest))
-    dearer = MultiplierTable.of(
-        replace(PROBLEM, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=2.0),))
-    )
+    dearer = MultiplierTable.of(replace(PROBLEM, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=2.0),)))
     after = pace_step(replace(PACE, budget=120.0), dearer, np.zeros(3), money)
 
     assert after.load_correction == pytest.approx(steps[-1].load_correction, rel=0.01)
