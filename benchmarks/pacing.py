@@ -1,6 +1,6 @@
 """Pacing beside the fixed plan: what it costs in waiting, and how close a month ends to its money.
 
-    python benchmarks/pacing.py [--seeds 10] [--jobs 2] [--days 56] [--only NAME]
+    python benchmarks/pacing.py [--seeds 10] [--jobs 2] [--days 56] [--only NAME] [--no-corners]
     python benchmarks/pacing.py --fluid [--days 56] [--seeds 10]
     python benchmarks/pacing.py --plot docs/images/pacing.png
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -195,10 +196,10 @@ def pairs_of(case: Case) -> list[Found]:
     return found
 
 
-def cases(days: int, seeds: Sequence[int], only: str) -> Iterator[Case]:
+def cases(days: int, seeds: Sequence[int], only: str, *, corners: bool) -> Iterator[Case]:
     """Yield what is run: all scenarios at 1.5 times the load; two of them at other budgets, boots."""
-    corners = [("1.5", 180.0), ("knee", 180.0), ("2", 180.0), ("1.5", 0.0), ("1.5", 420.0)]
-    for number, (budget, boot) in enumerate(corners):
+    others = [("knee", 180.0), ("2", 180.0), ("1.5", 0.0), ("1.5", 420.0)]
+    for number, (budget, boot) in enumerate([("1.5", 180.0), *(others if corners else [])]):
         by_trace: dict[object, list[Scenario]] = {}
         for scenario in scenarios(days)[: None if number == 0 else 2]:
             if only in scenario.name:
@@ -395,6 +396,7 @@ def main() -> None:
     parser.add_argument(
         "--days", type=int, default=MONTH_DAYS, help="days of arrivals: 14 to 56; 31 by default"
     )
+    parser.add_argument("--no-corners", action="store_true", help="1.5 times the load and 180 s only")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--fluid", action="store_true", help="the law on the exact frontier")
     parser.add_argument("--plot", type=Path)
@@ -405,9 +407,13 @@ def main() -> None:
     elif arguments.fluid:
         fluid(arguments.days, seeds, arguments.only)
     else:
-        todo = list(cases(arguments.days, seeds, arguments.only))
+        todo = list(cases(arguments.days, seeds, arguments.only, corners=not arguments.no_corners))
+        founds: list[Found] = []
         with ProcessPoolExecutor(arguments.jobs) as pool:
-            table([found for group in pool.map(pairs_of, todo) for found in group])
+            for done, group in enumerate(pool.map(pairs_of, todo), 1):
+                print(f"{done} of {len(todo)}: {group}", file=sys.stderr, flush=True)
+                founds += group
+        table(founds)
 
 
 if __name__ == "__main__":
