@@ -30,10 +30,10 @@ The load. A = S + sum_i q_i C_i(mu_0) is what the jobs that came have cost and w
 load costs at the same multipliers; both forget over half a window. x = log(A/P) says what load comes, with
 the variance
 
-    s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 180 = 4 h
+    s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 150 = 5 h
 
 whose second part is a rhythm: by day the load runs hours ahead of its mean, however many jobs it is made of.
-The stated load is about right, log a ~ N(0, 0.1^2), or it is not, N(0, 0.7^2), with even odds; log a is the
+The stated load is about right, log a ~ N(0, 0.05^2), or it is not, N(0, 0.7^2), with even odds; log a is the
 posterior mean. So right beliefs are left alone through nights and weekends, and ones that are wrong by a
 factor of two are mostly given up within a day. Where nobody stated a load only the second prior counts.
 
@@ -72,9 +72,9 @@ MOST_CHANGE = 0.5
 """Of the burn, by a credit or a debt, unless it exceeds what a window can even out so slowly."""
 FORGETTING = 0.5
 """Windows over which evidence on the load is forgotten."""
-RHYTHM = 1.0 / 180.0
-"""How far a rhythm lets the load run ahead of its mean, in windows: four hours of load in a month."""
-RIGHT, WRONG = 0.1, 0.7
+RHYTHM = 1.0 / 150.0
+"""How far a rhythm lets the load run ahead of its mean, in windows: five hours of load in a month."""
+RIGHT, WRONG = 0.05, 0.7
 """Spread of the logarithm of the true load over the stated one: where that is about right, and where not."""
 FIRST_EVIDENCE = 0.001
 """Windows' worth of the stated load that are added to both sides of A/P, so that it is never zero."""
