@@ -46,7 +46,7 @@ def make_plan(
         loans = {job: planned for job, planned in loans.items() if job not in allocation.stay}
     changes = _changes(state, allocation.widths)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
-        plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
+        plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, memory=allocation.memory)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
         return with_idle_nodes(state, rules, plan, claimed=set(), node_prices=allocation.node_prices)
     changes = replace(
@@ -169,7 +169,7 @@ def _fixed_fleet(
         releases=tuple(releases),
         waiting=waiting,
         reasons=allocation.reasons,
-        lean=allocation.lean,
+        memory=allocation.memory,
         wake_at=wake_at,
     )
 
@@ -216,7 +216,7 @@ def _rented_fleet(
         instance_types=rules.by_name,
         waiting=waiting,
         reasons=allocation.reasons,
-        lean=allocation.lean,
+        memory=allocation.memory,
         wake_at=wake_at,
     )
     at_the_cap = reason == "node-limit"
