@@ -83,7 +83,6 @@ def taught_run(
         site_of(settings),
         settings.options,
         jobs=run.world.jobs,
-        store=run.controller.ports.store,
         seed=settings.seed,
     )
 

@@ -1,191 +1,386 @@
-"""Pacing against the budget: ten scenarios, three days each, a window of one day.
+"""Pacing beside the fixed plan: what it costs in waiting, and how close a month ends to its money.
 
-    python benchmarks/pacing.py [--only NAME] [--seeds 10 | --profiles | --plot docs/images/pacing.png]
+    python benchmarks/pacing.py [--seeds 10] [--jobs 2] [--days 56] [--only NAME] [--no-corners]
+    python benchmarks/pacing.py --fluid [--days 56] [--seeds 10]
+    python benchmarks/pacing.py --plot docs/images/pacing.png
 
-For each scenario: what the paced policy spent in all and on each day, and its mean JCT; what the fixed plan
-does when it believes the same; what it does when it is rehearsed on the very trace, which is foresight; and
-what no policy can beat for what the paced policy spent. With --seeds, how far the spend of single windows is
-from the budget over so many seeds, beside the fixed plan. With --profiles, spend over budget and mean JCT on
-the classes of `boa demo`, and on the demo itself.
+Each line is a scenario at a budget and a boot time: mean JCT of `boa-paced` over that of the fixed plan `boa`
+at equal money (with a 95 % interval over the seeds), and by how much the first calendar month misses its
+money, median and worst, in per cent. The fixed plan is given the true rates and sizes and is evaluated at
+what the paced run spent, by interpolation between runs at neighbouring planning budgets; `boa-paced` has the
+beliefs of the scenario and the defaults of the daemon. `tail` is what the paced run spends in the last two
+days of arrivals over what the fixed plan spends then, so more than one is a splurge at the end.
 
-A window in which the load or the stock does not permit the budget is set apart: the cloud had none for a part
-of it, or at its end money was left though every job had its widest width (or was lacking at the narrowest).
-What was left over or lacking then is added to the money of the next window, which has to use it.
+With --fluid the same law runs on the exact frontier without boots and whole nodes, where the best constant
+multiplier is known to be optimal: weeks take milliseconds there. Its first column is the loss foretold.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 
 import numpy as np
+from scipy.stats import t as student
 
-from boa_daemon.cli.demo import shipped_settings
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.scenarios import (
-    BUDGET,
-    PROBLEM,
-    SCENARIOS,
-    RunSamples,
-    Scenario,
-    a_trace_of,
-    believed,
-    paced_run,
-    settings_of,
-)
-from boa_daemon.sim.wiring import prepare, rehearsed, simulate
+from boa_daemon.sim.scenarios import NODE, PROBLEM, Scenario, a_trace_of, drift, rhythm
+from boa_daemon.sim.settings import Beliefs
+from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
-from policies.model import Budget
+from policies.model import Budget, Money
+from policies.online.node_prices import with_boots_at_changes
+from policies.online.pacing import MultiplierTable, Pace, curvature_at, pace_step
+from policies.optimum.frontier import MixedFrontier
+from policies.optimum.hull import lower_hulls, merge
+from policies.optimum.knee import knee_of
+from policies.optimum.options import whole_width_options
+from policies.registry import Site
+from policies.speedup import Floats
 
-DEMO_BUDGETS = (25.0, 30.0, 40.0, 60.0)
-DAYS = 3
-HOURS = 24.0 * DAYS
+QUARTER = replace(
+    PROBLEM,
+    classes=tuple(replace(c, arrivals_per_hour=c.arrivals_per_hour / 4.0) for c in PROBLEM.classes),
+)
+"""Eight jobs an hour, 7 GPU-hours of work: coarse enough that a month of it is simulated in seconds."""
+MONTH_DAYS = 31
+"""Simulated time begins with January 1970."""
+TAIL_HOURS = 48.0
+BURSTS = tuple((24.0 * day + 13.0, 24) for day in range(2, 60, 3))
 
 
-DAY_USD = 24.0 * BUDGET.amount
-TOLERANCE = 0.03
+def scenarios(days: int) -> tuple[Scenario, ...]:
+    """Return what a budget has to survive, for so many days; mean load is the stated one but in bursts."""
+    return (
+        Scenario(name="steady"),
+        Scenario(name="day and night", load=rhythm(days=days, by_day=True)),
+        Scenario(name="week", load=rhythm(days=days, by_week=True)),
+        Scenario(name="day, night and week", load=rhythm(days=days, by_day=True, by_week=True)),
+        Scenario(
+            name="bursts",
+            load=((0.0, 1.0 - 1.0 / 24.0),),
+            bursts=tuple(b for b in BURSTS if b[0] < 24 * days),
+        ),
+        Scenario(name="drift", load=drift(days=days)),
+        Scenario(name="rates believed twice", rate_belief=2.0),
+        Scenario(name="rates believed half", rate_belief=0.5),
+        Scenario(name="sizes believed twice", size_belief=2.0),
+        Scenario(name="sizes believed half", size_belief=0.5),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A day: spend over its money less one, and whether load and stock permitted more or less."""
+class Case:
+    """Scenarios that share a trace, at a budget (a multiple of the load) and a boot time, with one seed."""
 
-    deviation: float
-    is_permitted: bool
-
-
-def windows_of(scenario: Scenario, books: RunSamples) -> list[Window]:
-    """Return the days of a paced run; what one could not spend belongs to the next."""
-    windows: list[Window] = []
-    carried = 0.0
-    for day in range(DAYS):
-        begin, end = 24.0 * day, 24.0 * (day + 1)
-        money = DAY_USD + carried
-        rest = money - books.spent_between(begin, end)
-        last = [sample for sample in books.samples if sample.hour <= end][-1]
-        is_out = any(b < end and begin < e for b, e in scenario.outage_hours)
-        is_at_end = last.is_at_end and (last.credit_usd > 0.0) == (rest > 0.0)
-        windows.append(Window(deviation=-rest / money, is_permitted=not (is_out or is_at_end)))
-        carried = 0.0 if windows[-1].is_permitted else rest
-    return windows
+    scenarios: tuple[Scenario, ...]
+    budget: str
+    boot_seconds: float
+    days: int
+    seed: int
 
 
-def fixed_days(scenario: Scenario, *, seed: int) -> list[float]:
-    """Return spend over budget less one for each day of the fixed plan; none where there is no plan."""
-    spent: list[tuple[float, float]] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a pair of runs came to; `month_error` is None for runs of less than a month."""
+
+    name: str
+    budget: str
+    boot_seconds: float
+    jct_ratio: float
+    month_error: float | None
+    tail_ratio: float
+
+
+def budget_of(word: str, settings: SimulationSettings) -> float:
+    """Return the dollars per hour of `knee`, or of so many times the work that comes."""
+    if word == "knee":
+        frontier = MixedFrontier.of(site_of(settings).problem)
+        budgets = np.linspace(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 400)
+        return knee_of(budgets, frontier.mean_jct_at(budgets)).budget
+    load = sum(c.arrivals_per_hour * c.size_gpu_hours for c in settings.problem.classes)
+    return float(word) * load
+
+
+def run_of(settings: SimulationSettings) -> tuple[float, float, Floats, Floats]:
+    """Return mean JCT in hours, dollars per hour, and hours and dollars committed at each tick."""
+    hours, dollars = list[float](), list[float]()
 
     def look(decision: Decision) -> None:
-        spent.append((decision.state.now / SECONDS_PER_HOUR, Ledger.of(decision.state).committed_usd))
+        hours.append(decision.state.now / SECONDS_PER_HOUR)
+        dollars.append(Ledger.of(decision.state).committed_usd)
 
-    if fixed_plan(scenario, seed=seed, on_tick=look) is None:
-        return []
-    hours, dollars = zip(*spent, strict=True)
-    ends = np.interp([24.0 * day for day in range(DAYS + 1)], hours, dollars)
-    return [float(day) / DAY_USD - 1.0 for day in np.diff(ends)]
+    result = prepare(settings).finish(look)
+    return result.mean_jct_hours, result.mean_usd_per_hour, np.array(hours), np.array(dollars)
 
 
-def many(scenario: Scenario, seeds: Sequence[int]) -> str:
-    """Run one scenario with several seeds and return its line: how far single days are from the budget."""
-    windows: list[Window] = []
-    runs: list[float] = []
-    waits: list[float] = []
-    fixed: list[float] = []
-    for seed in seeds:
-        result, books = paced_run(scenario, hours=HOURS, seed=seed)
-        windows += windows_of(scenario, books)
-        runs.append(books.spent_between(0.0, HOURS) / (DAYS * DAY_USD) - 1.0)
-        waits.append(result.mean_jct_hours / result.lower_bound_mean_jct_hours)
-        fixed += fixed_days(scenario, seed=seed)
-    days = [window.deviation for window in windows if window.is_permitted]
-    held = sum(abs(day) <= TOLERANCE for day in days)
-    against = f"{_off(fixed)}" if fixed else "no plan"
-    return (
-        f"{scenario.name:32s} {_off(days)}  {held:3d} of {len(days):3d}  {len(windows) - len(days):3d}   "
-        f"{100.0 * max(runs, key=abs):+6.1f}   {median(waits):5.2f}      {against}"
+class FixedPlan:
+    """Runs of the fixed plan on one trace, made where they are needed."""
+
+    def __init__(self, settings: SimulationSettings, tail: tuple[float, float]) -> None:
+        self._settings, self._tail = settings, tail
+        self._runs: dict[float, tuple[float, float]] = {}
+
+    def at(self, spend: float) -> tuple[float, float]:
+        """Return (log of mean JCT, dollars in the tail) at a spend, between two runs."""
+        planned, factor = spend, 1.0
+        for _ in range(6):
+            below = [found for found in self._runs if found <= spend]
+            above = [found for found in self._runs if found >= spend]
+            if below and above and min(above) <= 1.06 * max(below):
+                break
+            try:
+                found = self._run(planned)
+            except InfeasibleBudget as error:
+                planned = max(planned, error.least_spend) * 1.01
+                continue
+            factor *= spend / found
+            planned *= spend / found * (1.015 if found < spend else 0.985)
+        spends = sorted(self._runs)
+        values = [self._runs[found] for found in spends]
+        return (
+            float(np.interp(spend, spends, [value[0] for value in values])),
+            float(np.interp(spend, spends, [value[1] for value in values])),
+        )
+
+    def _run(self, planned: float) -> float:
+        """Run a plan; return what it spends per hour."""
+        jct, spend, hours, dollars = run_of(replace(self._settings, planning_budget=Budget(amount=planned)))
+        begin, end = np.interp(self._tail, hours, dollars)
+        self._runs[spend] = (math.log(jct), float(end - begin))
+        return spend
+
+
+def pairs_of(case: Case) -> list[Found]:
+    """Run the scenarios of a case, and the fixed plan at what each of them spent."""
+    hours = 24.0 * case.days
+    trace = a_trace_of(case.scenarios[0], QUARTER.classes, hours=hours, seed=case.seed)
+    settings = SimulationSettings(
+        trace=trace,
+        problem=QUARTER,
+        instance_types={"gpu": NODE},
+        budget=Budget(amount=1.0),
+        seed=case.seed,
+        boot_seconds=case.boot_seconds,
     )
+    budget = budget_of(case.budget, settings)
+    settings = replace(settings, budget=Budget(amount=budget))
+    tail = (hours - TAIL_HOURS, hours)
+    fixed = FixedPlan(settings, tail)
+    found = []
+    for scenario in case.scenarios:
+        beliefs = Beliefs(rates={"": scenario.rate_belief}, sizes={"": scenario.size_belief})
+        world = replace(settings.world, beliefs=beliefs)
+        jct, spend, at, dollars = run_of(replace(settings, policy="boa-paced", world=world))
+        log_jct, fixed_tail = fixed.at(spend)
+        month = 24.0 * MONTH_DAYS
+        spent, begin, end = np.interp([month, *tail], at, dollars)
+        found.append(
+            Found(
+                name=scenario.name,
+                budget=case.budget,
+                boot_seconds=case.boot_seconds,
+                jct_ratio=jct / math.exp(log_jct),
+                month_error=float(spent) / (budget * month) - 1.0 if hours >= month else None,
+                tail_ratio=float(end - begin) / fixed_tail,
+            )
+        )
+    return found
 
 
-def _off(days: Sequence[float]) -> str:
-    """Return the median size and the worst of some deviations, in per cent."""
-    return f"{100.0 * median(abs(day) for day in days):5.1f} {100.0 * max(days, key=abs):+6.1f}"
+def cases(days: int, seeds: Sequence[int], only: str, *, corners: bool) -> Iterator[Case]:
+    """Yield what is run: all scenarios at 1.5 times the load; two of them at other budgets, boots."""
+    others = [("knee", 180.0), ("2", 180.0), ("1.5", 0.0), ("1.5", 420.0)]
+    for number, (budget, boot) in enumerate([("1.5", 180.0), *(others if corners else [])]):
+        by_trace: dict[object, list[Scenario]] = {}
+        for scenario in scenarios(days)[: None if number == 0 else 2]:
+            if only in scenario.name:
+                by_trace.setdefault((scenario.load, scenario.bursts), []).append(scenario)
+        for alike in by_trace.values():
+            for seed in seeds:
+                yield Case(scenarios=tuple(alike), budget=budget, boot_seconds=boot, days=days, seed=seed)
 
 
-def fixed_plan(
-    scenario: Scenario, *, seed: int, on_tick: Callable[[Decision], None] | None = None
-) -> Simulation | None:
-    """Return the run of the plan that follows from the beliefs; None where they make the budget too small."""
-    truth = settings_of(scenario, hours=HOURS, seed=seed)
-    try:
-        plan = prepare(replace(truth, problem=believed(PROBLEM, scenario))).controller.allocator
-    except InfeasibleBudget:
-        return None
-    run = prepare(truth)
-    return replace(run, controller=replace(run.controller, allocator=plan)).finish(on_tick)
+def interval(values: Sequence[float]) -> str:
+    """Return the mean and, for several values, a 95 % interval."""
+    if len(values) < 2:
+        return f"{values[0]:.3f}              "
+    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return f"{fmean(values):.3f} +- {half:.3f}     "
 
 
-def said(result: Simulation | None, budget: float = BUDGET.amount) -> str:
-    """Return spend over budget and mean JCT in minutes."""
-    if result is None:
-        return "   no plan     "
-    return f"{result.mean_usd_per_hour / budget:6.3f} {60.0 * result.mean_jct_hours:7.1f} "
+def table(founds: Sequence[Found]) -> None:
+    """Print a line for each scenario, budget and boot time."""
+    print(f"{'scenario':24s} {'budget':>7s} {'boot':>5s}   JCT over fixed     month off by, %   tail")
+    print(f"{'':24s} {'x load':>7s} {'s':>5s}   plan, same money   median   worst    mean")
+    lines: dict[tuple[str, float, str], list[Found]] = {}
+    for found in founds:
+        lines.setdefault((found.budget, found.boot_seconds, found.name), []).append(found)
+    for (budget, boot, name), group in lines.items():
+        errors = [100.0 * found.month_error for found in group if found.month_error is not None]
+        said = (
+            f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}" if errors else "       -       -"
+        )
+        ratios = interval([found.jct_ratio for found in group])
+        tail = fmean(found.tail_ratio for found in group)
+        print(f"{name:24s} {budget:>7s} {boot:5.0f}   {ratios} {said}   {tail:.2f}", flush=True)
 
 
-def line(scenario: Scenario, *, seed: int) -> str:
-    """Run one scenario and return its line of the table."""
-    paced, books = paced_run(scenario, hours=HOURS, seed=seed)
-    days = [books.spent_between(24.0 * d, 24.0 * (d + 1)) / (24.0 * BUDGET.amount) for d in range(DAYS)]
-    foresight = simulate(rehearsed(settings_of(scenario, hours=HOURS, seed=seed)))
-    bound = 60.0 * paced.lower_bound_mean_jct_hours
-    return (
-        f"{scenario.name:32s} {said(paced)} {' '.join(f'{day:.3f}' for day in days)}   "
-        f"{said(fixed_plan(scenario, seed=seed))}  {said(foresight)} {bound:6.1f}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fluid:
+    """The exact frontier without boots and whole nodes: what a unit of load costs and waits at each level."""
+
+    multipliers: MultiplierTable
+    cost: Floats  # (classes, levels)
+    hours: Floats
+    frontier: MixedFrontier
+
+    @classmethod
+    def of(cls, site: Site) -> Fluid:
+        """Lay out the curves of a site."""
+        problem = with_boots_at_changes(site.problem, site.boot_hours)
+        multipliers, options = MultiplierTable.of(problem), whole_width_options(problem)
+        hulls = lower_hulls(
+            options.spend,
+            options.weights[options.group] * options.hours,
+            options.group,
+            groups=len(options.owner),
+        )
+        widest = np.zeros(len(problem.classes))
+        np.add.at(widest, options.owner, hulls.time[hulls.starts[:-1]])
+        each = np.eye(len(problem.classes))
+        slopes, saved = merge(hulls).slope, np.zeros((len(widest), len(multipliers.multipliers)))
+        for edge, owner in enumerate(multipliers.edge_class.tolist()):
+            saved[owner, edge + 1] = multipliers.edge_cost[edge] * slopes[edge]
+        return cls(
+            multipliers=multipliers,
+            cost=np.array([multipliers.costs(one) for one in each]),
+            hours=widest[:, None] - np.cumsum(saved, axis=1),
+            frontier=MixedFrontier.of(problem),
+        )
+
+    def run(self, scenario: Scenario, *, budget: float, hours: int, seed: int) -> tuple[float, float, float]:
+        """Return JCT over the best constant multiplier's, the month's error, and the loss foretold."""
+        table = self.multipliers
+        table = replace(table, rates=table.rates * scenario.rate_belief)
+        curvature = curvature_at(
+            self.frontier.mean_jct_at, budget, least=self.frontier.cheapest_feasible_spend
+        )
+        pace = Pace(budget=budget, grain_hours=table.grain_hours(budget)).costed(curvature)
+        rng = np.random.default_rng(seed)
+        begins = np.array([begin for begin, _ in scenario.load])
+        factors = np.array([factor for _, factor in scenario.load])
+        load = factors[np.searchsorted(begins, np.arange(hours), side="right") - 1]
+        burst = np.zeros(hours)
+        for hour, count in scenario.bursts:
+            burst[int(hour)] += count / len(self.cost)
+        jobs = rng.poisson(self.multipliers.rates[:, None] * load) + burst
+        work = np.where(jobs > 0, rng.gamma(np.maximum(jobs, 1e-9)), 0.0)
+        spent, waited, month_error, memory = 0.0, 0.0, math.nan, tuple[float, ...]()
+        month = 24 * MONTH_DAYS
+        for hour in range(hours):
+            if hour == month:
+                month_error = spent / (budget * month) - 1.0
+            money = Money(
+                spent_usd=spent,
+                elapsed_hours=float(hour),
+                month_elapsed_hours=float(hour % month),
+                month_left_hours=float(month - hour % month),
+                memory=memory,
+                memory_age_hours=1.0 if memory else 0.0,
+            )
+            step = pace_step(pace, table, np.zeros(len(self.cost)), money)
+            edge, share = step.position.edge, step.position.share
+            after = min(edge + 1, self.cost.shape[1] - 1)
+            mix = np.array([1.0 - share, share])
+            spent += float(work[:, hour] @ self.cost[:, [edge, after]] @ mix)
+            waited += float(work[:, hour] @ self.hours[:, [edge, after]] @ mix)
+            memory = step.memory
+        if hours == month:
+            month_error = spent / (budget * month) - 1.0
+        done = work.sum(axis=1)
+        best = float(np.interp(spent, done @ self.cost, done @ self.hours))
+        return waited / best, month_error, math.nan if pace.loss_fraction is None else pace.loss_fraction
+
+
+def fluid(days: int, seeds: Sequence[int], only: str) -> None:
+    """Print the law on the exact frontier, without boots and whole nodes."""
+    print(f"{'scenario':24s} {'budget':>7s}   foretold   JCT over best      month off by, %")
+    print(f"{'':24s} {'x load':>7s}   loss, %    constant           median   worst")
+    settings = SimulationSettings(
+        trace=a_trace_of(Scenario(name=""), QUARTER.classes, hours=24.0, seed=0),
+        problem=QUARTER,
+        instance_types={"gpu": NODE},
+        budget=Budget(amount=1.0),
     )
+    curves = Fluid.of(site_of(settings))
+    for word in ("knee", "1.5", "2"):
+        budget = budget_of(word, settings)
+        for scenario in scenarios(days):
+            if only not in scenario.name or scenario.size_belief != 1.0:
+                continue
+            found = [curves.run(scenario, budget=budget, hours=24 * days, seed=seed) for seed in seeds]
+            errors = [100.0 * error for _, error, _ in found]
+            print(
+                f"{scenario.name:24s} {word:>7s}   {100.0 * found[0][2]:6.2f}     "
+                f"{interval([one[0] for one in found])}"
+                f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}",
+                flush=True,
+            )
 
 
-def profiles(*, seed: int) -> None:
-    """Print the real profiles: three days of Poisson arrivals, then the demo's own trace."""
-    shipped = shipped_settings("40/h")
-    days = a_trace_of(Scenario(name="steady"), shipped.problem.classes, hours=HOURS, seed=seed)
-    for name, trace, budgets in (("three days", days, (40.0, 30.0)), ("demo", shipped.trace, DEMO_BUDGETS)):
-        for amount in budgets:
-            settings = replace(shipped, trace=trace, budget=Budget(amount=amount), seed=seed)
-            for policy, result in (
-                ("paced", simulate(replace(settings, policy="boa-paced"))),
-                ("fixed plan", simulate(settings)),
-                ("rehearsed", simulate(rehearsed(settings))),
-            ):
-                print(f"{name:10s} {amount:3.0f} USD/hour  {policy:10s} {said(result, amount)}", flush=True)
-
-
-def draw(books: RunSamples, path: Path, title: str) -> None:
-    """Draw the multiplier, the burn and the credit over time."""
+def draw(path: Path) -> None:
+    """Draw a month of days, nights and weeks, believed to be half of what comes: multiplier, spend, load."""
     import matplotlib as mpl  # noqa: PLC0415 - only --plot needs it
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415 - only --plot needs it
 
-    samples = [sample for sample in books.samples if sample.hour <= HOURS]
-    hours = [sample.hour for sample in samples]
-    grid = np.arange(0.0, HOURS + 0.01, 2.0)
-    spent = np.interp(grid, hours, [sample.spent_usd for sample in samples])
-    figure, axes = plt.subplots(3, 1, figsize=(8.0, 6.5), sharex=True, layout="constrained")
-    axes[0].semilogy(hours, [sample.multiplier for sample in samples], color="#1769aa", lw=0.9)
-    axes[0].set_ylabel("multiplier\n(hours per USD)")
-    axes[0].set_title(title, loc="left", fontsize=10)
-    axes[1].stairs(np.diff(spent) / 2.0, grid, color="#d9480f", label="spend, 2 h means")
-    axes[1].axhline(BUDGET.amount, color="#1f2933", lw=1.0, ls="--", label="budget")
-    axes[1].set_ylabel("USD/hour")
+    days, belief = 2 * MONTH_DAYS - 3, 0.5
+    scenario = Scenario(name="", load=rhythm(days=days, by_day=True, by_week=True), rate_belief=belief)
+    settings = SimulationSettings(
+        trace=a_trace_of(scenario, QUARTER.classes, hours=24.0 * days, seed=1),
+        problem=QUARTER,
+        instance_types={"gpu": NODE},
+        budget=Budget(amount=1.5 * 7.0),
+        policy="boa-paced",
+        seed=1,
+    )
+    settings = replace(settings, world=replace(settings.world, beliefs=Beliefs(rates={"": belief})))
+    run = prepare(settings)
+    rows: list[tuple[float, float, float]] = []
+
+    def look(decision: Decision) -> None:
+        memory = decision.plan.memory
+        if memory is not None:
+            hours = decision.state.now / SECONDS_PER_HOUR
+            rows.append((hours, Ledger.of(decision.state).committed_usd, memory[3] * belief))
+
+    run.finish(look)
+    hours, spent, load = np.array(rows).T
+    month, budget = 24.0 * MONTH_DAYS, settings.budget.amount
+    figure, axes = plt.subplots(2, 1, figsize=(8.0, 5.5), sharex=True, layout="constrained")
+    axes[0].plot(hours / 24.0, load, color="#1769aa", lw=1.2)
+    axes[0].axhline(1.0, color="#1f2933", lw=1.0, ls="--")
+    axes[0].set_ylabel("load believed\nover true mean load")
+    axes[0].set_title("Rates stated half of the truth, days and nights, weekends", loc="left", fontsize=10)
+    ahead = 100.0 * (spent - budget * hours) / (budget * month)
+    axes[1].plot(hours / 24.0, ahead, color="#d9480f", lw=1.2, label="spent less accrued")
+    axes[1].axhspan(-2.0, 2.0, color="#2f9e44", alpha=0.15, label="2 % of a month's money")
+    for end in (MONTH_DAYS, MONTH_DAYS + 28):
+        for axis in axes:
+            axis.axvline(end, color="#1f2933", lw=0.8)
+    axes[1].set_ylabel("% of a month's money")
+    axes[1].set_xlabel("days (a line ends each calendar month)")
     axes[1].legend(frameon=False, loc="upper right")
-    axes[2].plot(hours, [sample.credit_usd for sample in samples], color="#2f9e44", lw=0.9)
-    axes[2].axhline(0.0, color="#1f2933", lw=0.8)
-    axes[2].set_ylabel("credit (USD)")
-    axes[2].set_xlabel("hours")
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
@@ -194,42 +389,31 @@ def draw(books: RunSamples, path: Path, title: str) -> None:
 
 
 def main() -> None:
-    """Print the table, and draw the scenario with a load step, a night and a burst where asked."""
+    """Print the tables, or draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="so many seeds")
     parser.add_argument(
-        "--seeds", type=int, default=0, help="so many seeds, and how far single windows are off"
+        "--days", type=int, default=MONTH_DAYS, help="days of arrivals: 14 to 56; 31 by default"
     )
-    parser.add_argument("--profiles", action="store_true", help="the classes of boa demo instead")
+    parser.add_argument("--no-corners", action="store_true", help="1.5 times the load and 180 s only")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--fluid", action="store_true", help="the law on the exact frontier")
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
-    if arguments.profiles:
-        profiles(seed=arguments.seed)
-        return
+    seeds = range(1, arguments.seeds + 1)
     if arguments.plot is not None:
-        eventful = Scenario(
-            name="eventful",
-            load=((0.0, 1.0), (14.0, 0.0), (22.0, 1.0), (56.0, 1.3)),
-            bursts=((38.0, 100),),
-            rate_belief=0.5,
-        )
-        _, books = paced_run(eventful, hours=HOURS, seed=arguments.seed)
-        events = "no jobs 14-22 h, 100 jobs at 38 h, load +30 % from 56 h"
-        draw(books, arguments.plot, f"Rates believed half of the truth; {events}")
-        return
-    if arguments.seeds:
-        print(f"{'':32s} paced, per cent of a window's money                        fixed plan")
-        print(f"{'':32s} median worst   within 3 %  set apart  run  JCT/bound   median worst")
-        for scenario in SCENARIOS:
-            if arguments.only in scenario.name:
-                print(many(scenario, range(1, arguments.seeds + 1)), flush=True)
-        return
-    print(f"{'':32s} paced                                    fixed plan       rehearsed        bound")
-    print(f"{'':32s}  spend     min   day 1 day 2 day 3      spend     min    spend     min     min")
-    for scenario in SCENARIOS:
-        if arguments.only in scenario.name:
-            print(line(scenario, seed=arguments.seed), flush=True)
+        draw(arguments.plot)
+    elif arguments.fluid:
+        fluid(arguments.days, seeds, arguments.only)
+    else:
+        todo = list(cases(arguments.days, seeds, arguments.only, corners=not arguments.no_corners))
+        founds: list[Found] = []
+        with ProcessPoolExecutor(arguments.jobs) as pool:
+            for done, group in enumerate(pool.map(pairs_of, todo), 1):
+                print(f"{done} of {len(todo)}: {group}", file=sys.stderr, flush=True)
+                founds += group
+        table(founds)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from policies.errors import InfeasibleBudget
 from policies.online.best_effort import Account, BestEffort, Shortfall, shortfall_of
 from policies.online.node_prices import WholeNodes, with_boots_at_changes
 from policies.online.paced import PacedBudgetOptimal
-from policies.online.pacing import WINDOW_HOURS, Pace
+from policies.online.pacing import MONTH_HOURS, Pace, curvature_at
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
 from policies.rivals.a_srpt import VirtualOrder
@@ -57,13 +57,22 @@ def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
 
 def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return the optimum at a multiplier that follows the spend."""
-    pace = Pace(budget=site.budget.amount, window_hours=options.window_hours or WINDOW_HOURS)
+    pace = Pace(
+        budget=site.budget.amount,
+        window_hours=options.window_hours or MONTH_HOURS,
+        is_monthly=site.is_monthly,
+        is_stated=site.is_load_stated,
+    )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
+    curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
     # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
-    return BuiltPolicy(allocator=PacedBudgetOptimal.from_problem(problem, pace, nodes=nodes), pace=pace)
+    allocator = PacedBudgetOptimal.from_problem(
+        problem, pace, nodes=nodes, load_over_stated=site.load_over_stated, curvature=curvature
+    )
+    return BuiltPolicy(allocator=allocator, pace=allocator.pace)
 
 
 def best_effort(name: str, site: Site, options: PolicyOptions, account: Account | None = None) -> BuiltPolicy:

@@ -247,15 +247,20 @@ class Money:
     """What a policy may know of the books: hours since they opened, and what was spent since.
 
     `spent_usd` is final bills, running meters and requested nodes together; GPU-hours where GPUs are counted.
-    `is_refused` says that the cloud has no stock of some type now. `lean` is what the last tick learnt about
-    the beliefs, `lean_age_hours` how long ago that was: see `policies.online.pacing`.
+    `elapsed_hours` are hours of budget; `accrual` is how many of them an hour of this month brings, not
+    one where every month has the same money. `month_elapsed_hours` are the hours of budget that accrued in
+    this month, `month_left_hours` the hours until it ends. `is_refused` says that the cloud has no stock of
+    some type now. `memory` is what the policy remembered at its last tick, `memory_age_hours` ago.
     """
 
     spent_usd: float
     elapsed_hours: float
+    accrual: float = 1.0
+    month_elapsed_hours: float = 0.0
+    month_left_hours: float = 730.0
     is_refused: bool = False
-    lean: float = 0.0
-    lean_age_hours: float = 0.0
+    memory: tuple[float, ...] = ()
+    memory_age_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,8 +348,8 @@ class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.
 
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
-    "rent what the widths need". `lean` is what the books should remember for the next tick. `node_prices`
-    says what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
+    "rent what the widths need". `memory` is what the store should keep for the next tick. `node_prices` says
+    what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
     Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. Jobs in `compact` start
     only on as few nodes as their width needs, and wait where free GPUs lie on more. Where there is not room
     for all, those in `order` are served in that order, before the others. `most_usd_per_hour` is a ceiling on
@@ -356,7 +361,7 @@ class Allocation:
     widths: Mapping[JobId, Width]
     nodes: Mapping[str, int] | None = None
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
-    lean: float | None = None
+    memory: tuple[float, ...] | None = None
     node_prices: NodePrices | None = None
     stay: frozenset[JobId] = frozenset()
     order: tuple[JobId, ...] = ()

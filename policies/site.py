@@ -27,6 +27,8 @@ class Site:
 
     `boot_hours` is what a node takes from launch to ready; the problem's start-ups have it in them.
     `max_nodes` is the most that will ever be held at once; None without a cap.
+    `is_monthly` says that the budget is that of each calendar month. `load_over_stated` is the work that the
+    problem brings per hour over what was stated, where it was learnt; `is_load_stated` whether anybody did.
     """
 
     problem: Problem
@@ -34,6 +36,9 @@ class Site:
     instance_types: Mapping[str, InstanceType]
     boot_hours: float = 0.0
     max_nodes: int | None = None
+    is_monthly: bool = False
+    load_over_stated: float = 1.0
+    is_load_stated: bool = True
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""

@@ -89,6 +89,8 @@ def _status(document: dict[str, Any]) -> RenderableType:
         table.add_row(
             "burn rate", f"{usd(document['usd_per_hour'])} USD/hour; budget {usd(budget)} on average"
         )
+        if document.get("pacing") is not None:
+            table.add_row("pacing", _pacing(document["pacing"]))
         for window, books in document["books"].items():
             cap = "" if books["cap_usd"] is None else f" of {usd(books['cap_usd'])}"
             forecast = f"; at this rate {usd(books['forecast_usd'])} at its end"
@@ -102,6 +104,14 @@ def _status(document: dict[str, Any]) -> RenderableType:
     for note in document["notes"]:
         table.add_row("note", note)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def _pacing(document: dict[str, Any]) -> str:
+    """Return what the spend keeps to, which load is believed in, and what that costs."""
+    window = "calendar months" if document["is_calendar_month"] else f"{document['window_hours']:g} hours"
+    said = f"by {window}; {document['load_correction']:.2f} times the stated load is believed to come"
+    loss = document["pacing_loss_fraction"]
+    return said if loss is None else f"{said}; this costs {100.0 * loss:.1f} % of the waiting"
 
 
 def _facts(ages: dict[str, float | None]) -> str:

@@ -14,17 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import platformdirs
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
+from policies.online.pacing import MONTH_HOURS
 
 FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
 PREFIX = "BOA_"
+CAP_DAYS = 2.0
+"""Mean days' money that a day may cost where the budget is a month's and nobody set a cap."""
+_BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
 
 
 class BudgetSettings(Strict):
@@ -33,8 +38,13 @@ class BudgetSettings(Strict):
     usd_per_hour: Positive = Field(
         default=10.0, description="dollars per hour, the long-run average aimed at"
     )
+    usd_per_month: Positive | None = Field(
+        default=None, description="dollars per calendar month (UTC), in place of usd_per_hour"
+    )
     usd_per_day_cap: Positive | None = Field(
-        default=300.0, description="dollars per day (UTC), never exceeded; more than 24 h of the budget"
+        default=300.0,
+        description="dollars per day (UTC), never exceeded; more than 24 h of the budget. "
+        "With usd_per_month two mean days' money if unset",
     )
     usd_per_month_cap: Positive | None = Field(
         default=None, description="dollars per calendar month (UTC), never exceeded"
@@ -43,7 +53,31 @@ class BudgetSettings(Strict):
         default=None, description="dollars per hour of all nodes at any instant, never exceeded"
     )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
-    window_hours: Positive = Field(default=24.0, description="hours over which spend agrees with the budget")
+    window_hours: Positive = Field(
+        default=MONTH_HOURS,
+        description="hours over which spend agrees with the budget; 730: a calendar month",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_one_budget(cls, value: object) -> object:
+        """Refuse two budgets; a monthly one brings a daily cap that fits it."""
+        if not isinstance(value, Mapping) or value.get("usd_per_month") is None:
+            return value
+        if value.get("usd_per_hour") is not None:
+            said = "has both usd_per_hour and usd_per_month"
+            raise PydanticCustomError(
+                "one_too_many", "two budgets", {"said": said, "hint": "Give one of them"}
+            )
+        month = value["usd_per_month"]
+        if "usd_per_day_cap" in value or isinstance(month, bool) or not isinstance(month, int | float):
+            return value
+        return {**value, "usd_per_day_cap": CAP_DAYS * 24.0 * month / MONTH_HOURS}
+
+    @property
+    def mean_usd_per_hour(self) -> float:
+        """The budget per hour: a monthly one over the hours of a mean month."""
+        return self.usd_per_hour if self.usd_per_month is None else self.usd_per_month / MONTH_HOURS
 
 
 class _CloudSettings(Strict):
@@ -292,7 +326,13 @@ def _merge(
             for key in ("classes", "state_dir", "socket", "tokens"):
                 if isinstance(table.get(key), str):
                     table[key] = str(beside / table[key])
-        merged[section] = merged.get(section, {}) | table
+        before = merged.get(section, {})
+        if section == "budget":
+            # A stronger layer that states one budget takes the place of the other.
+            before = {
+                key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()
+            }
+        merged[section] = before | table
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

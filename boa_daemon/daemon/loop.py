@@ -53,7 +53,7 @@ from boa_daemon.tick.state import NodeState, Plan
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.model import JobClass, JobId, Width
 from policies.online.best_effort import Account
-from policies.online.estimates import lean_after
+from policies.online.pacing import Pace
 
 _LOG = logging.getLogger("boa.daemon")
 _TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
@@ -87,6 +87,7 @@ class Standing:
     started_at: float = 0.0
     notes: list[str] = field(default_factory=list)
     plan_fault: str = ""
+    pace: Pace | None = None
 
 
 class Daemon:
@@ -195,7 +196,9 @@ class Daemon:
         """Observe, decide, act."""
         self._learn()
         self._explore()
-        return self.controller().run_once()
+        controller = self.controller()
+        self.standing.pace = controller.rules.pace
+        return controller.run_once()
 
     def _observe_only(self) -> Decision | None:
         """Observe and decide; record where there is a database, and touch nothing."""
@@ -205,6 +208,7 @@ class Daemon:
             return None
         self._learn()
         controller = self.controller()
+        self.standing.pace = controller.rules.pace
         state = controller.observe()
         decision = decide(
             state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules
@@ -403,9 +407,8 @@ class Daemon:
         curves = planner.curves
         if learner.has_news or not curves:
             curves = learner.curves(list(planner.stated.values()), now=now)
-        work, figures = planner.work_per_hour, dict(planner.figures)
+        figures = dict(planner.figures)
         if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
-            self._lean_less(planner.work_per_hour / work)
             write_figures(self.books.store.database, planner.kept_figures)
             for curve in curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
@@ -430,12 +433,6 @@ class Daemon:
         """Say that what was seen makes no plan."""
         day = int(self.world.clock.now() // DAY)
         self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
-
-    def _lean_less(self, work_ratio: float) -> None:
-        """Take from the lean of the pacing what the beliefs about the work have taken over."""
-        known = None if self.books is None else self.books.store.lean()
-        if self.books is not None and known is not None:
-            self.books.store.record_lean(lean_after(known[0], work_ratio), at=known[1])
 
     def _believe(self, now: float) -> bool:
         """Estimate rates and sizes anew where it is time; return whether any was."""

@@ -301,9 +301,16 @@ class Planner:
         return gpus if most is None else min(most, gpus)
 
     @property
-    def work_per_hour(self) -> float:
-        """The work that is planned for, reference GPU-hours per hour."""
-        return sum(c.arrivals_per_hour * c.size_gpu_hours for c in list(self.classes.values()))
+    def load_over_stated(self) -> float:
+        """The work per hour that is planned for over what was stated, where rates were stated."""
+        names = [name for name in list(self.stated) if name not in self.unstated]
+        if not names:
+            return 1.0
+        planned, stated = (
+            sum(found[name].arrivals_per_hour * found[name].size_gpu_hours for name in names)
+            for found in (self.classes, self.stated)
+        )
+        return planned / stated
 
     @property
     def planned(self) -> Mapping[str, JobClass]:
@@ -332,7 +339,7 @@ class Planner:
             for name in sorted(variants)
             if (found := self._variants[name])
         )
-        workload, budget = self.settings.workload, Budget(amount=self.settings.budget.usd_per_hour)
+        workload, money = self.settings.workload, self.settings.budget
         problem = Problem(
             classes=classes,
             gpu_types=tuple(
@@ -345,16 +352,19 @@ class Planner:
         boot_hours = boot_seconds / SECONDS_PER_HOUR
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
-            options = PolicyOptions(window_hours=self.settings.budget.window_hours)
+            options = PolicyOptions(window_hours=money.window_hours)
         return PolicyRecord(
             name=workload.policy,
             options=options,
             placer=workload.placer,
             site=Site(
                 problem=_with_boots(problem, boot_hours),
-                budget=budget,
+                budget=Budget(amount=money.mean_usd_per_hour),
                 instance_types=self.machines,
                 boot_hours=boot_hours,
+                is_monthly=money.usd_per_month is not None,
+                load_over_stated=self.load_over_stated,
+                is_load_stated=len(self.unstated) < len(self.stated),
             ),
             rules=self.rules(),
         )

@@ -30,6 +30,7 @@ from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.tick.state import WaitReason
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.model import JobId
+from policies.online.pacing import Pace
 
 MOST_JOBS_AT_ONCE = 10_000
 LATE_TICKS, LATE_SECONDS = 3, 60.0
@@ -214,7 +215,7 @@ class Service:
             "notes": [*self._notes(), *self._late()],
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
-            "budget_usd_per_hour": self.daemon.settings.budget.usd_per_hour,
+            "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.ages),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
@@ -230,6 +231,7 @@ class Service:
                 "running": picture.running,
                 "waiting": picture.waiting,
                 "books": picture.figures,
+                "pacing": _pacing(standing.pace, picture.decision.plan.memory),
                 "held": list(picture.held),
             }
         if self.daemon.books is not None:
@@ -500,3 +502,15 @@ def _check_text(contents: Sequence[Any]) -> None:
         json.dumps(contents, ensure_ascii=False).encode()
     except (UnicodeEncodeError, ValueError, RecursionError):
         raise InputError("a job file holds text that is not Unicode") from None
+
+
+def _pacing(pace: Pace | None, memory: tuple[float, ...] | None) -> dict[str, Any] | None:
+    """Return what a paced policy keeps to: window, the load it believes in, and what pacing costs."""
+    if pace is None or not memory:
+        return None
+    return {
+        "window_hours": pace.window_hours,
+        "is_calendar_month": pace.is_calendar,
+        "load_correction": memory[-1],
+        "pacing_loss_fraction": pace.loss_fraction,
+    }

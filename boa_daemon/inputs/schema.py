@@ -115,6 +115,8 @@ def _sentence(fault: ErrorDetails, document: Document, at: At) -> InputError:
         path = (*path, str(context["key"]))
         inside = "" if where == "the file" else f" in {where}"
         return document.error(f"unknown key {context['key']!r}{inside}", at=path, hint=context["hint"])
+    if kind == "one_too_many":
+        return document.error(f"{where} {context['said']}", at=path, hint=context["hint"])
     if kind == "missing":
         return document.error(f"{where} is missing", at=path)
     if "[key]" in fault["loc"]:

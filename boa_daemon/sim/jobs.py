@@ -82,7 +82,7 @@ class SimulatedJobs:
             now, states = self._clock.now(), self._states
             for name, job in self._present.items():
                 if job.slots:
-                    states[name] = job.state(job.left_at(now))
+                    states[name] = job.state(now)
         return self._states.copy()
 
     @property

@@ -18,12 +18,10 @@ from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.running import Running
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import money_of
-from boa_daemon.tick.ports import Store
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Allocation, Job, JobClass, JobId, Money
 from policies.online.best_effort import Account
-from policies.online.estimates import lean_after
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_best_effort, build_policy
 
@@ -47,7 +45,6 @@ class LearningPolicy:
         options: PolicyOptions,
         *,
         jobs: SimulatedJobs,
-        store: Store,
         weights: Weights | None = None,
         noise: float = 0.05,
         seed: int = 0,
@@ -61,7 +58,7 @@ class LearningPolicy:
         self._looks_at = float("-inf")
         self.plans = 1
         self._name, self._site, self._options = name, site, options
-        self._jobs, self._store, self._noise, self._random = jobs, store, noise, Random(f"{seed}/reports")
+        self._jobs, self._noise, self._random = jobs, noise, Random(f"{seed}/reports")
         self._seen: dict[JobId, tuple[str, float]] = {}
         self._looked_at: dict[JobId, tuple[int, float]] = {}
         self._planned = dict(self.stated)
@@ -171,10 +168,12 @@ class LearningPolicy:
         return found
 
     def _plan_anew(self, found: dict[str, JobClass], decision: Decision) -> None:
-        """Build the policy for other classes; the lean gives up what the beliefs take over."""
-        ratio = _work_per_hour(found) / _work_per_hour(self._planned)
-        problem = replace(self._site.problem, classes=tuple(found.values()))
-        site = replace(self._site, problem=problem)
+        """Build the policy for other classes; pacing goes on from the stated load."""
+        site = replace(
+            self._site,
+            problem=replace(self._site.problem, classes=tuple(found.values())),
+            load_over_stated=_work_per_hour(found) / _work_per_hour(self.stated),
+        )
         try:
             built = build_policy(self._name, site, self._options)
             self._account = None
@@ -184,9 +183,6 @@ class LearningPolicy:
             built = build_best_effort(self._name, site, self._options, account=self._account)
         self._planned, self._base = found, built.allocator
         self.plans += 1
-        known = self._store.lean()
-        if known is not None:
-            self._store.record_lean(lean_after(known[0], ratio), at=known[1])
 
 
 def _account_at(decision: Decision, site: Site) -> Account:

@@ -24,9 +24,10 @@ class Simulation:
     `mean_usd_per_simulated_hour` is the same over the hours until the last job left: a best effort keeps
     that to the budget, as jobs are left when the last one has come. `status` says whether the budget pays
     for the load, or a best effort was made of less; `shortfall` says by how much it falls short then.
-    GPU-hours rented are those used, lost (work that a failure undid), booting, idle, and in overhead
-    (start-up, rescale and checkpoints) together. `interruptions` are nodes that the cloud took back;
-    `launch_refusals` are launches not served in full, by reason.
+    `pacing_loss_fraction` is the part of the waiting that following the spend costs by the frontier, computed
+    before the run, where the policy does that. GPU-hours rented are those used, lost (work that a failure
+    undid), booting, idle, and in overhead (start-up, rescale and checkpoints) together. `interruptions` are
+    nodes that the cloud took back; `launch_refusals` are launches not served in full, by reason.
     `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
     `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
     """
@@ -48,6 +49,7 @@ class Simulation:
     lower_bound_at_budget_mean_jct_hours: float
     planned_mean_jct_hours: float | None
     planned_usd_per_hour: float | None
+    pacing_loss_fraction: float | None
     gpu_hours_rented: float
     gpu_hours_used: float
     gpu_hours_booting: float
@@ -121,6 +123,7 @@ def report(
         lower_bound_at_budget_mean_jct_hours=lower_bound_hours(trace, problem, budget.amount * paid_hours),
         planned_mean_jct_hours=built.planned_mean_jct_hours,
         planned_usd_per_hour=built.planned_spend,
+        pacing_loss_fraction=None if built.pace is None else built.pace.loss_fraction,
         gpu_hours_rented=hours["rented"],
         gpu_hours_used=hours["used"],
         gpu_hours_booting=hours["booting"],

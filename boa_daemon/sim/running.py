@@ -72,10 +72,11 @@ class Running:
             seconds = cycles * every + min(position, every) - min(self.position, every)
         return max(0.0, self.left - seconds * self.rate)
 
-    def state(self, left: float | None = None) -> JobState:
-        """Return what a tick may see; of `left` in the phase, where that is not as last measured."""
+    def state(self, now: float | None = None) -> JobState:
+        """Return what a tick may see: the work left at an instant, or as last measured."""
         trace, physics = self.trace, self.physics
-        work = (self.left if left is None else left) + physics.tail_sizes[self.phase] * trace.scale
+        left, counted_at = (self.left, self.measured_at) if now is None else (self.left_at(now), now)
+        work = left + physics.tail_sizes[self.phase] * trace.scale
         return JobState(
             job=Job(
                 id=trace.id,
@@ -88,7 +89,7 @@ class Running:
                 draw=self.draw,
                 width=self.width,
                 restarts=max(0, self.generation - 1),
-                counted_at=max(self.measured_at, self.works_from) if self.slots else None,
+                counted_at=max(counted_at, self.works_from) if self.slots else None,
             ),
             slots=self.slots,
             generation=self.generation,

@@ -1,4 +1,4 @@
-"""Days that a budget has to survive: steady load, bursts, nights, outages, steps, and wrong beliefs.
+"""Days and weeks that a budget has to survive: steady load, rhythms, bursts, outages, drift, wrong beliefs.
 
 A scenario is a trace, when the cloud has no stock, and how far the policy's beliefs are from the truth. The
 books of a run say what was spent when, and which multiplier was used.
@@ -6,6 +6,7 @@ books of a run say what was spent when, and which multiplier was used.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -85,7 +86,22 @@ def a_trace_of(scenario: Scenario, classes: Sequence[JobClass], *, hours: float,
 
 def _factor_at(scenario: Scenario, hour: float) -> float:
     """Return the load at an hour."""
-    return next(factor for begin, factor in reversed(scenario.load) if begin <= hour)
+    return scenario.load[bisect_right(scenario.load, hour, key=lambda step: step[0]) - 1][1]
+
+
+def rhythm(*, days: int, by_day: bool = False, by_week: bool = False) -> tuple[tuple[float, float], ...]:
+    """Return a load of mean one: 1.6 times from 8 to 20 h, 0.4 at night; 1.28 on workdays, 0.3 else."""
+    load: list[tuple[float, float]] = []
+    for day in range(days):
+        week = (1.28 if day % 7 < 5 else 0.3) if by_week else 1.0
+        hours = ((0.0, 0.4), (8.0, 1.6), (20.0, 0.4)) if by_day else ((0.0, 1.0),)
+        load += [(24.0 * day + hour, week * factor) for hour, factor in hours]
+    return tuple(load)
+
+
+def drift(*, days: int, begin: float = 0.75, end: float = 1.25) -> tuple[tuple[float, float], ...]:
+    """Return a load that changes a little every day."""
+    return tuple((24.0 * day, begin + (end - begin) * (day + 0.5) / days) for day in range(days))
 
 
 def believed(problem: Problem, scenario: Scenario) -> Problem:
@@ -134,7 +150,7 @@ class Sample:
     usd_per_hour: float
     multiplier: float
     credit_usd: float
-    lean: float
+    load_correction: float
     is_at_end: bool = False
 
 
@@ -148,7 +164,7 @@ class RunSamples:
         """Return a callback that keeps a sample of every tick."""
 
         def on_tick(decision: Decision) -> None:
-            state, money = decision.state, money_of(decision.state)
+            state, money = decision.state, money_of(decision.state, allocator.policy.pace)
             if money is None:
                 return
             jobs = allocator.told([job.job for job in state.jobs.values()])
@@ -160,7 +176,7 @@ class RunSamples:
                     usd_per_hour=state.usd_per_hour,
                     multiplier=step.position.multiplier,
                     credit_usd=step.credit,
-                    lean=step.lean,
+                    load_correction=step.load_correction,
                     is_at_end=allocator.policy.table.is_end(step.position),
                 )
             )
@@ -218,7 +234,7 @@ def paced_run(
     scenario: Scenario,
     *,
     hours: float,
-    window_hours: float = 24.0,
+    window_hours: float | None = None,
     seed: int = 1,
     max_nodes: int | None = None,
 ) -> tuple[Simulation, RunSamples]:

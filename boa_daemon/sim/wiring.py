@@ -234,7 +234,6 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         links_in_order=settings.links_in_order,
         outages=settings.outages,
     )
-    store = MemoryStore()
     allocator = policy.allocator
     if settings.learns:
         allocator = LearningPolicy(
@@ -242,7 +241,6 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
             site_of(settings),
             settings.options,
             jobs=world.jobs,
-            store=store,
             seed=settings.seed,
         )
     controller = Controller(
@@ -250,7 +248,9 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         is_job_by_job=entry.is_job_by_job and short is None,
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
-        ports=Ports(clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=store),
+        ports=Ports(
+            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+        ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)
 

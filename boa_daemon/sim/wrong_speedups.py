@@ -87,11 +87,8 @@ def a_run(
     )
     run = prepare(settings)
     stated = replace(settings, problem=truth if knows else case.problem(case.stated))
-    store = run.controller.ports.store
     jobs = run.world.jobs
-    taught = LearningPolicy(
-        settings.policy, site_of(stated), settings.options, jobs=jobs, store=store, seed=seed
-    )
+    taught = LearningPolicy(settings.policy, site_of(stated), settings.options, jobs=jobs, seed=seed)
     taught.tries.fraction = fraction
     found = Found()
 

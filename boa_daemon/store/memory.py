@@ -36,7 +36,7 @@ class MemoryStore:
         self._settled = 0
         self._settled_by_day: dict[int, int] = {}
         self._books_opened_at: float | None = None
-        self._lean: tuple[float, float] | None = None
+        self._memory: tuple[tuple[float, ...], float] | None = None
 
     def next_tick(self) -> int:
         """Return the number of the tick that begins."""
@@ -166,13 +166,13 @@ class MemoryStore:
         """Let the budget accrue from a later instant."""
         self._books_opened_at = at
 
-    def record_lean(self, lean: float, *, at: float) -> None:
-        """Keep the last lean."""
-        self._lean = (lean, at)
+    def record_memory(self, memory: tuple[float, ...], *, at: float) -> None:
+        """Keep what the policy remembers."""
+        self._memory = (memory, at)
 
-    def lean(self) -> tuple[float, float] | None:
-        """Return the last lean and its instant."""
-        return self._lean
+    def memory(self) -> tuple[tuple[float, ...], float] | None:
+        """Return what the policy remembered last, and when."""
+        return self._memory
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Keep what a tick saw and decided."""

@@ -82,8 +82,8 @@ class SqlStore:
             self._acts = self._recent_acts(connection)
         self._tick = int(meta.get("tick", 0))
         self._books_opened_at: float | None = meta.get("books_opened_at")
-        lean = meta.get("lean")
-        self._lean = None if lean is None else (float(lean[0]), float(lean[1]))
+        memory = meta.get("memory")
+        self._memory = None if memory is None else (tuple(map(float, memory[0])), float(memory[1]))
 
     def _recent_acts(self, connection: Connection) -> dict[str, Act]:
         """Return what was ordered lately, in order of time; what was refused is left out."""
@@ -280,14 +280,14 @@ class SqlStore:
         self._write_meta("books_opened_at", at)
         self._books_opened_at = at
 
-    def record_lean(self, lean: float, *, at: float) -> None:
-        """Keep the last lean."""
-        self._write_meta("lean", [lean, at])
-        self._lean = (lean, at)
+    def record_memory(self, memory: tuple[float, ...], *, at: float) -> None:
+        """Keep what the policy remembers."""
+        self._write_meta("memory", [memory, at])
+        self._memory = (memory, at)
 
-    def lean(self) -> tuple[float, float] | None:
-        """Return the last lean and its instant."""
-        return self._lean
+    def memory(self) -> tuple[tuple[float, ...], float] | None:
+        """Return what the policy remembered last, and when."""
+        return self._memory
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
         """Write the number of the tick down."""

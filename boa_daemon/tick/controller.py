@@ -67,8 +67,8 @@ class Controller:
         state = self.observe()
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
         self.ports.store.record_decision(state, decision.actions, decision.plan)
-        if decision.plan.lean is not None:
-            self.ports.store.record_lean(decision.plan.lean, at=state.now)
+        if decision.plan.memory is not None:
+            self.ports.store.record_memory(decision.plan.memory, at=state.now)
         orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
         self._carry_out(orders, at=state.now)
         # A launch is written down only when it is sent: an intent counts as nodes that may exist.
@@ -98,7 +98,7 @@ class Controller:
             cooldowns=ports.store.cooldowns(now),
             settled_micro_dollars=ports.store.settled_micro_dollars(),
             books_opened_at=ports.store.books_opened_at(now),
-            lean=ports.store.lean(),
+            memory=ports.store.memory(),
         )
         return self._with_books_in_time(self._with_history(state))
 

@@ -43,7 +43,7 @@ class Decision:
 
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now."""
-    money = money_of(state)
+    money = money_of(state, rules.pace)
     keeping = _KeepingPrices(allocator=allocator)
     steady = steadied(keeping, state, rules)
     plan = make_plan(
@@ -83,6 +83,6 @@ def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float:
     """
     if not state.nodes and plan.held and not plan.launches and plan.wake_at is not None:
         return plan.wake_at
-    held_at = state.now if plan.lean is not None or state.lean is None else state.lean[1]
+    held_at = state.now if plan.memory is not None or state.memory is None else state.memory[1]
     due = held_at + round_seconds
     return due if plan.wake_at is None else min(due, plan.wake_at)

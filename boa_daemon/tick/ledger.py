@@ -8,15 +8,16 @@ become a node, so until it is settled it counts as a requested node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum
 
-from boa_daemon.tick.limits import DAY_SECONDS, Window
+from boa_daemon.tick.limits import DAY_SECONDS, Window, month_of
 from boa_daemon.tick.ports import Charge
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
 from policies.model import InstanceType, Money
-from policies.online.pacing import Pace
+from policies.online.pacing import MONTH_HOURS, Pace
 
 MINIMUM_BILLED_SECONDS = 60.0
 """AWS bills Linux instances per second, with a minimum of one minute."""
@@ -112,23 +113,50 @@ class Ledger:
         return dollars(self.settled + self.running + self.promised)
 
 
-def money_of(state: ClusterState) -> Money | None:
-    """Return the books as a policy sees them; None where none were opened."""
-    if state.books_opened_at is None:
+def money_of(state: ClusterState, pace: Pace | None = None) -> Money | None:
+    """Return the books as a policy sees them; None where none were opened.
+
+    With a pace that is monthly, every calendar month (UTC) accrues the same money, however long it is.
+    """
+    opened_at, now = state.books_opened_at, state.now
+    if opened_at is None:
         return None
-    lean, learnt_at = state.lean or (0.0, state.now)
+    month = month_of(now)
+    is_monthly = pace is not None and pace.is_monthly
+    accrued = _hours_of_mean_months if is_monthly else _hours
+    memory, remembered_at = state.memory or ((), now)
     return Money(
-        lean=lean,
-        lean_age_hours=(state.now - learnt_at) / SECONDS_PER_HOUR,
         spent_usd=Ledger.of(state).committed_usd,
-        elapsed_hours=(state.now - state.books_opened_at) / SECONDS_PER_HOUR,
+        elapsed_hours=accrued(opened_at, now),
+        accrual=MONTH_HOURS / _hours(month.begins_at, month.ends_at) if is_monthly else 1.0,
+        month_elapsed_hours=accrued(max(month.begins_at, opened_at), now),
+        month_left_hours=_hours(now, month.ends_at),
         is_refused=bool(state.cooldowns),
+        memory=memory,
+        memory_age_hours=_hours(remembered_at, now),
     )
 
 
+def _hours(begin: float, end: float) -> float:
+    """Return the hours from one instant to another."""
+    return (end - begin) / SECONDS_PER_HOUR
+
+
+def _hours_of_mean_months(begin: float, end: float) -> float:
+    """Return the hours between two instants where every calendar month counts as a mean one."""
+    return MONTH_HOURS * (_months(end) - _months(begin))
+
+
+def _months(at: float) -> float:
+    """Return the months from the year 0 to an instant, a part of one as its share of that month."""
+    month = month_of(at)
+    date = datetime.fromtimestamp(month.begins_at, UTC)
+    return 12 * date.year + date.month + (at - month.begins_at) / (month.ends_at - month.begins_at)
+
+
 def opening_of(state: ClusterState, pace: Pace) -> float | None:
-    """Return when the books should open: later than they did, where credit is older than the window."""
-    money = money_of(state)
+    """Return when the books should open: later than they did, where more is unspent than is carried over."""
+    money = money_of(state, pace)
     if money is None or state.books_opened_at is None:
         return None
     return state.books_opened_at + pace.opening_hours(money) * SECONDS_PER_HOUR

@@ -54,7 +54,7 @@ def _plan_for(state: ClusterState, allocation: Allocation, placer: Placer, rules
         loans = {job: planned for job, planned in loans.items() if job not in allocation.stay}
     changes = _changes(state, allocation.widths, allocation.order)
     if not changes.wishes and not changes.stops and allocation.nodes is None:
-        plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, lean=allocation.lean)
+        plan = Plan(widths=allocation.widths, slots={}, reasons=allocation.reasons, memory=allocation.memory)
         plan = _well_used(state, plan, allocation, loans, claimed=set())
         return with_idle_nodes(state, rules, plan, claimed=set(), node_prices=allocation.node_prices)
     changes = replace(
@@ -178,7 +178,7 @@ def _fixed_fleet(
         releases=tuple(releases),
         waiting=waiting,
         reasons=allocation.reasons,
-        lean=allocation.lean,
+        memory=allocation.memory,
         wake_at=wake_at,
     )
 
@@ -225,7 +225,7 @@ def _rented_fleet(
         instance_types=rules.by_name,
         waiting=waiting,
         reasons=allocation.reasons,
-        lean=allocation.lean,
+        memory=allocation.memory,
         wake_at=wake_at,
     )
     at_the_cap = reason == "node-limit"

@@ -370,11 +370,11 @@ class Store(Protocol):
         """Let the budget accrue from a later instant: what was not spent before is forgone."""
         ...
 
-    def record_lean(self, lean: float, *, at: float) -> None:
+    def record_memory(self, memory: tuple[float, ...], *, at: float) -> None:
         """Write down what the policy learnt about its beliefs."""
         ...
 
-    def lean(self) -> tuple[float, float] | None:
+    def memory(self) -> tuple[tuple[float, ...], float] | None:
         """Return what was learnt last, and when; None before the first time."""
         ...
 

@@ -115,7 +115,7 @@ class ClusterState:
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
     are known where there are caps. `acts` are the recent ones in order of time, known where the rules
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
-    opened. `lean` is what the policy learnt last about its beliefs, and when.
+    opened. `memory` is what the policy remembered last, and when.
     """
 
     now: float
@@ -126,7 +126,7 @@ class ClusterState:
     cooldowns: Mapping[str, Cooldown] = field(default_factory=lambda: _NOTHING)
     settled_micro_dollars: int = 0
     books_opened_at: float | None = None
-    lean: tuple[float, float] | None = None
+    memory: tuple[tuple[float, ...], float] | None = None
     settled_today_micro_dollars: int = 0
     settled_month_micro_dollars: int = 0
     acts: tuple[Act, ...] = ()
@@ -175,7 +175,7 @@ class Plan:
     are the sizes of those groups among them that are of use only together. `releases` names nodes that
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
-    they may send. `lean` is for the books. `held` is what the policy wanted and was not allowed, and why;
+    they may send. `memory` is what the policy remembers. `held` is what it was not allowed, and why;
     `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise. `stretched`
     says what is planned for jobs that hold more, on GPUs that nobody else needs. `node_prices` is what widths
     and nodes are worth to the policy, where it knows: for whoever asks what else there was.
@@ -192,7 +192,7 @@ class Plan:
     reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     wake_at: float | None = None
     link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    lean: float | None = None
+    memory: tuple[float, ...] | None = None
     head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     held: tuple[Held, ...] = ()
     forced: tuple[NodeId, ...] = ()

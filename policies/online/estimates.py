@@ -326,16 +326,3 @@ def _inside(nodes: Floats, mass: Floats) -> tuple[float, float]:
     held = np.flatnonzero(mass > _NEGLIGIBLE * mass.max())
     step = float(nodes[1] - nodes[0])
     return float(nodes[held[0]]) - step, float(nodes[held[-1]]) + step
-
-
-def lean_after(lean: float, work_ratio: float) -> float:
-    """Return the lean of the pacing when the believed work per hour is changed by a factor.
-
-    The lean z says that the work is 1 / (1 + z) times what is believed (`policies.online.pacing`). What the
-    new belief takes over of that, the lean gives up, so that the multiplier stays where it is; where the
-    belief moves the other way the lean stays, and the multiplier follows the belief.
-    """
-    moved = (1.0 + lean) * work_ratio
-    if abs(math.log(moved)) >= abs(math.log1p(lean)):
-        return lean
-    return moved - 1.0

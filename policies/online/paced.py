@@ -6,7 +6,7 @@ rescale. Where the optimum lies between two neighbouring plans, the job's `draw`
 in `policies.optimum.boa`. A job's known scale counts: the start-up weighs more in a short job, which is given
 less.
 
-The same jobs and the same money give the same widths: nothing is remembered but tables.
+The same jobs and the same money give the same widths: nothing is kept here but tables.
 
 Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class and level, at a few scales, when
 first needed.
@@ -45,12 +45,23 @@ class PacedBudgetOptimal:
 
     @classmethod
     def from_problem(
-        cls, problem: Problem, pace: Pace, *, nodes: WholeNodes | None = None
+        cls,
+        problem: Problem,
+        pace: Pace,
+        *,
+        nodes: WholeNodes | None = None,
+        load_over_stated: float = 1.0,
+        curvature: float | None = None,
     ) -> PacedBudgetOptimal:
-        """Sweep the hulls once. Arrival rates are a belief that may be wrong."""
+        """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
+
+        `curvature` is that of the frontier at the budget (`policies.online.pacing`), None where there is
+        none.
+        """
         table = MultiplierTable.of(problem)
+        table = replace(table, rates=table.rates / load_over_stated)
         return cls(
-            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)),
+            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
             nodes=nodes,
             table=table,
             columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
@@ -71,15 +82,15 @@ class PacedBudgetOptimal:
         """Return the width of each job for the money that is left."""
         del now
         if money is None:
-            position, lean = self.table.planned(self.pace.budget), None
+            step, position, memory = None, self.table.planned(self.pace.budget), None
         else:
             step = self.step(jobs, money)
-            position, lean = step.position, step.lean
+            position, memory = step.position, step.memory
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
-            lean=lean,
+            memory=memory,
             node_prices=None if self.nodes is None else self.nodes.priced(position.multiplier),
-            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position)),
+            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position, step)),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:
@@ -102,9 +113,14 @@ class PacedBudgetOptimal:
         return found
 
 
-def _reason(position: Position, job: Job) -> str:
-    """Return why the job has its width: the worth of the money that is left."""
+def _reason(position: Position, step: Step | None, job: Job) -> str:
+    """Return why the job has its width: the worth of the money that is left, and how long it has to last."""
+    lasts = (
+        ""
+        if step is None
+        else f" {step.horizon_hours:.0f} hours of {step.load_correction:.2f} times the stated load"
+    )
     return (
         f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
-        f"{position.multiplier:.3g} hours, which makes the money last"
+        f"{position.multiplier:.3g} hours, which makes the money last{lasts}"
     )

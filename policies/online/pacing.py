@@ -1,44 +1,60 @@
-"""Pacing: the one multiplier that makes the money last, from what was spent and who is here.
+"""Pacing: the one multiplier that makes the money last a month, changed as little as that promise allows.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.optimum.boa), so the multiplier is
-all that has to be steered. The law looks H hours ahead. By then budget x (elapsed + H) will have accrued;
-what is not spent of it has to pay for the jobs that are present and for those that arrive meanwhile:
+all that has to be steered. Without caps no policy beats a constant one: the frontier is convex, and burn that
+varies by a share d around its mean costs kappa d^2 of the waiting, kappa = B^2 T''(B) / (2 T(B)). So mu is
+chosen as if it were to stay until the month ends, and moves only with what is learnt and with what went
+otherwise:
 
-    find mu with    sum_i (lambda_i H + q_i) C_i(mu)  =  B (t + H) - S
+    find mu with    a H sum_i lambda_i C_i(mu) + sum_i q_i C_i(mu)  =  B H + (B t - S)
 
     symbol     here                  meaning
     B          budget                dollars per hour, or GPUs, on average over time
-    t, S       elapsed, spent        hours since the books opened, and what was spent since: the ledger
+    t, S       elapsed, spent        hours of budget that have accrued, and what was spent: the ledger
     q_i        present               jobs of class i that are present; one that is half done counts a half
-    lambda_i   rates                 arrivals per hour, believed; wrong beliefs are learnt away, see below
+    lambda_i   rates                 arrivals per hour, stated
     C_i(mu)    MultiplierTable       what a job takes from the budget at mu: falls as mu rises
+    a          load_correction       the load that comes over the stated load, believed
+    H          horizon_hours         hours left of the calendar month, at least H_f
+    H_f        floor_hours           (tolerance x window / 2)^2 / grain, within window / 12 to window / 4
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
-    z          lean                  what the integral of the credit says about the beliefs
-    H          horizon_hours         the response time, or longer where the credit is large
     -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how single jobs spread an hour's spend
 
-Why it converges: with q = 0 the law spends B + E/H per hour by belief, a (B + E/H) in truth when a times the
-believed work arrives. What a job will cost counts from the moment it arrives, so nothing lags, and
-dE/dt = B - a (B + E/H)  is linear, of first order, with time constant H/a, for every shape of the curves: the
-frontier's own slope is the gain. Wrong beliefs would leave E at B H (1/a - 1). The lean z, the integral of E,
-takes that away: the law aims at (1 + z) B in place of B, where
+The horizon. What a job will cost counts from the moment it arrives, so dE/dt = B - a (B + E/H) + noise is of
+first order and does not oscillate. With exponential sizes the noise has the variance 2 x grain x B^2 per
+hour. A horizon that shrank to nothing would end each month on its money and squeeze its last jobs. Held at
+H_f, E at the end of the month spreads by B sqrt(grain x H_f): half of the tolerance, for the H_f above. What
+is off is carried over. A credit or debt above B H / 2 lengthens H, up to the window, so that it changes the
+burn by half at most.
 
-    dz/dt = g E / (B H^2),  g = 1/4;    roots of  s^2 + (a/H) s + a g/H^2:  critically damped at a = 1,
-    no overshoot for a > 1, 4 % at a = 1/2
+The load. A = S + sum_i q_i C_i(mu_0) is what the jobs that came have cost and will cost; P is what the stated
+load costs at the same multipliers; both forget over half a window. x = log(A/P) says what load comes, with
+the variance
 
-Large deviations: a credit above 1.5 B H, or a debt below -0.75 B H, lengthens H so that the burn stays
-between B/4 and 2.5 B; H never exceeds the window, and z does not grow meanwhile. Nor does it where every job
-has its widest or its narrowest width: no belief would change that. While the cloud refuses launches a credit
-counts as none. Credit older than the window is forgone: the books open later. All state is
-in the ledger; the same facts give the same multiplier. Scaling all prices and the budget by one factor scales
-mu by its inverse and changes no width.
+    s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 150 = 5 h
+
+whose second part is a rhythm: by day the load runs hours ahead of its mean, however many jobs it is made of.
+The stated load is about right, log a ~ N(0, 0.05^2), or it is not, N(0, 0.7^2), with even odds; log a is the
+posterior mean. So right beliefs are left alone through nights and weekends, and ones that are wrong by a
+factor of two are mostly given up within a day. Where nobody stated a load only the second prior counts.
+
+While the cloud refuses launches a credit counts as none. Credit that a month did not use is carried over as
+far as 2 % of a month's money; more than that was money that the load could not use, and is forgone. With a
+window other than a month H is H_f throughout, and credit is worth a window. All state is in the ledger and in
+what the last tick remembered of A and P. The same facts give the same multiplier. Scaling all prices and the
+budget by one factor scales mu by its inverse and changes no width.
+
+What it costs. Single jobs alone move the burn by a variance v: of E/H, a martingale while H = T - t and then
+an Ornstein-Uhlenbeck process, and of a. The loss kappa v is known before it is paid (`Pace.loss_fraction`).
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,35 +63,43 @@ from policies.optimum.hull import lower_hulls, merge
 from policies.optimum.options import OptionSet, whole_width_options
 from policies.speedup import Floats, Ints
 
-WINDOW_HOURS = 24.0
-"""Default window over which spend agrees with the budget: a day evens out its own night."""
-MOST_RESPONSES_PER_WINDOW, LEAST_RESPONSES_PER_WINDOW = 24.0, 12.0
-"""A window is this many response times: the more, the closer a window keeps to its money."""
-GRAINS_PER_RESPONSE = 16.0
-"""With exponential sizes, single jobs then move the burn by sqrt(1 / 16): waiting hardly suffers."""
-MOST_CREDIT = 1.5
-"""Extra burn, in budgets, that a credit may cause at most."""
-MOST_DEBT = 0.75
-"""Burn, in budgets, that a debt may take away at most, unless it exceeds what a window can repay."""
-INTEGRAL_GAIN = 0.25
-"""Lean per response time and relative credit; a quarter damps critically."""
-LEAST_LEAN, MOST_LEAN = -0.75, 1.5
-"""Beliefs may be four times too low, or two and a half times too high."""
+MONTH_HOURS = 730.0
+"""A mean month: what turns dollars per month into dollars per hour, and the default window."""
+TOLERANCE = 0.02
+"""Of a window's money: how far its spend may be off, and what of an unspent credit is carried over."""
+LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
+"""The shortest horizon is between these shares of the window: of a month, two and a half days and a week."""
+MOST_CHANGE = 0.5
+"""Of the burn, by a credit or a debt, unless it exceeds what a window can even out so slowly."""
+FORGETTING = 0.5
+"""Windows over which evidence on the load is forgotten."""
+RHYTHM = 1.0 / 150.0
+"""How far a rhythm lets the load run ahead of its mean, in windows: five hours of load in a month."""
+RIGHT, WRONG = 0.05, 0.7
+"""Spread of the logarithm of the true load over the stated one: where that is about right, and where not."""
+FIRST_EVIDENCE = 0.001
+"""Windows' worth of the stated load that are added to both sides of A/P, so that it is never zero."""
+MOST_LOG_ODDS = 50.0
 BEYOND = 2.0
 """How far the multipliers at both ends lie beyond the first and the last slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The law: a budget per hour, and the hours over which the spend has to agree with it.
+    """The promise: a budget per hour, and the hours over which the spend has to agree with it.
 
     `grain_hours` says how coarse the load is: sum_i lambda_i C_i^2 / B^2, the variance that single jobs bring
-    into an hour's spend, in hours of budget.
+    into an hour's spend, in hours of budget. `is_monthly` says that every calendar month has the same money,
+    730 hours of budget, however long it is. `is_stated` says that somebody stated the load.
+    `loss_fraction` is the part of the waiting that the response to single jobs costs, None where not known.
     """
 
     budget: float
-    window_hours: float = WINDOW_HOURS
+    window_hours: float = MONTH_HOURS
     grain_hours: float = 0.0
+    is_monthly: bool = False
+    is_stated: bool = True
+    loss_fraction: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):
@@ -83,42 +107,84 @@ class Pace:
         check_positive("grain_hours of a pace", self.grain_hours, zero=True)
 
     @property
-    def response_hours(self) -> float:
-        """The shortest horizon, what a small deviation takes to be evened out: longer for large jobs."""
-        smooth = max(GRAINS_PER_RESPONSE * self.grain_hours, self.window_hours / MOST_RESPONSES_PER_WINDOW)
-        return min(smooth, self.window_hours / LEAST_RESPONSES_PER_WINDOW)
+    def is_calendar(self) -> bool:
+        """Whether the window is the calendar month."""
+        return self.window_hours == MONTH_HOURS
 
-    def leant(self, money: Money, *, credit: float, is_at_end: bool = False) -> float:
-        """Return the lean after this tick: the integral of the credit, in budgets and response times.
+    @property
+    def floor_hours(self) -> float:
+        """The shortest horizon: as long as the tolerance permits."""
+        least, most = LEAST_FLOOR * self.window_hours, MOST_FLOOR * self.window_hours
+        spread = 0.5 * TOLERANCE * self.window_hours
+        return min(max(spread * spread / max(self.grain_hours, spread * spread / most), least), most)
 
-        A credit or debt too large for the shortest horizon says nothing about beliefs, nor does one that no
-        multiplier can use up, `is_at_end` of the frontier: then the lean does not grow, though it may shrink.
-        While the cloud refuses, and over gaps longer than a response, nothing is learnt.
-        """
-        exact = credit / (self.budget * self.response_hours)
-        relative = min(max(exact, -MOST_DEBT), MOST_CREDIT)
-        says_little = is_at_end or relative != exact
-        if money.is_refused or (says_little and relative * money.lean >= 0.0):
-            return money.lean
-        hours = min(money.lean_age_hours, self.response_hours)
-        lean = money.lean + INTEGRAL_GAIN * relative * hours / self.response_hours
-        return min(max(lean, LEAST_LEAN), MOST_LEAN)
+    def horizon_hours(self, money: Money, credit: float) -> float:
+        """Return the hours over which what is left is spread."""
+        left = money.month_left_hours if self.is_calendar else 0.0
+        needed = min(abs(credit) / (MOST_CHANGE * self.budget), self.window_hours)
+        return max(left, self.floor_hours, needed)
 
-    def credit(self, money: Money, *, owed: float) -> float:
-        """Return the money ahead of the plan once the jobs present are paid for at the planned multiplier."""
-        ahead = min(self.budget * money.elapsed_hours - money.spent_usd, self.budget * self.window_hours)
-        credit = ahead - owed
-        return min(credit, 0.0) if money.is_refused else credit
-
-    def horizon_hours(self, credit: float) -> float:
-        """Return the hours over which a credit or a debt is spread."""
-        needed = max(credit / (MOST_CREDIT * self.budget), -credit / (MOST_DEBT * self.budget))
-        return min(max(needed, self.response_hours), self.window_hours)
+    def ahead(self, money: Money) -> float:
+        """Return what has accrued and is not spent; what is forgone does not count."""
+        most = self.budget * self._most_unspent_hours(money)
+        return min(self.budget * money.elapsed_hours - money.spent_usd, most)
 
     def opening_hours(self, money: Money) -> float:
-        """Return by how many hours later the books should open: credit older than the window is forgone."""
+        """Return by how many hours later the books should open: older credit than may be kept is forgone."""
         unspent_hours = money.elapsed_hours - money.spent_usd / self.budget
-        return max(0.0, unspent_hours - self.window_hours)
+        return max(0.0, unspent_hours - self._most_unspent_hours(money))
+
+    def _most_unspent_hours(self, money: Money) -> float:
+        """Return how many hours of budget may be unspent: the month's so far and a little of the last one."""
+        if not self.is_calendar:
+            return self.window_hours
+        return money.month_elapsed_hours + TOLERANCE * self.window_hours
+
+    def load_correction(self, actual: float, stated: float) -> float:
+        """Return the load that comes over the stated one, from what came and what was stated, in money."""
+        first = FIRST_EVIDENCE * self.window_hours * self.budget
+        seen = math.log((max(actual, 0.0) + first) / (stated + first))
+        noise = self._log_variance((stated + first) / self.budget, seen)
+        right, wrong = RIGHT**2 + noise, WRONG**2 + noise
+        log_odds = 0.5 * (math.log(right / wrong) + seen**2 * (1.0 / right - 1.0 / wrong))
+        is_wrong = 1.0 / (1.0 + math.exp(-min(log_odds, MOST_LOG_ODDS))) if self.is_stated else 1.0
+        return math.exp(seen * (is_wrong * WRONG**2 / wrong + (1.0 - is_wrong) * RIGHT**2 / right))
+
+    def _log_variance(self, hours: float, seen: float) -> float:
+        """Return the variance of the logarithm of the load that was seen in so many hours."""
+        rhythm = RHYTHM * self.window_hours * math.exp(seen)
+        return 2.0 * self.grain_hours / hours + (rhythm / hours) ** 2
+
+    def burn_variance(self) -> float:
+        """Return the variance of the burn over its mean that single jobs cause, the load being as stated."""
+        window, floor, noise = self.window_hours, self.floor_hours, 2.0 * self.grain_hours
+        steady = noise / (2.0 * floor)
+        if self.is_calendar:
+            # While H = T - t, E/H is a martingale that gains noise dt / H^2; then it relaxes over H_f.
+            bridged = noise * (math.log(window / floor) - 1.0 + floor / window) / window
+            relaxing = 0.5 * floor * (1.0 - math.exp(-2.0)) / window
+            at_floor = noise * (1.0 / floor - 1.0 / window)
+            steady = bridged + steady * floor / window + (at_floor - steady) * relaxing
+        evidence = self._log_variance(FORGETTING * window, 0.0)
+        prior = RIGHT if self.is_stated else WRONG
+        return steady + evidence * (prior**2 / (prior**2 + evidence)) ** 2
+
+    def costed(self, curvature: float | None) -> Pace:
+        """Return the same with what it costs where kappa is `curvature`."""
+        loss = None if curvature is None else curvature * self.burn_variance()
+        return replace(self, loss_fraction=loss)
+
+
+def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, least: float) -> float | None:
+    """Return kappa = B^2 T''(B) / (2 T(B)) from the frontier: a tenth to each side, or what there is of it.
+
+    None at the least feasible budget and below it.
+    """
+    share = min(0.1, 1.0 - least / budget)
+    if share <= 0.0:
+        return None
+    below, here, above = mean_jct_at(budget * np.array([1.0 - share, 1.0, 1.0 + share])).tolist()
+    return float(max(below + above - 2.0 * here, 0.0) / (2.0 * share * share * here))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,20 +284,42 @@ def _between(slopes: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one tick of the law comes to: where to be on the frontier, and the figures behind it."""
+    """What one tick of the law comes to: where to be on the frontier, and the figures behind it.
+
+    `memory` is for the next tick: what was committed and is forgotten; what the stated load cost so far; what
+    the stated load costs per hour at the least, by which prices and statements that change are noticed; and,
+    for people, the load correction.
+    """
 
     position: Position
     credit: float
     horizon_hours: float
-    lean: float
+    load_correction: float
+    memory: tuple[float, ...]
 
 
 def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money) -> Step:
     """Return where on the frontier the jobs present and those to come use up the money, and not more."""
-    aim = pace.budget * (1.0 + money.lean)
-    owed = table.cost_at(present, table.planned(aim))
-    credit = pace.credit(money, owed=owed)
-    hours = pace.horizon_hours(credit)
-    position = table.position(table.rates * hours + present, aim * hours + credit + owed)
-    lean = pace.leant(money, credit=credit, is_at_end=table.is_end(position))
-    return Step(position=position, credit=credit, horizon_hours=hours, lean=lean)
+    budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
+    committed = money.spent_usd + (owed := table.cost_at(present, table.planned(budget)))
+    # What was there at the first tick says nothing of how much comes.
+    forgotten, stated, before = money.memory[:3] if money.memory else (committed, 0.0, yardstick)
+    stated *= yardstick / before
+    correction = pace.load_correction(committed - forgotten, stated)
+    credit = pace.ahead(money) - owed
+    credit = min(credit, 0.0) if money.is_refused else credit
+    hours = pace.horizon_hours(money, credit)
+    position = table.position(table.rates * (correction * hours) + present, budget * hours + credit + owed)
+    age, kept = money.memory_age_hours, math.exp(-money.memory_age_hours / (FORGETTING * pace.window_hours))
+    return Step(
+        position=position,
+        credit=credit,
+        horizon_hours=hours,
+        load_correction=correction,
+        memory=(
+            committed - (committed - forgotten) * kept,
+            stated * kept + table.cost_at(table.rates, position) * age,
+            yardstick,
+            correction,
+        ),
+    )

@@ -59,7 +59,7 @@ class Dally:
                 left -= width.gpus
         picky = [job.id for job in jobs if job.width is None and self.is_patient(job, now=now)]
         return Allocation(
-            widths=widths, nodes=fleet.count_by_type, lean=float(fleet.nodes), compact=frozenset(picky)
+            widths=widths, nodes=fleet.count_by_type, memory=(float(fleet.nodes),), compact=frozenset(picky)
         )
 
     def attained(self, job: Job) -> float:

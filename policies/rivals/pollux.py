@@ -89,7 +89,7 @@ class GoodputShares:
             return Allocation(widths=widths_held(jobs), nodes=self._fleet(before))
         nodes = self.nodes_for(jobs, before, now=now)
         widths = self.shares(jobs, nodes * self.instance_type.gpus, now=now) if nodes else {}
-        return Allocation(widths=widths, nodes=self._fleet(nodes), lean=float(nodes))
+        return Allocation(widths=widths, nodes=self._fleet(nodes), memory=(float(nodes),))
 
     def nodes_for(self, jobs: Sequence[Job], before: int, *, now: float) -> int:
         """Return how many nodes to hold: as before while the utility is in the band."""

@@ -1,7 +1,7 @@
 """Decisions in rounds, as Pollux and Tiresias take them: every so often, and not in between.
 
-A policy that decides in rounds remembers one number from its last round in the books (`Allocation.lean`): how
-many nodes it wanted. Its age says when the next round is due, so the policy itself keeps no state.
+A policy that decides in rounds remembers one number from its last round (`Allocation.memory`): how many nodes
+it wanted. Its age says when the next round is due, so the policy itself keeps no state.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _INSTANT = 1e-3
 
 def is_due(money: Money | None, round_seconds: float) -> bool:
     """Return whether a round should be held now: none was yet, or the last one is old enough."""
-    if money is None or money.lean == 0.0:
+    if money is None or not money.memory:
         return True
-    return money.lean_age_hours * 3600.0 >= round_seconds - _INSTANT
+    return money.memory_age_hours * 3600.0 >= round_seconds - _INSTANT
 
 
 def nodes_of_last_round(money: Money | None) -> int:
     """Return how many nodes the last round wanted; 0 where there was none."""
-    return 0 if money is None else round(money.lean)
+    return 0 if money is None or not money.memory else round(money.memory[0])
 
 
 def widths_held(jobs: Sequence[Job]) -> Mapping[JobId, Width]:

@@ -55,7 +55,7 @@ class Tiresias:
             if width.gpus <= left:
                 widths[job.id] = width
                 left -= width.gpus
-        return Allocation(widths=widths, nodes=self.fleet.count_by_type, lean=float(self.fleet.nodes))
+        return Allocation(widths=widths, nodes=self.fleet.count_by_type, memory=(float(self.fleet.nodes),))
 
     def width_of(self, job: Job) -> Width:
         """Return what the job's user asked for; on a fleet that is smaller, the widest that it can hold."""

@@ -34,7 +34,7 @@ WRITES = (
     "give_up",
     "record_charge",
     "reopen_books",
-    "record_lean",
+    "record_memory",
 )
 
 

@@ -278,7 +278,6 @@ def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
     assert planner.learn({}, {"default": outside})
     planned = planner.classes["default"]
     assert (planned.arrivals_per_hour, planned.size_gpu_hours) == (3.0, 2.0)
-    assert planner.work_per_hour == 6.0
     found = planner.class_of(variant.name)
     assert found is not None
     assert found.size_gpu_hours == 2.0, "variants follow their class"

@@ -30,10 +30,7 @@ def settings_with(beliefs: Beliefs) -> SimulationSettings:
 def taught_run(settings: SimulationSettings) -> tuple[Simulation, LearningPolicy]:
     """Run a policy that learns."""
     run = prepare(settings)
-    store = run.controller.ports.store
-    taught = LearningPolicy(
-        settings.policy, site_of(settings), settings.options, jobs=run.world.jobs, store=store
-    )
+    taught = LearningPolicy(settings.policy, site_of(settings), settings.options, jobs=run.world.jobs)
     run = replace(run, controller=replace(run.controller, allocator=taught))
     return run.finish(taught.watch), taught
 

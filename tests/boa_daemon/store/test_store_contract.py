@@ -96,13 +96,13 @@ def test_bills_are_known_by_day(new_store: Opener) -> None:
 
 
 def test_the_books_open_once_and_may_open_later(new_store: Opener) -> None:
-    """The first instant counts until it is moved; the lean is the last one."""
+    """The first instant counts until it is moved; what the policy remembers is what it said last."""
     store = new_store()
-    assert (store.books_opened_at(5.0), store.books_opened_at(9.0), store.lean()) == (5.0, 5.0, None)
+    assert (store.books_opened_at(5.0), store.books_opened_at(9.0), store.memory()) == (5.0, 5.0, None)
     store.reopen_books(7.0)
-    store.record_lean(0.25, at=9.0)
+    store.record_memory((0.25, 1.5), at=9.0)
     store = new_store()
-    assert (store.books_opened_at(9.0), store.lean()) == (7.0, (0.25, 9.0))
+    assert (store.books_opened_at(9.0), store.memory()) == (7.0, ((0.25, 1.5), 9.0))
 
 
 def test_several_actions_are_one_record(new_store: Opener) -> None:

@@ -63,5 +63,5 @@ def test_a_policy_that_decides_in_rounds_is_asked_again_in_time() -> None:
         return decide(state, allocator=wishes, placer=FirstFit(), rules=every).wake_at
 
     assert wakes_at(running) == 160.0
-    assert wakes_at(replace(running, lean=(3.0, 90.0))) == 150.0
+    assert wakes_at(replace(running, memory=((3.0,), 90.0))) == 150.0
     assert wakes_at(a_state(nodes=[a_node("n1", idle_since=95.0)], now=100.0)) == 155.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,15 +77,32 @@ def test_the_books_as_a_policy_sees_them() -> None:
         settled_micro_dollars=3_000_000,
         cooldowns={"gpu-x4": Cooldown(until=7260.0)},
         books_opened_at=3600.0,
-        lean=(0.5, 5400.0),
+        memory=((0.5,), 5400.0),
     )
     money = money_of(state)
 
     assert money is not None
     assert money.spent_usd == 3.0 + 2.0 * 4.0 + 2.0 * 4.0
     assert (money.elapsed_hours, money.is_refused) == (1.0, True)
-    assert (money.lean, money.lean_age_hours) == (0.5, 0.5)
+    assert (money.memory, money.memory_age_hours) == ((0.5,), 0.5)
     assert money_of(a_state()) is None
+
+
+def test_a_monthly_budget_accrues_the_same_in_every_calendar_month() -> None:
+    """From mid January to mid March 1970: half of 730 hours, 730 for February, half again."""
+    middle_of_january, middle_of_march = 15.5 * 86_400.0, (31.0 + 28.0 + 15.5) * 86_400.0
+    state = a_state(now=middle_of_march, books_opened_at=middle_of_january)
+    monthly, hourly = (
+        money_of(state, Pace(budget=1.0, is_monthly=is_monthly)) for is_monthly in (True, False)
+    )
+
+    assert monthly is not None
+    assert hourly is not None
+    assert monthly.elapsed_hours == pytest.approx(2.0 * 730.0)
+    assert (monthly.accrual, hourly.accrual) == (pytest.approx(730.0 / 744.0), 1.0)
+    assert monthly.month_elapsed_hours == pytest.approx(365.0)
+    assert monthly.month_left_hours == hourly.month_left_hours == 15.5 * 24.0
+    assert (hourly.elapsed_hours, hourly.month_elapsed_hours) == (59.0 * 24.0, 15.5 * 24.0)
 
 
 def test_books_open_later_where_money_is_older_than_the_window() -> None:

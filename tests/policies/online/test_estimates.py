@@ -22,7 +22,6 @@ from policies.online.estimates import (
     dispersion,
     estimate_rate,
     estimate_size,
-    lean_after,
     mean_left,
 )
 from policies.speedup import Floats
@@ -281,14 +280,6 @@ def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
 
     assert (belief.mean, belief.low, belief.high) == pytest.approx((2.0 * factor, factor, 3.0 * factor))
     assert belief.weight == 4.0
-
-
-def test_the_lean_gives_up_what_the_belief_takes_over() -> None:
-    """Twice the believed work comes and the lean is -1/2: believing it all brings it to 0, half, half-way."""
-    assert lean_after(-0.5, 2.0) == pytest.approx(0.0)
-    assert lean_after(-0.5, 1.5) == pytest.approx(-0.25)
-    assert lean_after(0.0, 2.0) == 0.0, "nothing was learnt: the plan follows the belief"
-    assert lean_after(-0.5, 0.5) == -0.5, "the belief moves the other way"
 
 
 @given(mean=st.floats(0.01, 100.0), done=st.floats(0.0, 1000.0))

@@ -84,9 +84,10 @@ def test_a_job_that_is_nearly_done_keeps_its_width() -> None:
 def test_debt_narrows_and_credit_widens() -> None:
     """The same job gets fewer GPUs when the money is spent, more when it is not."""
     job = a_job("language")
+    late = Money(spent_usd=0.0, elapsed_hours=600.0, month_elapsed_hours=600.0, month_left_hours=130.0)
     spent, saved = (
-        POLICY.allocate([job], now=0.0, money=Money(spent_usd=usd, elapsed_hours=24.0)).widths["a"].gpus
-        for usd in (2400.0, 600.0)
+        POLICY.allocate([job], now=0.0, money=replace(late, spent_usd=usd)).widths["a"].gpus
+        for usd in (45_000.0, 27_000.0)
     )
 
     assert spent < saved

@@ -81,7 +81,7 @@ def test_jobs_with_little_service_come_first() -> None:
     assert a_tiresias().attained(jobs[0]) > 16.0
     assert allocation.widths == {"young": Width("gpu", 4)}
     assert allocation.nodes == {"gpu-x4": 1}
-    assert allocation.lean == 1.0
+    assert allocation.memory == (1.0,)
 
 
 def test_a_job_that_does_not_fit_is_passed_over() -> None:
@@ -98,7 +98,7 @@ def test_jobs_wider_than_the_fleet_get_what_there_is() -> None:
 
 def test_between_two_rounds_everyone_keeps_what_they_hold() -> None:
     """A job that arrived waits for the minute to end."""
-    money = Money(spent_usd=0.0, elapsed_hours=1.0, lean=2.0, lean_age_hours=0.001)
+    money = Money(spent_usd=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=0.001)
     jobs = [a_job("runs", width=Width("gpu", 4)), a_job("new")]
 
     assert a_tiresias().allocate(jobs, now=0.0, money=money).widths == {"runs": Width("gpu", 4)}
