@@ -62,6 +62,10 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     rehearse: Annotated[
         bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
     ] = False,
+    learn: Annotated[
+        bool,
+        typer.Option(help="Begin with the class file and correct it by what jobs do, as the daemon does."),
+    ] = False,
     link_order: Annotated[
         bool, typer.Option(help="Jobs that share a link send in the plan's order, or all at once.")
     ] = True,
@@ -80,6 +84,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         idle_hold_seconds=idle_hold_seconds,
         max_nodes=max_nodes,
         links_in_order=link_order,
+        learns=learn,
     )
     run = prepare(rehearsed(settings) if rehearse else settings)
     with progress_of(run) as on_tick:
