@@ -64,6 +64,10 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     rehearse: Annotated[
         bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
     ] = False,
+    learn: Annotated[
+        bool,
+        typer.Option(help="Begin with the class file and correct it by what jobs do, as the daemon does."),
+    ] = False,
     link_order: Annotated[
         bool, typer.Option(help="Jobs that share a link send in the plan's order, or all at once.")
     ] = True,
@@ -84,6 +88,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         max_nodes=max_nodes,
         links_in_order=link_order,
         best_effort=best_effort,
+        learns=learn,
     )
     if best_effort and find_policy(policy).kind != "optimum":
         raise InputError(f"--best-effort goes with boa and boa-paced, not with {policy}")

@@ -204,3 +204,18 @@ def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 130
+
+
+def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str], tmp_path: Path) -> None:
+    """A rate stated twice too high leaves money over; a run that learns spends more, each time the same."""
+    (tmp_path / "world.yaml").write_text("beliefs: {rates: {vision: 2.0}}\n")
+    rows = "".join(f"j{n},{n * 600},vision\n" for n in range(60))
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+
+    def spent(*flags: str) -> float:
+        world = ("--world", str(tmp_path / "world.yaml"))
+        document = json.loads(boa(*case, *world, *flags, "--budget", "14/h", "--json").stdout)
+        return float(document["mean_usd_per_hour"])
+
+    assert spent("--learn") > 1.05 * spent()
+    assert spent("--learn") == spent("--learn")
