@@ -8,8 +8,8 @@ spent over the load. BOA's knob is its planning budget. The fixed fleets (Pollux
 first at fixed widths, equal shares) hold all the nodes that the cap allows, always, and boot none; those that
 rent (efficiency, equal width) do so within the cap.
 
-Below each cap: BOA's best run that spends no more than the best rival, over that rival; and, for each of BOA's
-plans, its best run within that spend over the best rival within that spend.
+Below each cap: BOA's best run that spends no more than the best rival, over that rival; and, for each of
+BOA's plans, its best run within that spend over the best rival within that spend.
 """
 
 from __future__ import annotations

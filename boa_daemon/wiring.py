@@ -35,7 +35,7 @@ REFINEMENTS = 5
 WIDER_TRIALS, WIDER_STEP = 4, 1.08
 """Plans above the budget that are tried while the widest one still keeps it, and the factor between them."""
 CAPPED_TRIALS, CAPPED_STEP = 8, 1.35
-"""The same where nodes are capped: a cap holds back spend, so the plan that uses the money may be far wider."""
+"""The same where nodes are capped: a cap holds back spend, and far wider plans may use the money."""
 NEARLY = 1.02
 """Spends within this factor of the least are as good as the least, where none is within the budget."""
 LEAST_BUDGET = 1e-9
