@@ -45,6 +45,8 @@ REFINEMENTS = 5
 """Further ones, each halving the gap above the best."""
 WIDER_TRIALS, WIDER_STEP = 4, 1.08
 """Plans above the budget that are tried while the widest one still keeps it, and the factor between them."""
+CAPPED_TRIALS, CAPPED_STEP = 8, 1.35
+"""The same where nodes are capped: a cap holds back spend, and far wider plans may use the money."""
 NEARLY = 1.02
 """Spends within this factor of the least are as good as the least, where none is within the budget."""
 LEAST_BUDGET = 1e-9
@@ -287,15 +289,17 @@ def rehearsed(settings: SimulationSettings) -> SimulationSettings:
     most = settings.budget.amount
     plans = np.geomspace(most, min(_least_plan(settings), most), REHEARSALS).tolist()
     trials = {planned: _rehearse(settings, planned) for planned in plans}
-    for _ in range(WIDER_TRIALS):
+    capped = settings.max_nodes_with_quotas is not None
+    wider, step = (CAPPED_TRIALS, CAPPED_STEP) if capped else (WIDER_TRIALS, WIDER_STEP)
+    for _ in range(wider):
         # Plans count a boot for every job; where most are spared theirs, a wider plan spends the budget.
         widest = max(trials)
         if _best_plan(trials, most) != widest:
             break
-        result = _rehearse(settings, widest * WIDER_STEP)
+        result = _rehearse(settings, widest * step)
         if result == trials[widest]:
             break
-        trials[widest * WIDER_STEP] = result
+        trials[widest * step] = result
     for _ in range(REFINEMENTS):
         best = _best_plan(trials, most)
         above = min((planned for planned in trials if planned > best), default=best)

@@ -289,10 +289,7 @@ def test_jobs_that_must_stay_keep_their_nodes() -> None:
 
 
 def test_at_the_cap_the_room_is_shared_by_weight_and_nobody_is_left_out() -> None:
-    """Sixteen planned each, weights 1 and 8, speeds the root of the width: 4 GPUs and 16.
-
-    Hours w / sqrt(k) are least at k in proportion to w^(2/3): 1 to 4, on five nodes of four.
-    """
+    """Sixteen planned each, weights 1 and 8, five nodes of four: the heavy one has all it wants."""
     state = a_state(a_job("a"), a_job("b"), now=NOW)
     known = Known(widths={"a": 16, "b": 16}, weights={"a": 1.0, "b": 8.0})
     plan = plan_of(state, known, rules(max_nodes=5))

@@ -1,0 +1,136 @@
+"""Every kind of cap: nodes, dollars, a type's quota, a type that is out of stock; one type or several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from followers import Known, plan_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
+from boa_daemon.tick.limits import Caps
+from boa_daemon.tick.narrowing import within_room
+from boa_daemon.tick.offers import Cooldown, Offer
+from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.state import ClusterState, Rules
+from policies.model import Allocation, Job, JobId, Money, Width
+from policies.placement.first_fit import FirstFit
+
+NOW = 1000.0
+NAMES = "abc"
+LEFT = {"a": 3.0, "b": 2.0, "c": 1.0}
+
+
+def known() -> Known:
+    """Return a policy that plans eight GPUs for each of three jobs, the last of which has least to do."""
+    return Known(widths=dict.fromkeys(NAMES, 8), left_hours=LEFT)
+
+
+def state_of(**changes: object) -> ClusterState:
+    """Return three jobs that wait."""
+    return a_state(*(a_job(name) for name in NAMES), now=NOW, **changes)  # type: ignore[arg-type]
+
+
+def gpus_within(state: ClusterState, site: Rules) -> dict[JobId, int]:
+    """Return the GPUs of each job, and check that the order is the jobs' own by what is left of them."""
+    asked = known().allocate([job.job for job in state.jobs.values()], now=NOW)
+    found = within_room(state, asked, site)
+    assert found.order in ((), ("c", "b", "a"))
+    return {job: width.gpus for job, width in found.widths.items()}
+
+
+def test_without_a_cap_that_binds_the_plan_stays() -> None:
+    """Six nodes hold three times eight GPUs."""
+    for site in (rules(), rules(max_nodes=6), rules(caps=Caps(usd_per_hour=1e6))):
+        assert gpus_within(state_of(), site) == {"a": 8, "b": 8, "c": 8}
+
+
+def test_all_kinds_of_caps_on_one_type_give_the_same_widths() -> None:
+    """Room for three nodes, by nodes, by dollars, and by quota: the shares of heSRPT, 1/9, 3/9 and 5/9."""
+    price = rules().instance_types["gpu"].usd_per_hour
+    name = rules().instance_types["gpu"].name
+    offers = (Offer(instance_type=name, usd_per_hour=price, nodes_left=3),)
+    by_nodes = gpus_within(state_of(), rules(max_nodes=3))
+
+    assert [by_nodes[name] for name in NAMES] == pytest.approx([12 / 9, 12 * 3 / 9, 12 * 5 / 9], abs=1.0)
+    assert sum(by_nodes.values()) == 12
+    assert gpus_within(state_of(), rules(most_usd_per_hour=3.9 * price)) == by_nodes
+    assert gpus_within(state_of(), rules(caps=Caps(usd_per_hour=3.0 * price))) == by_nodes
+    assert gpus_within(state_of(offers=offers), rules()) == by_nodes
+
+
+def test_with_no_stock_those_present_share_what_is_there() -> None:
+    """The cloud has no more nodes, one is here, with a job on it, which makes room."""
+    name = rules().instance_types["gpu"].name
+    state = state_of(
+        nodes=[a_node("n1")],
+        held={"a": some_slots("n1", 0, 1, 2, 3)},
+        cooldowns={name: Cooldown(until=NOW + 60.0)},
+    )
+
+    assert gpus_within(state, rules())["a"] == 1
+    plan = plan_of(state, known())
+    assert len(plan.slots["a"]) == 1
+    assert sum(len(slots) for slots in plan.slots.values()) == 4
+
+
+def test_a_ceiling_of_the_policy_in_dollars_holds_for_what_is_rented() -> None:
+    """Three jobs of eight GPUs, money for two nodes at a time: two are launched."""
+
+    class Thrifty(Known):
+        """The same under a ceiling."""
+
+        def allocate(self, jobs: list[Job], *, now: float, money: Money | None = None) -> Allocation:  # type: ignore[override]
+            """Return the widths told, and the ceiling."""
+            asked = Known.allocate(self, jobs, now=now, money=money)
+            price = rules().instance_types["gpu"].usd_per_hour
+            return replace(asked, most_usd_per_hour=2.0 * price)
+
+    policy = Thrifty(widths=dict.fromkeys(NAMES, 8), left_hours=LEFT)
+    plan = make_plan(state_of(), allocator=policy, placer=FirstFit(), rules=rules())
+
+    assert sum(plan.launches.values()) == 2
+    assert sum(width.gpus for job, width in plan.widths.items() if plan.waiting[job] != "cap-hour") <= 8
+
+
+@given(
+    planned=st.lists(st.tuples(st.sampled_from(("gpu", "big")), st.integers(1, 16)), min_size=1, max_size=6),
+    max_nodes=st.sampled_from((None, 2, 5)),
+    nodes_for_dollars=st.sampled_from((None, 3.0, 6.5)),
+)
+def test_the_widths_of_those_served_never_take_more_than_any_cap(
+    planned: list[tuple[str, int]], max_nodes: int | None, nodes_for_dollars: float | None
+) -> None:
+    """Two GPU types, nodes of four and eight: whole nodes for the jobs served fit under every cap."""
+    kinds = {
+        "gpu": an_instance_type(),
+        "big": replace(an_instance_type(gpus=8), name="big-x8", gpu_type="big", usd_per_hour=30.0),
+    }
+    ceiling = None if nodes_for_dollars is None else nodes_for_dollars * 30.0
+    site = rules(instance_types=kinds, max_nodes=max_nodes, most_usd_per_hour=ceiling)
+    names = [f"j{number}" for number in range(len(planned))]
+    state = a_state(*(a_job(name) for name in names), now=NOW)
+    asked = Allocation(
+        widths={name: Width(*width) for name, width in zip(names, planned, strict=True)},
+        node_prices=Known(widths={}),
+    )
+    found = within_room(state, asked, site)
+    assert found.widths.keys() == asked.widths.keys()
+    assert all(found.widths[name].gpus <= asked.widths[name].gpus for name in names)
+
+    gpus = dict.fromkeys(kinds, 0)
+    for name in found.order or names:
+        width = found.widths[name]
+        before = dict(gpus)
+        gpus[width.gpu_type] += width.gpus
+        nodes = {kind: ceil(count / kinds[kind].gpus) for kind, count in gpus.items()}
+        usd = sum(kinds[kind].usd_per_hour * count for kind, count in nodes.items())
+        if (max_nodes is not None and sum(nodes.values()) > max_nodes) or (
+            ceiling is not None and usd > ceiling
+        ):
+            # Only jobs that were given nothing, and ask for one GPU behind the others, may be over the cap.
+            assert width.gpus == 1
+            gpus = before
