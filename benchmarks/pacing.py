@@ -328,23 +328,27 @@ def fluid(days: int, seeds: Sequence[int], only: str) -> None:
             if only not in scenario.name or scenario.size_belief != 1.0:
                 continue
             found = [curves.run(scenario, budget=budget, hours=24 * days, seed=seed) for seed in seeds]
-            errors = [100.0 * error for _, error, _ in found]
+            errors = [100.0 * error for _, error, _ in found if not math.isnan(error)]
+            months = (
+                f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}"
+                if errors
+                else "     -       -"
+            )
             print(
                 f"{scenario.name:24s} {word:>7s}   {100.0 * found[0][2]:6.2f}     "
-                f"{interval([one[0] for one in found])}"
-                f"{median(map(abs, errors)):6.1f}  {max(errors, key=abs):+6.1f}",
+                f"{interval([one[0] for one in found])}{months}",
                 flush=True,
             )
 
 
 def draw(path: Path) -> None:
-    """Draw a month of days, nights and weeks, believed to be half of what comes: multiplier, spend, load."""
+    """Draw five weeks of days, nights and weekends, stated as half of what comes: belief and money ahead."""
     import matplotlib as mpl  # noqa: PLC0415 - only --plot needs it
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415 - only --plot needs it
 
-    days, belief = 2 * MONTH_DAYS - 3, 0.5
+    days, belief = MONTH_DAYS + 7, 0.5
     scenario = Scenario(name="", load=rhythm(days=days, by_day=True, by_week=True), rate_belief=belief)
     settings = SimulationSettings(
         trace=a_trace_of(scenario, QUARTER.classes, hours=24.0 * days, seed=1),
@@ -375,11 +379,10 @@ def draw(path: Path) -> None:
     ahead = 100.0 * (spent - budget * hours) / (budget * month)
     axes[1].plot(hours / 24.0, ahead, color="#d9480f", lw=1.2, label="spent less accrued")
     axes[1].axhspan(-2.0, 2.0, color="#2f9e44", alpha=0.15, label="2 % of a month's money")
-    for end in (MONTH_DAYS, MONTH_DAYS + 28):
-        for axis in axes:
-            axis.axvline(end, color="#1f2933", lw=0.8)
+    for axis in axes:
+        axis.axvline(MONTH_DAYS, color="#1f2933", lw=0.8)
     axes[1].set_ylabel("% of a month's money")
-    axes[1].set_xlabel("days (a line ends each calendar month)")
+    axes[1].set_xlabel("days (the line ends the calendar month)")
     axes[1].legend(frameon=False, loc="upper right")
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)

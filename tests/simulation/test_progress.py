@@ -13,7 +13,7 @@ from policies.registry import PolicyEntry, find_policy
 
 
 def test_how_often_progress_is_measured_changes_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fixed plan asks for hours left only: fresh or as of an earlier instant, it does the same."""
+    """The fixed plan only asks for hours left: told fresh or as of an earlier instant, it does the same."""
     settings = settings_of(SCENARIOS[0], hours=4.0)
     counted = simulate(settings)
 
