@@ -1,0 +1,542 @@
+"""What no policy can beat that boots whole nodes and holds no more than so many of them: by weak duality.
+
+Prices that vary over time take the place of the money, of the GPUs that are ready, and of the cap on nodes.
+Each job then looks for its own cheapest schedule, each node for its own best time, and the sum of what they
+find, less what the money and the cap are worth, is below the sum of the completion times of every policy,
+whatever the prices (docs/explanation/bound.md has the proof). A search looks for prices that make it large; one
+that ends early gives a weaker bound, but a bound.
+
+    symbol   here             meaning
+    mu       multiplier       hours that one more unit of money saves; all other prices are in units of it
+    v_m      warm             what a node is worth that is ready at the start of cell m, over the price of a boot
+    rho_m    scarce           price of the cap, per node and hour
+    nu_m     node_price       what a ready node takes in: P (1 + b (v_m - v_(m+1)) / d_m) + rho_m, never negative
+    s_m      shares           part of nu_m that the anchor pays for the nodes that it is on, however few its GPUs
+    p_m      gpu_price        (1 - s_m) nu_m / g, what a GPU takes in
+    y        time_values      price per hour of one job's window: whatever the values, the bound holds
+
+The anchor of a cell is one job, chosen beforehand: it is on ceil(k / g) nodes at the least, whoever else is.
+
+Cost: `SEARCH_STEPS` times O(groups x values x cells x choices + jobs x values x cells).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from boa_daemon.sim.bound import SLACK, grid_of, groups_of, lower_bound_hours
+from boa_daemon.sim.stints import JobTimes, StintValues, stint_values
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.boa import solve
+from policies.errors import InfeasibleBudget, InvalidProblem
+from policies.model import InstanceType, JobClass, Problem
+from policies.solution import Solution
+from policies.speedup import Floats, Ints
+
+CELLS = 200
+"""Cells of equal length from the first to the last arrival; longer and longer ones follow."""
+LEAST_CELL_HOURS = 30.0 / SECONDS_PER_HOUR
+LONGER = 1.1
+"""Factor between the lengths of the cells after the last arrival."""
+SEARCH_STEPS = 80
+STEP = 0.1
+"""First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
+MOST_CHOICES = 96
+"""Widths of a type beyond which neighbours are taken together: the GPUs of the narrowest, the widest's speed."""
+MOST_CHAPTERS = 4
+"""Parts of a job that follow one another; within one, phases are done in the order that suits the prices."""
+LAST_FACTORS = (0.96, 0.98, 1.0, 1.02, 1.04)
+USUAL = 1.0 - 1e-6
+"""y times mu at flat prices, a little less, so that rounding does not make an hour more pay for itself."""
+COARSE = np.concatenate(
+    (np.geomspace(0.03, 0.8, 12), np.geomspace(0.85, 1.0, 5) * USUAL, np.geomspace(1.04, 1.18, 4), np.geomspace(1.25, 40.0, 12))
+)
+FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60.0, 60)[1:]))
+"""Values of y times mu, where 1 is exact at flat prices: in the search, and for the bound itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renting:
+    """How nodes are had: by GPU type, the hours of every boot at the least, and the most nodes at once."""
+
+    instance_types: Mapping[str, InstanceType]
+    boot_hours: float
+    max_nodes: int | None = None
+
+
+def lower_bound_with_boots_hours(
+    trace: Trace, problem: Problem, money: float, renting: Renting, *, steps: int = SEARCH_STEPS
+) -> float:
+    """Return the least mean JCT, hours, that any policy can reach for `money` in all; infinite for too little."""
+    one_by_one = lower_bound_hours(trace, problem, money)
+    if math.isinf(one_by_one):
+        return one_by_one
+    flat = solve(groups_of(trace, problem), money * (1.0 + SLACK))
+    dual = _Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat)
+    return max(one_by_one, dual.search(steps) / len(trace.jobs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Equal jobs: their times, when each arrives and may first work (hours), the latter's cell, and anchored cells.
+
+    Shapes: arrived_at, starts_at and cell (jobs,).
+    """
+
+    times: JobTimes
+    arrived_at: Floats
+    starts_at: Floats
+    cell: Ints
+    anchors: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prices:
+    """A point of the search. Shapes: warm (types, cells + 1), scarce (cells,), shares (types, cells)."""
+
+    multiplier: float
+    warm: Floats
+    scarce: Floats
+    shares: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Value:
+    """The dual function at some prices, in hours over all jobs, and its slopes as `_Prices` orders them."""
+
+    hours: float
+    multiplier: float
+    warm: Floats
+    scarce: Floats
+    shares: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Earnings:
+    """Of a chapter at some prices: its value (values,) and A (values, choices), and what follows in each cell.
+
+    `best` is the choice that earns most, `profit` what it earns beyond its price per hour, none where nothing
+    does, and `until` its sum up to each edge of the cells.
+    """
+
+    worth: Floats
+    per_hour: Floats
+    best: Ints
+    profit: Floats
+    until: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """For each begin of a chapter: the least cost from there on, the cell where the chapter then ends, and y."""
+
+    hours: Floats
+    cell: Ints
+    value: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dual:
+    """The workload in arrays. Hours count from the first arrival; a node's price is per hour."""
+
+    edges: Floats
+    node_gpus: Floats
+    node_price: Floats
+    gpu_type: Ints
+    gpus: Floats
+    groups: tuple[_Group, ...]
+    boot_hours: float
+    max_nodes: int | None
+    money: float
+    flat_multiplier: float
+
+    @classmethod
+    def of(cls, trace: Trace, problem: Problem, money: float, renting: Renting, flat: Solution) -> _Dual:
+        """Return the arrays of a workload; `flat` is its optimum with GPUs one by one, to start from."""
+        names = [gpu.name for gpu in problem.gpu_types if gpu.name in renting.instance_types]
+        choices = _choices(problem, names)
+        gpu_type = np.array([number for number, _ in choices])
+        gpus = np.array([float(width) for _, width in choices])
+        gpu_price = np.array([problem.price_of(name) for name in names])
+        node_gpus = np.array([float(renting.instance_types[name].gpus) for name in names])
+        usual = 1.0 / flat.multiplier + gpu_price[gpu_type] * gpus if flat.multiplier > 0.0 else gpus
+        by_name = {job_class.name: job_class for job_class in problem.classes}
+        flat_hours = {share.name: share.mean_jct_hours for share in flat.classes}
+        keys = _rounded(trace)
+        began = trace.jobs[0].arrived_at_seconds
+        arrived = np.array([job.arrived_at_seconds - began for job in trace.jobs]) / SECONDS_PER_HOUR
+        hours = np.array([flat_hours[f"{name} x {scale!r}"] for name, scale in keys])
+        waits = np.array([_wait(by_name[name]) for name, _ in keys])
+        starts = np.maximum(arrived + waits, renting.boot_hours)
+        edges = _edges(float(arrived[-1]), float((starts + 2.0 * hours).max()))
+        cell = np.searchsorted(edges, starts, side="right") - 1
+        anchors = _anchors(edges, arrived, hours)
+        members: dict[tuple[str, float, int], list[int]] = defaultdict(list)
+        for number, (name, scale) in enumerate(keys):
+            is_alone = len(by_name[name].phases) == 1 and bool((anchors == number).any())
+            members[name, scale, number if is_alone else -1].append(number)
+        groups = tuple(
+            _Group(
+                times=_times(by_name[name], scale, names, choices, usual),
+                arrived_at=arrived[jobs],
+                starts_at=starts[jobs],
+                cell=cell[jobs],
+                anchors=np.flatnonzero(anchors == alone) if alone >= 0 else np.zeros(0, dtype=np.int64),
+            )
+            for (name, scale, alone), jobs in members.items()
+        )
+        return cls(
+            edges=edges,
+            node_gpus=node_gpus,
+            node_price=node_gpus * gpu_price,
+            gpu_type=gpu_type,
+            gpus=gpus,
+            groups=groups,
+            boot_hours=renting.boot_hours,
+            max_nodes=renting.max_nodes,
+            money=money,
+            flat_multiplier=flat.multiplier,
+        )
+
+    @property
+    def cells(self) -> Floats:
+        """The length of each cell, hours."""
+        return np.diff(self.edges)
+
+    @property
+    def flat_rates(self) -> Floats:
+        """What an hour at each choice costs where every GPU costs its share of its node."""
+        return np.asarray((self.node_price / self.node_gpus)[self.gpu_type] * self.gpus)
+
+    def values(self, grid: Floats, multiplier: float) -> list[list[StintValues]]:
+        """Return the values of each group's chapters at flat prices, for values of y."""
+        rates = grid[:, None] / multiplier + self.flat_rates
+        usual = int(np.abs(grid - USUAL).argmin())
+        known: dict[int, list[StintValues]] = {}
+        for group in self.groups:
+            if id(group.times) not in known:
+                known[id(group.times)] = stint_values(group.times, rates, usual=usual)
+        return [known[id(group.times)] for group in self.groups]
+
+    def search(self, steps: int) -> float:
+        """Return the largest value that the search finds: Adam's steps, then the multiplier once more."""
+        at = self._start()
+        values, found = self.values(COARSE, at.multiplier), (-math.inf, at)
+        first: Floats | float = 0.0
+        second: Floats | float = 0.0
+        for step in range(1, steps + 1):
+            here = self.evaluate(at, values)
+            found = max(found, (here.hours, at), key=lambda pair: pair[0])
+            slopes = np.concatenate(
+                ([here.multiplier * at.multiplier], here.warm.ravel(), here.scarce, here.shares.ravel())
+            )
+            first = 0.8 * first + 0.2 * slopes
+            second = 0.98 * second + 0.02 * slopes**2
+            move = (first / (1.0 - 0.8**step)) / (np.sqrt(second / (1.0 - 0.98**step)) + 1e-12)
+            at = self._moved(at, STEP / (1.0 + step / 20.0) * move)
+        best = found[1]
+        fine = self.values(FINE, best.multiplier)
+        tried = (replace(best, multiplier=best.multiplier * factor) for factor in LAST_FACTORS)
+        return max(self.evaluate(prices, fine).hours for prices in tried)
+
+    def _start(self) -> _Prices:
+        """Return flat prices."""
+        types, cells = len(self.node_gpus), len(self.cells)
+        return _Prices(
+            multiplier=max(self.flat_multiplier, 1e-6 / float(self.node_price.max())),
+            warm=np.full((types, cells + 1), 0.5),
+            scarce=np.zeros(cells),
+            shares=np.zeros((types, cells)),
+        )
+
+    def _moved(self, at: _Prices, move: Floats) -> _Prices:
+        """Return the prices after a step, put back into their ranges."""
+        types, cells = at.shares.shape
+        to_multiplier, to_warm, to_scarce, to_shares = np.split(
+            move, np.cumsum([1, types * (cells + 1), cells])
+        )
+        scarce = np.zeros(cells)
+        if self.max_nodes is not None:
+            scarce = np.maximum(at.scarce + to_scarce * self.node_price.mean(), 0.0)
+        warm = np.clip(at.warm + to_warm.reshape(at.warm.shape), 0.0, 1.0)
+        if self.boot_hours > 0.0:
+            # Node prices are never negative: what a ready node is worth cannot rise faster than it costs.
+            rise = (1.0 + scarce / self.node_price[:, None]) * self.cells / self.boot_hours
+            for cell in range(cells - 1, -1, -1):
+                warm[:, cell] = np.maximum(warm[:, cell], warm[:, cell + 1] - rise[:, cell])
+        shares = np.clip(at.shares + to_shares.reshape(at.shares.shape), 0.0, 1.0)
+        shares[self.node_gpus <= 1.0] = 0.0
+        multiplier = at.multiplier * math.exp(0.5 * float(to_multiplier[0]))
+        return _Prices(multiplier=multiplier, warm=warm, scarce=scarce, shares=shares)
+
+    def evaluate(self, at: _Prices, values: Sequence[Sequence[StintValues]]) -> _Value:
+        """Return the dual function and its slopes at some prices."""
+        cells, mu = self.cells, at.multiplier
+        boots = self.boot_hours * (at.warm[:, :-1] - at.warm[:, 1:]) / cells
+        node_price = np.maximum(self.node_price[:, None] * (1.0 + boots) + at.scarce, 0.0)
+        gpu_price = (1.0 - at.shares) * node_price / self.node_gpus[:, None]
+        rates = gpu_price[self.gpu_type] * self.gpus[:, None]
+        nodes = np.ceil(self.gpus / self.node_gpus[self.gpu_type])
+        anchor_rates = rates + (at.shares * node_price)[self.gpu_type] * nodes[:, None]
+        use = _Use(used=np.zeros_like(node_price), anchored=np.zeros_like(node_price))
+        known: dict[int, list[_Earnings]] = {}
+        hours = 0.0
+        for group, chapters in zip(self.groups, values, strict=True):
+            if len(group.anchors):
+                mine = rates.copy()
+                mine[:, group.anchors] = anchor_rates[:, group.anchors]
+                earnings = [self._earnings(chapter, mine) for chapter in chapters]
+            else:
+                if id(chapters) not in known:
+                    known[id(chapters)] = [self._earnings(chapter, rates) for chapter in chapters]
+                earnings = known[id(chapters)]
+            hours += self._least_hours(group, earnings, mu, nodes, use)
+        by_node = use.used / self.node_gpus[:, None]
+        taken = (1.0 - at.shares) * by_node + at.shares * use.anchored
+        most = 0 if self.max_nodes is None else self.max_nodes
+        worth = self.money + most * float((at.scarce * cells).sum())
+        by_boot = mu * self.node_price[:, None] * self.boot_hours * taken / cells
+        return _Value(
+            hours=hours - mu * worth,
+            multiplier=float((taken * node_price).sum()) + use.paid_later - worth,
+            warm=np.pad(by_boot, ((0, 0), (0, 1))) - np.pad(by_boot, ((0, 0), (1, 0))),
+            scarce=mu * (taken.sum(axis=0) - most * cells) * float(self.node_price.mean()),
+            shares=mu * node_price * (use.anchored - by_node),
+        )
+
+    def _earnings(self, chapter: StintValues, rates: Floats) -> _Earnings:
+        """Return what the stints of a chapter earn beyond the rates of each choice and cell."""
+        profit = np.zeros((len(chapter.worth), rates.shape[1]))
+        best = np.full(profit.shape, -1)
+        for choice, rate in enumerate(rates):
+            gain = chapter.per_hour[:, choice, None] - rate
+            is_better = gain > profit
+            np.copyto(profit, gain, where=is_better)
+            best[is_better] = choice
+        until = np.pad(np.cumsum(profit * self.cells, axis=1), ((0, 0), (1, 0)))
+        return _Earnings(
+            worth=chapter.worth, per_hour=chapter.per_hour, best=best, profit=profit, until=until
+        )
+
+    def _least_hours(
+        self, group: _Group, earnings: Sequence[_Earnings], mu: float, nodes: Floats, use: _Use
+    ) -> float:
+        """Return the sum over a group of the least hours and prices of a job, and count what it then uses.
+
+        Backwards over chapters: the least cost from any instant on, kept as a line in each cell that is below
+        it (`left` and `right` are the line's ends).
+        """
+        edges, first = self.edges, int(group.cell.min())
+        left, right, later = edges[:-1], edges[1:], edges[-1]
+        found: list[tuple[_Ends, _Ends]] = []
+        for one in earnings[:0:-1]:
+            # The tail's prices are flat: a value of y holds there if an hour more never pays for itself.
+            holds = mu * np.maximum(one.per_hour - self.flat_rates, 0.0).max(axis=1) <= 1.0
+            ends = self._chapter(one, mu, first, (left, right, later), holds)
+            found.append(ends)
+            left = np.concatenate((np.full(first, np.inf), ends[0].hours))
+            right = np.concatenate((np.full(first, np.inf), ends[1].hours))
+            later += mu * float(one.worth[holds].max(initial=0.0))
+        one = earnings[0]
+        holds = mu * np.maximum(one.per_hour - self.flat_rates, 0.0).max(axis=1) <= 1.0
+        begins = one.until[:, group.cell] + one.profit[:, group.cell] * (group.starts_at - edges[group.cell])
+        start = self._ends(one, mu, (begins, begins), group.cell, (left, right, later), holds)[0]
+        for job, begin in enumerate(group.starts_at):
+            at = float(begin)
+            for number, chapter in enumerate(earnings):
+                if number:
+                    cell = min(int(np.searchsorted(edges, at, side="right")) - 1, len(edges) - 2)
+                    near = found[len(found) - number][int(at - edges[cell] > edges[cell + 1] - at)]
+                    end, value = int(near.cell[cell - first]), int(near.value[cell - first])
+                else:
+                    end, value = int(start.cell[job]), int(start.value[job])
+                at = self._use(chapter, value, at, end, nodes, use, is_anchor=group.anchors)
+        return float((start.hours - group.arrived_at).sum())
+
+    def _chapter(
+        self, one: _Earnings, mu: float, first: int, after: tuple[Floats, Floats, float], holds: Floats
+    ) -> tuple[_Ends, _Ends]:
+        """Return the ends of a chapter that begins at either end of each cell from `first` on."""
+        cells = np.arange(first, len(self.edges) - 1)
+        return self._ends(one, mu, (one.until[:, cells], one.until[:, cells + 1]), cells, after, holds)
+
+    def _ends(
+        self,
+        one: _Earnings,
+        mu: float,
+        begins: tuple[Floats, Floats],
+        cells: Ints,
+        after: tuple[Floats, Floats, float],
+        holds: Floats,
+    ) -> tuple[_Ends, _Ends]:
+        """Return the least cost of a chapter and what follows, begun in each of some cells.
+
+        `begins` are the profits until the first and the last instant that it may begin at in the cell. It may
+        end in any cell from there on, at one y for both instants.
+        """
+        left, right, later = after
+        low = int(cells.min())
+        # To begin at the end of the cell should cost its length more: else the line is below what it might be.
+        rise = mu * (begins[1] - begins[0])
+        early = mu * begins[0] + np.minimum(rise - self.cells[cells] * (rise > 0.0), 0.0)
+        worth = mu * one.worth
+        shape = (len(cells), len(left) - low + 1)
+        most, value = np.full(shape, -np.inf), np.zeros(shape, dtype=np.int64)
+        ending = np.minimum(left - mu * one.until[:, :-1], right - mu * one.until[:, 1:])[:, low:]
+        tail = np.where(holds, later - mu * one.until[:, -1], -np.inf)
+        ending = np.concatenate((ending, tail[:, None]), axis=1)
+        for number in range(len(worth)):
+            costs = (worth[number] + early[number])[:, None] + ending[number]
+            is_more = costs > most
+            np.copyto(most, costs, where=is_more)
+            value[is_more] = number
+        columns = np.arange(shape[1])
+        most[columns < (cells - low)[:, None]] = np.inf
+        answer = []
+        for begun in begins:
+            rows = np.arange(len(cells))[:, None]
+            costs = most + (mu * begun - early).T[rows, value]
+            costs[:, -1] = np.maximum(costs[:, -1], later)
+            end = costs.argmin(axis=1)
+            here = rows[:, 0]
+            answer.append(_Ends(hours=costs[here, end], cell=end + low, value=value[here, end]))
+        return answer[0], answer[1]
+
+    def _use(
+        self,
+        one: _Earnings,
+        value: int,
+        begins: float,
+        end: int,
+        nodes: Floats,
+        use: _Use,
+        *,
+        is_anchor: Ints,
+    ) -> float:
+        """Count a schedule of a chapter near the least: the GPUs it holds until it has earned its worth."""
+        edges, cells = self.edges, self.cells
+        first = min(int(np.searchsorted(edges, begins, side="right")) - 1, len(cells) - 1)
+        end = max(end, first)
+        span = np.arange(first, min(end + 1, len(cells)))
+        choice = one.best[value, span]
+        held = np.where(choice >= 0, cells[span], 0.0)
+        held[0] *= max(edges[first + 1] - begins, 0.0) / cells[first]
+        income = held * one.per_hour[value, choice]
+        worth, at = float(one.worth[value]), float(edges[-1])
+        if end < len(cells):
+            before = float(income[:-1].sum())
+            part = min(max((worth - before) / income[-1], 0.0), 1.0) if income[-1] > 0.0 else 0.5
+            starts = max(float(edges[end]), begins)
+            at = starts + part * (float(edges[end + 1]) - starts)
+            held[-1] *= part
+            done = before + part * float(income[-1])
+            held *= min(worth / done, 2.0) if done > 0.0 else 1.0
+        else:
+            left = max(worth - float(income.sum()), 0.0)
+            use.paid_later += left * float((self.flat_rates / np.maximum(one.per_hour[value], 1e-300)).min())
+        kinds = self.gpu_type[choice]
+        np.add.at(use.used, (kinds, span), held * self.gpus[choice])
+        if len(is_anchor):
+            anchors = np.isin(span, is_anchor)
+            np.add.at(use.anchored, (kinds[anchors], span[anchors]), (held * nodes[choice])[anchors])
+        return at
+
+
+@dataclass(slots=True, kw_only=True)
+class _Use:
+    """What all jobs use at some prices: GPU-hours, and node-hours of anchors, by type and cell; the tail's price."""
+
+    used: Floats
+    anchored: Floats
+    paid_later: float = 0.0
+
+
+def _wait(job_class: JobClass) -> float:
+    """Return the hours of a start-up beyond a rescale: they come before all work."""
+    return max(0.0, job_class.startup_hours - job_class.rescale_hours)
+
+
+def _rounded(trace: Trace) -> list[tuple[str, float]]:
+    """Return the class and the scale of each job, scales rounded down where a class has too many."""
+    scales: dict[str, set[float]] = defaultdict(set)
+    for job in trace.jobs:
+        scales[job.class_name].add(job.scale)
+    grids = {name: grid_of(found) for name, found in scales.items()}
+    return [(job.class_name, grids[job.class_name][job.scale]) for job in trace.jobs]
+
+
+def _choices(problem: Problem, names: Sequence[str]) -> list[tuple[int, int]]:
+    """Return every pair of a GPU type's number and a width that some phase may use, or the least of a block."""
+    widths = {
+        (number, width)
+        for job_class in problem.classes
+        for phase in job_class.phases
+        for number, name in enumerate(names)
+        if name in phase.speedups
+        for width in phase.speedups[name].whole_widths().tolist()
+    }
+    by_type = [sorted(width for number, width in widths if number == of_type) for of_type in range(len(names))]
+    return [(number, width) for number, found in enumerate(by_type) for width in _thinned(found)]
+
+
+def _thinned(widths: list[int]) -> list[int]:
+    """Return the least width of each block."""
+    if len(widths) <= MOST_CHOICES:
+        return widths
+    picked = np.unique(np.geomspace(1.0, len(widths), MOST_CHOICES).astype(int)) - 1
+    return [widths[number] for number in picked]
+
+
+def _times(
+    job_class: JobClass,
+    scale: float,
+    names: Sequence[str],
+    choices: Sequence[tuple[int, int]],
+    usual: Floats,
+) -> JobTimes:
+    """Return the hours of each phase at each choice: those of the fastest width of its block.
+
+    Chapters begin where equal parts of the job's hours are over, at the choices that cost least at `usual` rates.
+    """
+    hours = np.full((len(job_class.phases), len(choices)), np.inf)
+    firsts = [[width for number, width in choices if number == of_type] for of_type in range(len(names))]
+    offsets = np.cumsum([0, *(len(found) for found in firsts)])
+    for row, phase in zip(hours, job_class.phases, strict=True):
+        for number, name in enumerate(names):
+            if name not in phase.speedups:
+                continue
+            widths = phase.speedups[name].whole_widths()
+            block = offsets[number] + np.searchsorted(firsts[number], widths, side="right") - 1
+            np.minimum.at(row, block, phase.size_gpu_hours * scale / phase.speedups[name].speed_at(widths))
+    best = hours[np.arange(len(hours)), (hours * usual).argmin(axis=1)]
+    parts = np.floor(MOST_CHAPTERS * (np.cumsum(best) - 0.5 * best) / best.sum())
+    begins = (0, *(np.flatnonzero(np.diff(parts) > 0.0) + 1).tolist())
+    overhead = min(job_class.startup_hours, job_class.rescale_hours)
+    return JobTimes(hours=hours, overhead_hours=overhead, begins=begins)
+
+
+def _edges(last_arrival: float, until: float) -> Floats:
+    """Return the edges of the cells: equal ones while jobs arrive, then longer and longer ones."""
+    length = max(last_arrival / CELLS, LEAST_CELL_HOURS)
+    edges = (length * np.arange(math.ceil(last_arrival / length) + 2)).tolist()
+    while edges[-1] < until:
+        length *= LONGER
+        edges.append(edges[-1] + length)
+    return np.array(edges)
+
+
+def _anchors(edges: Floats, arrived: Floats, hours: Floats) -> Ints:
+    """Return the anchor of each cell: of the jobs that are there at flat prices, the one that stays longest."""
+    ends = arrived + hours
+    found = np.full(len(edges) - 1, -1)
+    for cell, begin in enumerate(edges[:-1]):
+        present = np.flatnonzero((arrived <= begin) & (ends > begin))
+        if len(present):
+            found[cell] = present[ends[present].argmax()]
+    return found
