@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from boa_daemon.sim.bound import SLACK, grid_of, groups_of, lower_bound_hours
-from boa_daemon.sim.stints import JobTimes, StintValues, stint_values
+from boa_daemon.sim.stint_paths import JobTimes, Resolution, stint_paths
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.boa import solve
@@ -49,14 +49,15 @@ STEP = 0.1
 """First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
 MOST_CHOICES = 96
 """Widths of a type beyond which neighbours are taken together: the GPUs of the narrowest, the widest's speed."""
-MOST_CHAPTERS = 4
-"""Parts of a job that follow one another; within one, phases are done in the order that suits the prices."""
 LAST_FACTORS = (0.96, 0.98, 1.0, 1.02, 1.04)
 USUAL = 1.0 - 1e-6
 """y times mu at flat prices, a little less, so that rounding does not make an hour more pay for itself."""
 COARSE = np.concatenate(
     (np.geomspace(0.03, 0.8, 12), np.geomspace(0.85, 1.0, 5) * USUAL, np.geomspace(1.04, 1.18, 4), np.geomspace(1.25, 40.0, 12))
 )
+SEARCH = Resolution(steps_per_overhead=4.0, most_steps=8_000, units_per_overhead=3.0, most_units=200)
+FINAL = Resolution(steps_per_overhead=20.0, most_steps=40_000, units_per_overhead=10.0, most_units=1_000)
+"""For jobs of several phases."""
 FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60.0, 60)[1:]))
 """Values of y times mu, where 1 is exact at flat prices: in the search, and for the bound itself."""
 
@@ -84,7 +85,7 @@ def lower_bound_with_boots_hours(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Equal jobs: their times, when each arrives and may first work (hours), the latter's cell, and anchored cells.
+    """Equal jobs: what they take, when each arrives and may first work (hours), the latter's cell, and anchored cells.
 
     Shapes: arrived_at, starts_at and cell (jobs,).
     """
@@ -118,27 +119,25 @@ class _Value:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Values:
+    """Of a group whose jobs have one phase: for each value of y, a job's worth and what each choice earns an hour."""
+
+    worth: Floats
+    per_hour: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Earnings:
-    """Of a chapter at some prices: its value (values,) and A (values, choices), and what follows in each cell.
+    """Of a group at some prices: its values, and what follows in each cell.
 
     `best` is the choice that earns most, `profit` what it earns beyond its price per hour, none where nothing
     does, and `until` its sum up to each edge of the cells.
     """
 
-    worth: Floats
-    per_hour: Floats
+    values: _Values
     best: Ints
     profit: Floats
     until: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ends:
-    """For each begin of a chapter: the least cost from there on, the cell where the chapter then ends, and y."""
-
-    hours: Floats
-    cell: Ints
-    value: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +154,7 @@ class _Dual:
     max_nodes: int | None
     money: float
     flat_multiplier: float
+    resolution: Resolution = SEARCH
 
     @classmethod
     def of(cls, trace: Trace, problem: Problem, money: float, renting: Renting, flat: Solution) -> _Dual:
@@ -165,7 +165,6 @@ class _Dual:
         gpus = np.array([float(width) for _, width in choices])
         gpu_price = np.array([problem.price_of(name) for name in names])
         node_gpus = np.array([float(renting.instance_types[name].gpus) for name in names])
-        usual = 1.0 / flat.multiplier + gpu_price[gpu_type] * gpus if flat.multiplier > 0.0 else gpus
         by_name = {job_class.name: job_class for job_class in problem.classes}
         flat_hours = {share.name: share.mean_jct_hours for share in flat.classes}
         keys = _rounded(trace)
@@ -183,7 +182,7 @@ class _Dual:
             members[name, scale, number if is_alone else -1].append(number)
         groups = tuple(
             _Group(
-                times=_times(by_name[name], scale, names, choices, usual),
+                times=_times(by_name[name], scale, names, choices),
                 arrived_at=arrived[jobs],
                 starts_at=starts[jobs],
                 cell=cell[jobs],
@@ -214,15 +213,22 @@ class _Dual:
         """What an hour at each choice costs where every GPU costs its share of its node."""
         return np.asarray((self.node_price / self.node_gpus)[self.gpu_type] * self.gpus)
 
-    def values(self, grid: Floats, multiplier: float) -> list[list[StintValues]]:
-        """Return the values of each group's chapters at flat prices, for values of y."""
+    def values(self, grid: Floats, multiplier: float) -> list[_Values | None]:
+        """Return the values of each group's jobs for values of y; None for jobs of several phases.
+
+        A stint at choice k does a part f of the work in no less than f (overhead + t_k) hours, so an hour of it
+        earns no more than worth / (overhead + t_k), whatever a job is worth.
+        """
         rates = grid[:, None] / multiplier + self.flat_rates
-        usual = int(np.abs(grid - USUAL).argmin())
-        known: dict[int, list[StintValues]] = {}
+        found: list[_Values | None] = []
         for group in self.groups:
-            if id(group.times) not in known:
-                known[id(group.times)] = stint_values(group.times, rates, usual=usual)
-        return [known[id(group.times)] for group in self.groups]
+            if len(group.times.hours) > 1:
+                found.append(None)
+                continue
+            hours = group.times.hours[0] + group.times.overhead_hours
+            worth = (rates * hours).min(axis=1)
+            found.append(_Values(worth=worth, per_hour=worth[:, None] / hours))
+        return found
 
     def search(self, steps: int) -> float:
         """Return the largest value that the search finds: Adam's steps, then the multiplier once more."""
@@ -241,9 +247,11 @@ class _Dual:
             move = (first / (1.0 - 0.8**step)) / (np.sqrt(second / (1.0 - 0.98**step)) + 1e-12)
             at = self._moved(at, STEP / (1.0 + step / 20.0) * move)
         best = found[1]
-        fine = self.values(FINE, best.multiplier)
-        tried = (replace(best, multiplier=best.multiplier * factor) for factor in LAST_FACTORS)
-        return max(self.evaluate(prices, fine).hours for prices in tried)
+        fine = replace(self, resolution=FINAL)
+        is_dear = any(len(group.times.hours) > 1 for group in self.groups)
+        factors = (1.0,) if is_dear else LAST_FACTORS
+        tried = (replace(best, multiplier=best.multiplier * factor) for factor in factors)
+        return max(fine.evaluate(prices, fine.values(FINE, prices.multiplier)).hours for prices in tried)
 
     def _start(self) -> _Prices:
         """Return flat prices."""
@@ -275,7 +283,7 @@ class _Dual:
         multiplier = at.multiplier * math.exp(0.5 * float(to_multiplier[0]))
         return _Prices(multiplier=multiplier, warm=warm, scarce=scarce, shares=shares)
 
-    def evaluate(self, at: _Prices, values: Sequence[Sequence[StintValues]]) -> _Value:
+    def evaluate(self, at: _Prices, values: Sequence[_Values | None]) -> _Value:
         """Return the dual function and its slopes at some prices."""
         cells, mu = self.cells, at.multiplier
         boots = self.boot_hours * (at.warm[:, :-1] - at.warm[:, 1:]) / cells
@@ -285,18 +293,18 @@ class _Dual:
         nodes = np.ceil(self.gpus / self.node_gpus[self.gpu_type])
         anchor_rates = rates + (at.shares * node_price)[self.gpu_type] * nodes[:, None]
         use = _Use(used=np.zeros_like(node_price), anchored=np.zeros_like(node_price))
-        known: dict[int, list[_Earnings]] = {}
         hours = 0.0
-        for group, chapters in zip(self.groups, values, strict=True):
+        for group, mine in zip(self.groups, values, strict=True):
+            if mine is None:
+                hours += self._least_along(group, rates, mu, use)
+                continue
+            its_rates = rates
             if len(group.anchors):
-                mine = rates.copy()
-                mine[:, group.anchors] = anchor_rates[:, group.anchors]
-                earnings = [self._earnings(chapter, mine) for chapter in chapters]
-            else:
-                if id(chapters) not in known:
-                    known[id(chapters)] = [self._earnings(chapter, rates) for chapter in chapters]
-                earnings = known[id(chapters)]
-            hours += self._least_hours(group, earnings, mu, nodes, use)
+                its_rates = rates.copy()
+                its_rates[:, group.anchors] = anchor_rates[:, group.anchors]
+            earnings = self._earnings(mine, its_rates)
+            for job in range(len(group.cell)):
+                hours += self._least_hours(group, job, earnings, mu, nodes, use)
         by_node = use.used / self.node_gpus[:, None]
         taken = (1.0 - at.shares) * by_node + at.shares * use.anchored
         most = 0 if self.max_nodes is None else self.max_nodes
@@ -310,142 +318,124 @@ class _Dual:
             shares=mu * node_price * (use.anchored - by_node),
         )
 
-    def _earnings(self, chapter: StintValues, rates: Floats) -> _Earnings:
-        """Return what the stints of a chapter earn beyond the rates of each choice and cell."""
-        profit = np.zeros((len(chapter.worth), rates.shape[1]))
+    def _earnings(self, values: _Values, rates: Floats) -> _Earnings:
+        """Return what the stints of a group earn beyond the rates of each choice and cell."""
+        profit = np.zeros((len(values.worth), rates.shape[1]))
         best = np.full(profit.shape, -1)
         for choice, rate in enumerate(rates):
-            gain = chapter.per_hour[:, choice, None] - rate
+            gain = values.per_hour[:, choice, None] - rate
             is_better = gain > profit
             np.copyto(profit, gain, where=is_better)
             best[is_better] = choice
         until = np.pad(np.cumsum(profit * self.cells, axis=1), ((0, 0), (1, 0)))
-        return _Earnings(
-            worth=chapter.worth, per_hour=chapter.per_hour, best=best, profit=profit, until=until
-        )
+        return _Earnings(values=values, best=best, profit=profit, until=until)
 
     def _least_hours(
-        self, group: _Group, earnings: Sequence[_Earnings], mu: float, nodes: Floats, use: _Use
+        self, group: _Group, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
     ) -> float:
-        """Return the sum over a group of the least hours and prices of a job, and count what it then uses.
+        """Return the least of a job's hours and what it pays, over all ends of its window; count what it uses.
 
-        Backwards over chapters: the least cost from any instant on, kept as a line in each cell that is below
-        it (`left` and `right` are the line's ends).
+        For a value y of the hours in the window, ending it at F costs F + mu (worth - profit until F) at least:
+        linear in F within a cell, and y may be another in each.
         """
-        edges, first = self.edges, int(group.cell.min())
-        left, right, later = edges[:-1], edges[1:], edges[-1]
-        found: list[tuple[_Ends, _Ends]] = []
-        for one in earnings[:0:-1]:
-            # The tail's prices are flat: a value of y holds there if an hour more never pays for itself.
-            holds = mu * np.maximum(one.per_hour - self.flat_rates, 0.0).max(axis=1) <= 1.0
-            ends = self._chapter(one, mu, first, (left, right, later), holds)
-            found.append(ends)
-            left = np.concatenate((np.full(first, np.inf), ends[0].hours))
-            right = np.concatenate((np.full(first, np.inf), ends[1].hours))
-            later += mu * float(one.worth[holds].max(initial=0.0))
-        one = earnings[0]
-        holds = mu * np.maximum(one.per_hour - self.flat_rates, 0.0).max(axis=1) <= 1.0
-        begins = one.until[:, group.cell] + one.profit[:, group.cell] * (group.starts_at - edges[group.cell])
-        start = self._ends(one, mu, (begins, begins), group.cell, (left, right, later), holds)[0]
-        for job, begin in enumerate(group.starts_at):
-            at = float(begin)
-            for number, chapter in enumerate(earnings):
-                if number:
-                    cell = min(int(np.searchsorted(edges, at, side="right")) - 1, len(edges) - 2)
-                    near = found[len(found) - number][int(at - edges[cell] > edges[cell + 1] - at)]
-                    end, value = int(near.cell[cell - first]), int(near.value[cell - first])
-                else:
-                    end, value = int(start.cell[job]), int(start.value[job])
-                at = self._use(chapter, value, at, end, nodes, use, is_anchor=group.anchors)
-        return float((start.hours - group.arrived_at).sum())
+        first, edges, begins = int(group.cell[job]), self.edges, float(group.starts_at[job])
+        values = mine.values
+        before = mine.until[:, first] + mine.profit[:, first] * (begins - edges[first])
+        costs = edges[first:] + mu * ((values.worth + before)[:, None] - mine.until[:, first:])
+        costs[:, 0] = begins + mu * values.worth
+        by_cell = np.minimum(costs[:, :-1], costs[:, 1:])
+        best = by_cell.argmax(axis=0)
+        least = by_cell[best, np.arange(by_cell.shape[1])]
+        end = int(least.argmin())
+        value, hours = int(best[end]), float(least[end])
+        # The tail's prices are flat: a value of y holds there if an hour more never pays for itself.
+        tail = np.maximum(values.per_hour - self.flat_rates, 0.0).max(axis=1)
+        later = np.where(mu * tail <= 1.0, costs[:, -1], edges[-1])
+        if float(later.max()) < hours:
+            value, hours, end = int(later.argmax()), float(later.max()), len(least)
+        self._count(mine, value, begins, first, first + end, nodes, use, group.anchors)
+        return hours - float(group.arrived_at[job])
 
-    def _chapter(
-        self, one: _Earnings, mu: float, first: int, after: tuple[Floats, Floats, float], holds: Floats
-    ) -> tuple[_Ends, _Ends]:
-        """Return the ends of a chapter that begins at either end of each cell from `first` on."""
-        cells = np.arange(first, len(self.edges) - 1)
-        return self._ends(one, mu, (one.until[:, cells], one.until[:, cells + 1]), cells, after, holds)
-
-    def _ends(
+    def _count(
         self,
-        one: _Earnings,
-        mu: float,
-        begins: tuple[Floats, Floats],
-        cells: Ints,
-        after: tuple[Floats, Floats, float],
-        holds: Floats,
-    ) -> tuple[_Ends, _Ends]:
-        """Return the least cost of a chapter and what follows, begun in each of some cells.
-
-        `begins` are the profits until the first and the last instant that it may begin at in the cell. It may
-        end in any cell from there on, at one y for both instants.
-        """
-        left, right, later = after
-        low = int(cells.min())
-        # To begin at the end of the cell should cost its length more: else the line is below what it might be.
-        rise = mu * (begins[1] - begins[0])
-        early = mu * begins[0] + np.minimum(rise - self.cells[cells] * (rise > 0.0), 0.0)
-        worth = mu * one.worth
-        shape = (len(cells), len(left) - low + 1)
-        most, value = np.full(shape, -np.inf), np.zeros(shape, dtype=np.int64)
-        ending = np.minimum(left - mu * one.until[:, :-1], right - mu * one.until[:, 1:])[:, low:]
-        tail = np.where(holds, later - mu * one.until[:, -1], -np.inf)
-        ending = np.concatenate((ending, tail[:, None]), axis=1)
-        for number in range(len(worth)):
-            costs = (worth[number] + early[number])[:, None] + ending[number]
-            is_more = costs > most
-            np.copyto(most, costs, where=is_more)
-            value[is_more] = number
-        columns = np.arange(shape[1])
-        most[columns < (cells - low)[:, None]] = np.inf
-        answer = []
-        for begun in begins:
-            rows = np.arange(len(cells))[:, None]
-            costs = most + (mu * begun - early).T[rows, value]
-            costs[:, -1] = np.maximum(costs[:, -1], later)
-            end = costs.argmin(axis=1)
-            here = rows[:, 0]
-            answer.append(_Ends(hours=costs[here, end], cell=end + low, value=value[here, end]))
-        return answer[0], answer[1]
-
-    def _use(
-        self,
-        one: _Earnings,
+        mine: _Earnings,
         value: int,
         begins: float,
+        first: int,
         end: int,
         nodes: Floats,
         use: _Use,
-        *,
-        is_anchor: Ints,
-    ) -> float:
-        """Count a schedule of a chapter near the least: the GPUs it holds until it has earned its worth."""
-        edges, cells = self.edges, self.cells
-        first = min(int(np.searchsorted(edges, begins, side="right")) - 1, len(cells) - 1)
-        end = max(end, first)
+        anchors: Ints,
+    ) -> None:
+        """Count a schedule near the least one: the GPUs that a job holds until it has earned its worth."""
+        cells, values = self.cells, mine.values
         span = np.arange(first, min(end + 1, len(cells)))
-        choice = one.best[value, span]
+        choice = mine.best[value, span]
         held = np.where(choice >= 0, cells[span], 0.0)
-        held[0] *= max(edges[first + 1] - begins, 0.0) / cells[first]
-        income = held * one.per_hour[value, choice]
-        worth, at = float(one.worth[value]), float(edges[-1])
+        held[0] *= (self.edges[first + 1] - begins) / cells[first]
+        income = held * values.per_hour[value, choice]
+        worth = float(values.worth[value])
         if end < len(cells):
-            before = float(income[:-1].sum())
-            part = min(max((worth - before) / income[-1], 0.0), 1.0) if income[-1] > 0.0 else 0.5
-            starts = max(float(edges[end]), begins)
-            at = starts + part * (float(edges[end + 1]) - starts)
+            before, last = float(income[:-1].sum()), float(income[-1])
+            part = min(max((worth - before) / last, 0.0), 1.0) if last > 0.0 else 1.0
             held[-1] *= part
-            done = before + part * float(income[-1])
+            done = before + part * last
             held *= min(worth / done, 2.0) if done > 0.0 else 1.0
         else:
             left = max(worth - float(income.sum()), 0.0)
-            use.paid_later += left * float((self.flat_rates / np.maximum(one.per_hour[value], 1e-300)).min())
+            use.paid_later += left * float((self.flat_rates / np.maximum(values.per_hour[value], 1e-300)).min())
         kinds = self.gpu_type[choice]
         np.add.at(use.used, (kinds, span), held * self.gpus[choice])
-        if len(is_anchor):
-            anchors = np.isin(span, is_anchor)
-            np.add.at(use.anchored, (kinds[anchors], span[anchors]), (held * nodes[choice])[anchors])
-        return at
+        if len(anchors):
+            is_mine = np.isin(span, anchors)
+            where = (kinds[is_mine], span[is_mine])
+            np.add.at(use.anchored, where, (held * nodes[choice])[is_mine])
+
+    def _least_along(self, group: _Group, rates: Floats, mu: float, use: _Use) -> float:
+        """Return the least hours and prices of a group whose jobs have several phases, and count what they use."""
+        step, steps = self.step_hours, self.steps
+        cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1
+        # A step that touches two cells costs the lesser price.
+        low, high = (np.searchsorted(self.edges, step * (np.arange(steps) + at), side="right") - 1 for at in (0, 1))
+        top = rates.shape[1] - 1
+        prices = np.minimum(rates[:, np.minimum(low, top)], rates[:, np.minimum(high, top)])
+        is_final = self.resolution is FINAL
+        paths = stint_paths(
+            group.times,
+            prices,
+            self.flat_rates,
+            mu,
+            step_hours=step,
+            resolution=self.resolution,
+            keeps_choices=not is_final,
+        )
+        changes = np.zeros((len(self.node_gpus), steps + 1))
+        hours = 0.0
+        for arrived, begins in zip(group.arrived_at, group.starts_at, strict=True):
+            first = min(int(begins / step + 1e-9), steps)
+            hours += float(paths.waiting[first]) - float(arrived)
+            if is_final:
+                continue
+            path = paths.from_step(first)
+            kinds, gpus = self.gpu_type[path.choices], self.gpus[path.choices]
+            np.add.at(changes, (kinds, path.begins), gpus)
+            np.add.at(changes, (kinds, path.ends), -gpus)
+        held = np.cumsum(changes, axis=1)[:, :-1] * step
+        for kind, row in enumerate(held):
+            use.used[kind] += np.bincount(np.minimum(cell, top), weights=row, minlength=top + 1)
+        return hours
+
+    @property
+    def steps(self) -> int:
+        """Steps of the programme for jobs of several phases."""
+        return math.floor(float(self.edges[-1]) / self.step_hours)
+
+    @property
+    def step_hours(self) -> float:
+        """The length of one."""
+        overheads = [group.times.overhead_hours for group in self.groups if group.times.overhead_hours > 0.0]
+        shortest = min(overheads, default=LEAST_CELL_HOURS) / self.resolution.steps_per_overhead
+        return max(shortest, float(self.edges[-1]) / self.resolution.most_steps)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -498,12 +488,8 @@ def _times(
     scale: float,
     names: Sequence[str],
     choices: Sequence[tuple[int, int]],
-    usual: Floats,
 ) -> JobTimes:
-    """Return the hours of each phase at each choice: those of the fastest width of its block.
-
-    Chapters begin where equal parts of the job's hours are over, at the choices that cost least at `usual` rates.
-    """
+    """Return the hours of each phase at each choice: those of the fastest width of its block."""
     hours = np.full((len(job_class.phases), len(choices)), np.inf)
     firsts = [[width for number, width in choices if number == of_type] for of_type in range(len(names))]
     offsets = np.cumsum([0, *(len(found) for found in firsts)])
@@ -514,11 +500,8 @@ def _times(
             widths = phase.speedups[name].whole_widths()
             block = offsets[number] + np.searchsorted(firsts[number], widths, side="right") - 1
             np.minimum.at(row, block, phase.size_gpu_hours * scale / phase.speedups[name].speed_at(widths))
-    best = hours[np.arange(len(hours)), (hours * usual).argmin(axis=1)]
-    parts = np.floor(MOST_CHAPTERS * (np.cumsum(best) - 0.5 * best) / best.sum())
-    begins = (0, *(np.flatnonzero(np.diff(parts) > 0.0) + 1).tolist())
     overhead = min(job_class.startup_hours, job_class.rescale_hours)
-    return JobTimes(hours=hours, overhead_hours=overhead, begins=begins)
+    return JobTimes(hours=hours, overhead_hours=overhead)
 
 
 def _edges(last_arrival: float, until: float) -> Floats:
