@@ -17,7 +17,7 @@ that ends early gives a weaker bound, but a bound.
 
 The anchor of a cell is one job, chosen beforehand: it is on ceil(k / g) nodes at the least, whoever else is.
 
-Cost: `SEARCH_STEPS` times O(groups x values x cells x choices + jobs x values x cells).
+Cost: `Effort.steps` times O(groups x values x cells x choices + jobs x values x cells).
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ CELLS = 200
 LEAST_CELL_HOURS = 30.0 / SECONDS_PER_HOUR
 LONGER = 1.1
 """Factor between the lengths of the cells after the last arrival."""
-SEARCH_STEPS = 80
 STEP = 0.1
 """First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
 MOST_CHOICES = 96
@@ -53,13 +52,30 @@ LAST_FACTORS = (0.96, 0.98, 1.0, 1.02, 1.04)
 USUAL = 1.0 - 1e-6
 """y times mu at flat prices, a little less, so that rounding does not make an hour more pay for itself."""
 COARSE = np.concatenate(
-    (np.geomspace(0.03, 0.8, 12), np.geomspace(0.85, 1.0, 5) * USUAL, np.geomspace(1.04, 1.18, 4), np.geomspace(1.25, 40.0, 12))
+    (
+        np.geomspace(0.03, 0.8, 12),
+        np.geomspace(0.85, 1.0, 5) * USUAL,
+        np.geomspace(1.04, 1.18, 4),
+        np.geomspace(1.25, 40.0, 12),
+    )
 )
-SEARCH = Resolution(steps_per_overhead=4.0, most_steps=8_000, units_per_overhead=3.0, most_units=200)
+SEARCH = Resolution(steps_per_overhead=6.0, most_steps=10_000, units_per_overhead=4.0, most_units=300)
 FINAL = Resolution(steps_per_overhead=20.0, most_steps=40_000, units_per_overhead=10.0, most_units=1_000)
 """For jobs of several phases."""
 FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60.0, 60)[1:]))
 """Values of y times mu, where 1 is exact at flat prices: in the search, and for the bound itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long to search: steps, and how fine the programme for jobs of several phases is meanwhile and at last."""
+
+    steps: int = 60
+    search: Resolution = SEARCH
+    final: Resolution = FINAL
+
+
+THOROUGH = Effort()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +88,7 @@ class Renting:
 
 
 def lower_bound_with_boots_hours(
-    trace: Trace, problem: Problem, money: float, renting: Renting, *, steps: int = SEARCH_STEPS
+    trace: Trace, problem: Problem, money: float, renting: Renting, *, effort: Effort = THOROUGH
 ) -> float:
     """Return the least mean JCT, hours, that any policy can reach for `money` in all; infinite for too little."""
     one_by_one = lower_bound_hours(trace, problem, money)
@@ -80,7 +96,8 @@ def lower_bound_with_boots_hours(
         return one_by_one
     flat = solve(groups_of(trace, problem), money * (1.0 + SLACK))
     dual = _Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat)
-    return max(one_by_one, dual.search(steps) / len(trace.jobs))
+    found = max(dual.search(effort, multiplier) for multiplier in dual.starts())
+    return max(one_by_one, found / len(trace.jobs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +171,9 @@ class _Dual:
     max_nodes: int | None
     money: float
     flat_multiplier: float
+    flat_hours: float
     resolution: Resolution = SEARCH
+    is_final: bool = False
 
     @classmethod
     def of(cls, trace: Trace, problem: Problem, money: float, renting: Renting, flat: Solution) -> _Dual:
@@ -173,7 +192,11 @@ class _Dual:
         hours = np.array([flat_hours[f"{name} x {scale!r}"] for name, scale in keys])
         waits = np.array([_wait(by_name[name]) for name, _ in keys])
         starts = np.maximum(arrived + waits, renting.boot_hours)
-        edges = _edges(float(arrived[-1]), float((starts + 2.0 * hours).max()))
+        until = float((starts + 2.0 * hours).max())
+        if renting.max_nodes is not None:
+            # At a cap jobs may wait for one another: all of them could stand in line.
+            until += 2.0 * float(hours.sum()) / renting.max_nodes
+        edges = _edges(float(arrived[-1]), until)
         cell = np.searchsorted(edges, starts, side="right") - 1
         anchors = _anchors(edges, arrived, hours)
         members: dict[tuple[str, float, int], list[int]] = defaultdict(list)
@@ -201,6 +224,7 @@ class _Dual:
             max_nodes=renting.max_nodes,
             money=money,
             flat_multiplier=flat.multiplier,
+            flat_hours=float(hours.sum()),
         )
 
     @property
@@ -230,14 +254,14 @@ class _Dual:
             found.append(_Values(worth=worth, per_hour=worth[:, None] / hours))
         return found
 
-    def search(self, steps: int) -> float:
+    def search(self, effort: Effort, multiplier: float) -> float:
         """Return the largest value that the search finds: Adam's steps, then the multiplier once more."""
-        at = self._start()
+        search, at = replace(self, resolution=effort.search), self._start(multiplier)
         values, found = self.values(COARSE, at.multiplier), (-math.inf, at)
         first: Floats | float = 0.0
         second: Floats | float = 0.0
-        for step in range(1, steps + 1):
-            here = self.evaluate(at, values)
+        for step in range(1, effort.steps + 1):
+            here = search.evaluate(at, values)
             found = max(found, (here.hours, at), key=lambda pair: pair[0])
             slopes = np.concatenate(
                 ([here.multiplier * at.multiplier], here.warm.ravel(), here.scarce, here.shares.ravel())
@@ -247,17 +271,24 @@ class _Dual:
             move = (first / (1.0 - 0.8**step)) / (np.sqrt(second / (1.0 - 0.98**step)) + 1e-12)
             at = self._moved(at, STEP / (1.0 + step / 20.0) * move)
         best = found[1]
-        fine = replace(self, resolution=FINAL)
+        fine = replace(self, resolution=effort.final, is_final=True)
         is_dear = any(len(group.times.hours) > 1 for group in self.groups)
         factors = (1.0,) if is_dear else LAST_FACTORS
         tried = (replace(best, multiplier=best.multiplier * factor) for factor in factors)
         return max(fine.evaluate(prices, fine.values(FINE, prices.multiplier)).hours for prices in tried)
 
-    def _start(self) -> _Prices:
+    def starts(self) -> list[float]:
+        """Return the multipliers to search from: that without boots, and a usual one where that is next to zero."""
+        usual = self.flat_hours / self.money
+        if self.max_nodes is None and self.flat_multiplier > 0.1 * usual:
+            return [self.flat_multiplier]
+        return [max(self.flat_multiplier, 1e-6 * usual), usual]
+
+    def _start(self, multiplier: float) -> _Prices:
         """Return flat prices."""
         types, cells = len(self.node_gpus), len(self.cells)
         return _Prices(
-            multiplier=max(self.flat_multiplier, 1e-6 / float(self.node_price.max())),
+            multiplier=multiplier,
             warm=np.full((types, cells + 1), 0.5),
             scarce=np.zeros(cells),
             shares=np.zeros((types, cells)),
@@ -271,7 +302,7 @@ class _Dual:
         )
         scarce = np.zeros(cells)
         if self.max_nodes is not None:
-            scarce = np.maximum(at.scarce + to_scarce * self.node_price.mean(), 0.0)
+            scarce = np.maximum(at.scarce + to_scarce * (self.node_price.mean() + 3.0 * at.scarce), 0.0)
         warm = np.clip(at.warm + to_warm.reshape(at.warm.shape), 0.0, 1.0)
         if self.boot_hours > 0.0:
             # Node prices are never negative: what a ready node is worth cannot rise faster than it costs.
@@ -383,7 +414,9 @@ class _Dual:
             held *= min(worth / done, 2.0) if done > 0.0 else 1.0
         else:
             left = max(worth - float(income.sum()), 0.0)
-            use.paid_later += left * float((self.flat_rates / np.maximum(values.per_hour[value], 1e-300)).min())
+            use.paid_later += left * float(
+                (self.flat_rates / np.maximum(values.per_hour[value], 1e-300)).min()
+            )
         kinds = self.gpu_type[choice]
         np.add.at(use.used, (kinds, span), held * self.gpus[choice])
         if len(anchors):
@@ -396,10 +429,11 @@ class _Dual:
         step, steps = self.step_hours, self.steps
         cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1
         # A step that touches two cells costs the lesser price.
-        low, high = (np.searchsorted(self.edges, step * (np.arange(steps) + at), side="right") - 1 for at in (0, 1))
+        low, high = (
+            np.searchsorted(self.edges, step * (np.arange(steps) + at), side="right") - 1 for at in (0, 1)
+        )
         top = rates.shape[1] - 1
         prices = np.minimum(rates[:, np.minimum(low, top)], rates[:, np.minimum(high, top)])
-        is_final = self.resolution is FINAL
         paths = stint_paths(
             group.times,
             prices,
@@ -407,19 +441,19 @@ class _Dual:
             mu,
             step_hours=step,
             resolution=self.resolution,
-            keeps_choices=not is_final,
+            keeps_choices=not self.is_final,
         )
         changes = np.zeros((len(self.node_gpus), steps + 1))
         hours = 0.0
         for arrived, begins in zip(group.arrived_at, group.starts_at, strict=True):
             first = min(int(begins / step + 1e-9), steps)
             hours += float(paths.waiting[first]) - float(arrived)
-            if is_final:
+            if self.is_final:
                 continue
             path = paths.from_step(first)
             kinds, gpus = self.gpu_type[path.choices], self.gpus[path.choices]
-            np.add.at(changes, (kinds, path.begins), gpus)
-            np.add.at(changes, (kinds, path.ends), -gpus)
+            np.add.at(changes, (kinds, np.array(path.begins, dtype=np.int64)), gpus)
+            np.add.at(changes, (kinds, np.array(path.ends, dtype=np.int64)), -gpus)
         held = np.cumsum(changes, axis=1)[:, :-1] * step
         for kind, row in enumerate(held):
             use.used[kind] += np.bincount(np.minimum(cell, top), weights=row, minlength=top + 1)
@@ -471,7 +505,9 @@ def _choices(problem: Problem, names: Sequence[str]) -> list[tuple[int, int]]:
         if name in phase.speedups
         for width in phase.speedups[name].whole_widths().tolist()
     }
-    by_type = [sorted(width for number, width in widths if number == of_type) for of_type in range(len(names))]
+    by_type = [
+        sorted(width for number, width in widths if number == of_type) for of_type in range(len(names))
+    ]
     return [(number, width) for number, found in enumerate(by_type) for width in _thinned(found)]
 
 

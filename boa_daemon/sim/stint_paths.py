@@ -29,6 +29,7 @@ from scipy.ndimage import minimum_filter1d
 
 from policies.speedup import Floats, Ints
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """Steps of time in the shortest overhead and in all, and units of work in an overhead's time and in all.
@@ -143,7 +144,7 @@ def stint_paths(
     next_start = np.zeros((kept + 1, count + 1), dtype=np.int32)
     staying = np.broadcast_to(clock, (choices, count + 1)).copy()
     beyond = np.zeros(choices)
-    steps_beyond = step_hours * np.arange(1, longest + 1)
+    steps_beyond: Floats = np.asarray(step_hours * np.arange(1, longest + 1), dtype=np.float64)
 
     def begun(unit: int) -> tuple[Floats, float]:
         """Return the least cost of holding nothing before a unit, and that after the last step, less the time."""
@@ -175,7 +176,9 @@ def stint_paths(
             if not np.isfinite(units[unit, choice]):
                 staying[choice], beyond[choice] = waiting, waiting_beyond
                 continue
-            on = _later(before[choice : choice + 1], before_beyond[choice : choice + 1], length, clock, steps_beyond)
+            on = _later(
+                before[choice : choice + 1], before_beyond[choice : choice + 1], length, clock, steps_beyond
+            )
             on = on[0] + paid[choice, length : length + count + 1] - paid[choice, : count + 1]
             if keeps_choices:
                 np.less_equal(on, waiting, out=stays[unit, choice])
@@ -184,7 +187,13 @@ def stint_paths(
             beyond[choice] = min(on_beyond, waiting_beyond)
         waiting, waiting_beyond = begun(unit)
     return StintPaths(
-        waiting=waiting, next_start=next_start, started=started, stays=stays, steps=steps, overhead_steps=overhead, fewest=fewest_of
+        waiting=waiting,
+        next_start=next_start,
+        started=started,
+        stays=stays,
+        steps=steps,
+        overhead_steps=overhead,
+        fewest=fewest_of,
     )
 
 
