@@ -34,7 +34,6 @@ from boa_daemon.sim.stint_paths import JobTimes, Resolution, stint_paths
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.boa import solve
-from policies.errors import InfeasibleBudget, InvalidProblem
 from policies.model import InstanceType, JobClass, Problem
 from policies.solution import Solution
 from policies.speedup import Floats, Ints
@@ -428,12 +427,14 @@ class _Dual:
         """Return the least hours and prices of a group whose jobs have several phases, and count what they use."""
         step, steps = self.step_hours, self.steps
         cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1
-        # A step that touches two cells costs the lesser price.
+        # A step that touches several cells costs the least of their prices.
         low, high = (
             np.searchsorted(self.edges, step * (np.arange(steps) + at), side="right") - 1 for at in (0, 1)
         )
         top = rates.shape[1] - 1
-        prices = np.minimum(rates[:, np.minimum(low, top)], rates[:, np.minimum(high, top)])
+        prices = rates[:, np.minimum(low, top)]
+        for further in range(1, int((high - low).max()) + 1):
+            prices = np.minimum(prices, rates[:, np.minimum(np.minimum(low + further, high), top)])
         paths = stint_paths(
             group.times,
             prices,

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import minimum_filter1d
 
 from policies.speedup import Floats, Ints
 
@@ -127,6 +126,9 @@ def stint_paths(
     sums = np.where(np.isfinite(units), units, 0.0).cumsum(axis=0)
     reached = np.floor(np.pad(sums, ((1, 0), (0, 0))) / step_hours + 1e-9).astype(np.int64)
     steps = np.diff(reached, axis=0)
+    if times.overhead_hours < step_hours:
+        # Without an overhead to shorten, every unit is rounded down by itself.
+        steps = np.floor(np.where(np.isfinite(units), units, 0.0) / step_hours).astype(np.int64)
     least = prices.copy()
     least[:, 1:] = np.minimum(least[:, 1:], prices[:, :-1])
     least[:, :-1] = np.minimum(least[:, :-1], prices[:, 1:])
@@ -159,16 +161,18 @@ def stint_paths(
         return waiting, float((beyond + overhead * (step_hours + tail)).min())
 
     fewest_of = np.maximum(np.floor(units.min(axis=1) / step_hours + 1e-9).astype(np.int64) - 1, 0)
-    padded = np.concatenate((least, tail_rates[:, None]), axis=1)
+    # The least price from two steps before on: what is left of a unit may be done at any time after.
+    cheapest = np.concatenate((least, tail_rates[:, None]), axis=1)
+    cheapest[:, 1:] = np.minimum(cheapest[:, 1:], cheapest[:, :-1])
+    cheapest = np.minimum.accumulate(cheapest[:, ::-1], axis=1)[:, ::-1]
     waiting, waiting_beyond = begun(number)
     for unit in range(number - 1, -1, -1):
         before, before_beyond = staying, beyond
         staying, beyond = np.empty_like(before), np.empty_like(beyond)
-        # To change within the unit: its least time from here on, and its least price anywhere in its longest time.
+        # To change within the unit: its least time, and its least price at any time from now on.
         runs = np.isfinite(units[unit])
         fewest = int(fewest_of[unit])
-        spent = multiplier * (padded[runs] * units[unit, runs, None]).min(axis=0)
-        spent = minimum_filter1d(spent, 2 * int(units[unit, runs].max() / step_hours) + 3)
+        spent = multiplier * (cheapest[runs] * units[unit, runs, None]).min(axis=0)
         waiting = _later(waiting[None], np.array([waiting_beyond]), fewest, clock, steps_beyond)[0] + spent
         waiting_beyond += fewest * step_hours + float(spent[-1])
         for choice in range(choices):
