@@ -1,9 +1,9 @@
-"""What no policy can beat that boots whole nodes, beside the bound for GPUs one by one, and BOA at equal money.
+"""What no policy can beat that boots whole nodes, beside the bound for GPUs one by one and BOA.
 
     python benchmarks/bound_with_boots.py DATA [--only NAME] [--boots 0 180 420] [--factors 1.5 2]
 
-DATA is the folder of `benchmarks/policies`. BOA is rehearsed on the trace, as on the results page; both bounds are
-for what it spent. Some minutes for each workload whose jobs have several phases, seconds for the others.
+DATA is the folder of `benchmarks/policies`. BOA is rehearsed on the trace, as on the results page; both
+bounds are for what it spent. Minutes where jobs have several phases, else seconds.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ def main() -> None:
                         plain, mine = result.lower_bound_mean_jct_hours, result.mean_jct_hours
                         knowing = result.lower_bound_with_boots_mean_jct_hours or plain
                         print(
-                            f"{name} | {boot:g} | {result.mean_usd_per_hour / load:.2f} | {60.0 * plain:.1f} | "
-                            f"{60.0 * knowing:.1f} | {60.0 * mine:.1f} | {mine / plain:.2f}, {mine / knowing:.2f}",
+                            f"{name} | {boot:g} | {result.mean_usd_per_hour / load:.2f}",
+                            *(f"{60.0 * hours:.1f}" for hours in (plain, knowing, mine)),
+                            f"{mine / plain:.2f}, {mine / knowing:.2f}",
+                            sep=" | ",
                             flush=True,
                         )
 

@@ -3,15 +3,15 @@
 Prices that vary over time take the place of the money, of the GPUs that are ready, and of the cap on nodes.
 Each job then looks for its own cheapest schedule, each node for its own best time, and the sum of what they
 find, less what the money and the cap are worth, is below the sum of the completion times of every policy,
-whatever the prices (docs/explanation/bound.md has the proof). A search looks for prices that make it large; one
-that ends early gives a weaker bound, but a bound.
+whatever the prices (docs/explanation/bound.md has the proof). A search looks for prices that make it large;
+one that ends early gives a weaker bound, but a bound.
 
     symbol   here             meaning
     mu       multiplier       hours that one more unit of money saves; all other prices are in units of it
-    v_m      warm             what a node is worth that is ready at the start of cell m, over the price of a boot
+    v_m      warm             worth of a node that is ready when cell m begins, over the price of a boot
     rho_m    scarce           price of the cap, per node and hour
-    nu_m     node_price       what a ready node takes in: P (1 + b (v_m - v_(m+1)) / d_m) + rho_m, never negative
-    s_m      shares           part of nu_m that the anchor pays for the nodes that it is on, however few its GPUs
+    nu_m     node_price       income of a ready node: P (1 + b (v_m - v_(m+1)) / d_m) + rho_m >= 0
+    s_m      shares           part of nu_m that the anchor pays for each node that it is on
     p_m      gpu_price        (1 - s_m) nu_m / g, what a GPU takes in
     y        time_values      price per hour of one job's window: whatever the values, the bound holds
 
@@ -46,7 +46,7 @@ LONGER = 1.1
 STEP = 0.1
 """First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
 MOST_CHOICES = 96
-"""Widths of a type beyond which neighbours are taken together: the GPUs of the narrowest, the widest's speed."""
+"""Widths of a type beyond which neighbours are one: the GPUs of the narrowest, the speed of the fastest."""
 LAST_FACTORS = (0.96, 0.98, 1.0, 1.02, 1.04)
 USUAL = 1.0 - 1e-6
 """y times mu at flat prices, a little less, so that rounding does not make an hour more pay for itself."""
@@ -67,7 +67,7 @@ FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to search: steps, and how fine the programme for jobs of several phases is meanwhile and at last."""
+    """How long to search, and how fine jobs of several phases are looked at meanwhile and at last."""
 
     steps: int = 60
     search: Resolution = SEARCH
@@ -89,7 +89,10 @@ class Renting:
 def lower_bound_with_boots_hours(
     trace: Trace, problem: Problem, money: float, renting: Renting, *, effort: Effort = THOROUGH
 ) -> float:
-    """Return the least mean JCT, hours, that any policy can reach for `money` in all; infinite for too little."""
+    """Return the least mean JCT, hours, that any policy can reach for `money` in all.
+
+    Infinite when the money cannot run the jobs.
+    """
     one_by_one = lower_bound_hours(trace, problem, money)
     if math.isinf(one_by_one):
         return one_by_one
@@ -101,7 +104,7 @@ def lower_bound_with_boots_hours(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Equal jobs: what they take, when each arrives and may first work (hours), the latter's cell, and anchored cells.
+    """Equal jobs: what they take, when each arrives and may first work, that cell, and the cells it anchors.
 
     Shapes: arrived_at, starts_at and cell (jobs,).
     """
@@ -136,7 +139,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """Of a group whose jobs have one phase: for each value of y, a job's worth and what each choice earns an hour."""
+    """Of a group of jobs of one phase: for each y, a job's worth and what each choice earns an hour."""
 
     worth: Floats
     per_hour: Floats
@@ -239,8 +242,8 @@ class _Dual:
     def values(self, grid: Floats, multiplier: float) -> list[_Values | None]:
         """Return the values of each group's jobs for values of y; None for jobs of several phases.
 
-        A stint at choice k does a part f of the work in no less than f (overhead + t_k) hours, so an hour of it
-        earns no more than worth / (overhead + t_k), whatever a job is worth.
+        A stint at choice k does a part f of the work in no less than f (overhead + t_k) hours, so an hour
+        of it earns no more than worth / (overhead + t_k), whatever a job is worth.
         """
         rates = grid[:, None] / multiplier + self.flat_rates
         found: list[_Values | None] = []
@@ -277,7 +280,7 @@ class _Dual:
         return max(fine.evaluate(prices, fine.values(FINE, prices.multiplier)).hours for prices in tried)
 
     def starts(self) -> list[float]:
-        """Return the multipliers to search from: that without boots, and a usual one where that is next to zero."""
+        """Return the multipliers to search from: that without boots, and a usual one where it is small."""
         usual = self.flat_hours / self.money
         if self.max_nodes is None and self.flat_multiplier > 0.1 * usual:
             return [self.flat_multiplier]
@@ -360,12 +363,12 @@ class _Dual:
         until = np.pad(np.cumsum(profit * self.cells, axis=1), ((0, 0), (1, 0)))
         return _Earnings(values=values, best=best, profit=profit, until=until)
 
-    def _least_hours(
+    def _least_hours(  # noqa: PLR0917 - a job, its earnings and the prices
         self, group: _Group, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
     ) -> float:
-        """Return the least of a job's hours and what it pays, over all ends of its window; count what it uses.
+        """Return the least of a job's hours and what it pays, over all ends of its window.
 
-        For a value y of the hours in the window, ending it at F costs F + mu (worth - profit until F) at least:
+        For a value y of the hours in the window, an end at F costs F + mu (worth - profit until F) or more:
         linear in F within a cell, and y may be another in each.
         """
         first, edges, begins = int(group.cell[job]), self.edges, float(group.starts_at[job])
@@ -386,7 +389,7 @@ class _Dual:
         self._count(mine, value, begins, first, first + end, nodes, use, group.anchors)
         return hours - float(group.arrived_at[job])
 
-    def _count(
+    def _count(  # noqa: PLR0917 - a schedule, and where to count it
         self,
         mine: _Earnings,
         value: int,
@@ -424,7 +427,7 @@ class _Dual:
             np.add.at(use.anchored, where, (held * nodes[choice])[is_mine])
 
     def _least_along(self, group: _Group, rates: Floats, mu: float, use: _Use) -> float:
-        """Return the least hours and prices of a group whose jobs have several phases, and count what they use."""
+        """Return the least hours and prices of a group of jobs of several phases."""
         step, steps = self.step_hours, self.steps
         cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1
         # A step that touches several cells costs the least of their prices.
@@ -475,7 +478,7 @@ class _Dual:
 
 @dataclass(slots=True, kw_only=True)
 class _Use:
-    """What all jobs use at some prices: GPU-hours, and node-hours of anchors, by type and cell; the tail's price."""
+    """What all jobs use: GPU-hours and node-hours of anchors, by type and cell, and the price of the tail."""
 
     used: Floats
     anchored: Floats
@@ -497,7 +500,7 @@ def _rounded(trace: Trace) -> list[tuple[str, float]]:
 
 
 def _choices(problem: Problem, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return every pair of a GPU type's number and a width that some phase may use, or the least of a block."""
+    """Return every pair of a GPU type's number and a width that some phase may use, or of a block of them."""
     widths = {
         (number, width)
         for job_class in problem.classes
@@ -552,7 +555,7 @@ def _edges(last_arrival: float, until: float) -> Floats:
 
 
 def _anchors(edges: Floats, arrived: Floats, hours: Floats) -> Ints:
-    """Return the anchor of each cell: of the jobs that are there at flat prices, the one that stays longest."""
+    """Return the anchor of each cell: of the jobs there at flat prices, the one that stays longest."""
     ends = arrived + hours
     found = np.full(len(edges) - 1, -1)
     for cell, begin in enumerate(edges[:-1]):

@@ -22,8 +22,9 @@ class Simulation:
     (start-up, rescale and checkpoints) together. `interruptions` are nodes that the cloud took back;
     `launch_refusals` are launches not served in full, by reason.
     `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
-    `lower_bound_at_budget_mean_jct_hours` with the money that was allowed. `lower_bound_with_boots_mean_jct_hours`
-    knows boots, whole nodes and the cap as well; None where it was not asked for.
+    `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
+    `lower_bound_with_boots_mean_jct_hours` knows boots, whole nodes and the cap as well; None where not
+    asked for.
     """
 
     policy: str

@@ -1,11 +1,11 @@
-"""The cheapest way through the phases of a job, while prices of GPUs vary: a lower bound by dynamic programming.
+"""The cheapest way through the phases of a job while prices vary: a lower bound by dynamic programming.
 
-A job does its phases in order, in stints: a stint holds one width and begins with `overhead` hours without work
-(the start-up, or a rescale where that is shorter). The programme walks over units of work (phases, long ones
+A job does its phases in order, in stints: a stint holds one width and begins with `overhead` hours without
+work (the start-up, or a rescale where that is shorter). The programme walks over units of work (phases, if long
 in equal parts) and over steps of time, and rounds everything down:
 
-* A stint begins at the step before its true begin, and takes at most its true time: the steps of its units are
-  differences of rounded-down sums, which are too long by one step at most, and its overhead is rounded down and
+* A stint begins at the step before its true begin, and takes at most its true time: the steps of its units
+  are differences of rounded-down sums, too long by one step at most, and its overhead is rounded down and
   shortened by one step more.
 * Each step costs the least price of itself and of the two steps beside it, as it may stand for either.
 * A stint may end anywhere; the unit in which it ends takes its least time and its least price, one apart from
@@ -149,7 +149,7 @@ def stint_paths(
     steps_beyond: Floats = np.asarray(step_hours * np.arange(1, longest + 1), dtype=np.float64)
 
     def begun(unit: int) -> tuple[Floats, float]:
-        """Return the least cost of holding nothing before a unit, and that after the last step, less the time."""
+        """Return the least cost of holding nothing before a unit; after the last step, less the time."""
         wide = _later(staying, beyond, overhead, clock, steps_beyond)
         costs = wide + paid[:, overhead : overhead + count + 1] - paid[:, : count + 1]
         starting = costs.min(axis=0)
