@@ -23,6 +23,8 @@ class Simulation:
     `launch_refusals` are launches not served in full, by reason.
     `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
     `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
+    `lower_bound_with_boots_mean_jct_hours` knows boots, whole nodes and the cap as well; None where not
+    asked for.
     """
 
     policy: str
@@ -58,6 +60,7 @@ class Simulation:
     simulated_hours: float
     wall_seconds: float
     ticks: int
+    lower_bound_with_boots_mean_jct_hours: float | None = None
 
     def to_document(self) -> dict[str, object]:
         """Return the answer as JSON says it."""
