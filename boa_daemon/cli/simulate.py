@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from time import monotonic
 from typing import Annotated
 
@@ -42,8 +43,18 @@ from boa_daemon.units import format_hours, parse_budget
 from policies.registry import PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
+MOST_JOBS = 200
+"""The bound that knows boots is computed unasked for no more jobs, of one phase each: it takes seconds."""
 PATIENCE_SECONDS = 1.0
 """A run that takes longer shows its progress."""
+
+
+class BoundChoice(StrEnum):
+    """When to compute the bound that knows boots, whole nodes and the cap."""
+
+    auto = "auto"
+    boots = "boots"
+    plain = "plain"
 
 
 def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
@@ -73,6 +84,13 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     ] = True,
     max_nodes: Annotated[int | None, typer.Option(min=1, help="Never hold more nodes than this.")] = None,
     best_effort: BestEffortOption = False,
+    bound: Annotated[
+        BoundChoice,
+        typer.Option(
+            help="boots: also the bound that knows boots, whole nodes and the cap (half a minute or more); "
+            "auto: where it takes seconds; plain: never."
+        ),
+    ] = BoundChoice.auto,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -98,6 +116,8 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         run = prepare(rehearsed(settings) if rehearse else settings)
     with progress_of(run) as on_tick:
         result = run.finish(on_tick)
+    if bound is BoundChoice.boots or (bound is BoundChoice.auto and _is_cheap(run)):
+        result = run.with_boot_bound(result)
     show(
         chosen_format(output, as_json),
         result.to_document(),
@@ -132,6 +152,12 @@ def progress_of(run: PreparedRun) -> Iterator[Callable[[Decision], None]]:
         yield on_tick
 
 
+def _is_cheap(run: PreparedRun) -> bool:
+    """Return whether the bound that knows boots takes seconds: few jobs, of one phase each."""
+    phases = max(len(job_class.phases) for job_class in run.settings.problem.classes)
+    return phases == 1 and run.world.workload.jobs <= MOST_JOBS
+
+
 def _pairs(settings: Sequence[str]) -> dict[str, str]:
     """Return ``key=value`` texts as a mapping."""
     pairs: dict[str, str] = {}
@@ -153,6 +179,7 @@ def _print_table(result: Simulation) -> None:
     rows = (
         ("mean JCT", format_hours(result.mean_jct_hours)),
         ("  no policy can beat", f"{format_hours(result.lower_bound_mean_jct_hours)} for what was spent"),
+        *_boot_bound(result),
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
         ("spent", f"{result.spent_usd:,.2f} {unit}"),
         ("  per hour of arrivals", f"{result.mean_usd_per_hour:,.2f} {per_hour}"),
@@ -174,6 +201,16 @@ def _print_table(result: Simulation) -> None:
     if result.shortfall is not None:
         sentence = shortfall_sentence(result.shortfall)
         stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
+
+
+def _boot_bound(result: Simulation) -> list[tuple[str, str]]:
+    """Return the row about the bound that knows boots, where it was computed."""
+    hours = result.lower_bound_with_boots_mean_jct_hours
+    return (
+        []
+        if hours is None
+        else [("  with boots and whole nodes", f"{format_hours(hours)} for what was spent")]
+    )
 
 
 def _mishaps(result: Simulation) -> list[tuple[str, str]]:

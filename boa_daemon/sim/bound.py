@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from boa_daemon.traces.reader import Trace
@@ -65,15 +66,22 @@ def groups_of(trace: Trace, problem: Problem) -> Problem:
 
 def _on_grid(counts: Counter[float]) -> Counter[float]:
     """Return the counts with scales rounded down to a geometric grid, when there are too many."""
-    if len(counts) <= MOST_GROUPS:
-        return counts
-    low, high = min(counts), max(counts)
-    step = math.log(high / low) / MOST_GROUPS
+    grid = grid_of(counts)
     merged: Counter[float] = Counter()
     for scale, count in counts.items():
-        cell = math.floor(math.log(scale / low) / step)
-        merged[min(scale, low * math.exp(cell * step))] += count
+        merged[grid[scale]] += count
     return merged
+
+
+def grid_of(scales: Collection[float]) -> Mapping[float, float]:
+    """Return what each of some distinct scales is rounded down to, itself where they are few."""
+    if len(scales) <= MOST_GROUPS:
+        return {scale: scale for scale in scales}
+    low = min(scales)
+    step = math.log(max(scales) / low) / MOST_GROUPS
+    return {
+        scale: min(scale, low * math.exp(math.floor(math.log(scale / low) / step) * step)) for scale in scales
+    }
 
 
 def _scaled(job_class: JobClass, scale: float, count: int) -> JobClass:

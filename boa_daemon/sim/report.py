@@ -30,6 +30,8 @@ class Simulation:
     nodes that the cloud took back; `launch_refusals` are launches not served in full, by reason.
     `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
     `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
+    `lower_bound_with_boots_mean_jct_hours` knows boots, whole nodes and the cap as well; None where not
+    asked for.
     """
 
     policy: str
@@ -69,6 +71,7 @@ class Simulation:
     wall_seconds: float
     ticks: int
     shortfall: Shortfall | None = None
+    lower_bound_with_boots_mean_jct_hours: float | None = None
 
     def to_document(self) -> dict[str, object]:
         """Return the answer as JSON says it."""

@@ -13,6 +13,7 @@ import numpy as np
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.sim.beliefs import believed
+from boa_daemon.sim.boot_bound import THOROUGH, Effort, Renting, lower_bound_with_boots_hours
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.settings import WorldSettings, of_type
@@ -24,7 +25,7 @@ from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
-from boa_daemon.units import SECONDS_PER_HOUR
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Shortfall
@@ -105,6 +106,16 @@ class SimulationSettings:
         return fmean(self.boot_seconds if boot is None else boot.mean_seconds for boot in means)
 
     @property
+    def least_boot_seconds(self) -> float:
+        """The least that any boot takes; zero where boots are drawn from a distribution that starts there."""
+        kinds = self.instance_types.values()
+        boots = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
+        return min(
+            self.boot_seconds if boot is None else 0.0 if boot.sigma else boot.median_seconds
+            for boot in boots
+        )
+
+    @property
     def max_nodes_with_quotas(self) -> int | None:
         """The cap on nodes, or the sum of the quotas where every type has one and that is less."""
         kinds = self.instance_types.values()
@@ -163,6 +174,21 @@ class PreparedRun:
                 on_tick(decision)
 
         return watch
+
+    def with_boot_bound(self, result: Simulation, *, effort: Effort = THOROUGH) -> Simulation:
+        """Return the figures of the run with the lower bound that knows boots, whole nodes and the cap."""
+        settings = self.settings
+        renting = Renting(
+            instance_types=settings.instance_types,
+            boot_hours=settings.least_boot_seconds / SECONDS_PER_HOUR,
+            max_nodes=settings.max_nodes_with_quotas,
+        )
+        # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
+        spent = result.spent_usd + dollars(result.nodes_launched)
+        hours = lower_bound_with_boots_hours(
+            settings.trace, self._at_least_prices(), spent, renting, effort=effort
+        )
+        return replace(result, lower_bound_with_boots_mean_jct_hours=hours)
 
     def _at_least_prices(self) -> Problem:
         """Return the problem at the least prices that there were: the bound holds for whoever paid them."""
