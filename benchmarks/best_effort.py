@@ -21,7 +21,8 @@ from boa_daemon.sim.scenarios import Scenario, a_trace_of
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
-from policies.model import Allocation, Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
+from policies.answer import Allocation
+from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
 from policies.protocols import Allocator
 from policies.registry import shortfall_of_site
 from policies.speedup import Amdahl

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from policies.model import Allocation, GpuSlot, Job, JobId, Money, Node, Placement, Width
+from policies.answer import Allocation, Placement
+from policies.model import GpuSlot, Job, JobId, Money, Node, Width
 
 
 class Allocator(Protocol):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from boa_daemon.testing import rules
 from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Plan, Rules
-from policies.model import Allocation, Hold, Job, JobId, Money, Stretch, Width
-from policies.online.narrowing import Claim, Menu
+from policies.answer import Allocation, Hold, Stretch
+from policies.claim import Claim, Menu
+from policies.model import Job, JobId, Money, Width
 from policies.placement.first_fit import FirstFit
 
 BOOT_SECONDS = 180.0

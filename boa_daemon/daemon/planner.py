@@ -22,19 +22,9 @@ from boa_daemon.tick.codec import digest, dumps
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import Allocation
 from policies.errors import PolicyError
-from policies.model import (
-    Allocation,
-    Budget,
-    GpuType,
-    InstanceType,
-    Job,
-    JobClass,
-    Money,
-    Phase,
-    Problem,
-    Width,
-)
+from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
 from policies.registry import (

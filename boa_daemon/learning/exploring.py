@@ -23,7 +23,8 @@ from boa_daemon.learning.speedups import (
 )
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Allocation, InstanceType, Job, JobClass, JobId, Money, NodePrices, Width
+from policies.answer import Allocation, NodePrices
+from policies.model import InstanceType, Job, JobClass, JobId, Money, Width
 from policies.protocols import Allocator
 
 

@@ -19,8 +19,9 @@ from boa_daemon.sim.running import Running
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import money_of
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
-from policies.model import Allocation, Job, JobClass, JobId, Money
+from policies.model import Job, JobClass, JobId, Money
 from policies.online.best_effort import Account
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_best_effort, build_policy

@@ -18,7 +18,8 @@ from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger, money_of
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Allocation, Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
+from policies.answer import Allocation
+from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
 from policies.online.paced import PacedBudgetOptimal
 from policies.registry import PolicyOptions
 from policies.speedup import Table

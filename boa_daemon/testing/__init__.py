@@ -15,8 +15,8 @@ from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, Rules
 from boa_daemon.traces.reader import Trace, TraceJob
+from policies.answer import Allocation
 from policies.model import (
-    Allocation,
     Budget,
     GpuSlot,
     GpuType,

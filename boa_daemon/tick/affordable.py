@@ -19,7 +19,8 @@ from math import ceil, floor, inf
 from boa_daemon.tick.offers import most_usd_per_hour, open_offers, whole_gangs
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from boa_daemon.tick.whole_nodes import SOON_SECONDS
-from policies.model import Allocation, InstanceType, JobId, NodeId, Width
+from policies.answer import Allocation
+from policies.model import InstanceType, JobId, NodeId, Width
 
 LOOK_AGAIN_SECONDS = 300.0
 """While money has to accrue, or anything is rented, the next look under a policy's ceiling is this soon."""

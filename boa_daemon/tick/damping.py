@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from boa_daemon.tick.limits import Act, ActKind, Held, HeldCode, Steady
 from boa_daemon.tick.state import ClusterState, JobState, Plan, Rules, WaitReason
-from policies.model import Allocation, Job, JobId, Money, Width
+from policies.answer import Allocation
+from policies.model import Job, JobId, Money, Width
 from policies.protocols import Allocator
 
 _HOUR = 3600.0

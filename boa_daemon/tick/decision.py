@@ -19,7 +19,8 @@ from boa_daemon.tick.link_order import link_order
 from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from boa_daemon.tick.whole_nodes import looked_at_soon
-from policies.model import Allocation, Job, JobId, Money, NodePrices
+from policies.answer import Allocation, NodePrices
+from policies.model import Job, JobId, Money
 from policies.protocols import Allocator, Placer
 
 

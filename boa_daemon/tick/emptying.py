@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 
 from boa_daemon.tick.state import ClusterState, NodeState, Plan
 from boa_daemon.tick.whole_nodes import job_hours_left
-from policies.model import Allocation, GpuSlot, Job, JobId, NodeId, NodePrices, Width
+from policies.answer import Allocation, NodePrices
+from policies.model import GpuSlot, Job, JobId, NodeId, Width
 
 LEAST_RETURN = 2.0
 """A move must save so many times what it costs: forecasts are no better than that."""

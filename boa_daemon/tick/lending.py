@@ -17,7 +17,8 @@ from dataclasses import replace
 
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.tick.whole_nodes import job_hours_left
-from policies.model import Allocation, GpuSlot, JobId, NodeId, Stretch, Width
+from policies.answer import Allocation, Stretch
+from policies.model import GpuSlot, JobId, NodeId, Width
 
 
 def lent(state: ClusterState, allocation: Allocation) -> dict[JobId, Width]:

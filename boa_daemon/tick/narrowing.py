@@ -17,7 +17,8 @@ from math import floor
 
 from boa_daemon.tick.offers import closed_until, offers_of
 from boa_daemon.tick.state import ClusterState, Rules
-from policies.model import Allocation, InstanceType, JobId, Width
+from policies.answer import Allocation
+from policies.model import InstanceType, JobId, Width
 from policies.online.narrowing import shares
 
 

@@ -30,7 +30,8 @@ from boa_daemon.tick.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.tick.room import Room, Slots
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from boa_daemon.tick.whole_nodes import about_to_end, with_head_starts, with_idle_nodes
-from policies.model import Allocation, InstanceType, JobId, Money, Node, NodeId, Width
+from policies.answer import Allocation
+from policies.model import InstanceType, JobId, Money, Node, NodeId, Width
 from policies.protocols import Allocator, Placer
 
 

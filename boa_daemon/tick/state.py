@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Market, Offer
-from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, NodePrices, Width
+from policies.answer import NodePrices
+from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]

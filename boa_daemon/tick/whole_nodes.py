@@ -13,7 +13,8 @@ from dataclasses import replace
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import Job, JobId, NodeId, NodePrices, Width
+from policies.answer import NodePrices
+from policies.model import Job, JobId, NodeId, Width
 
 OVERDUE = 2.0
 """A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""

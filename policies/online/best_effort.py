@@ -38,7 +38,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from policies.model import Allocation, BudgetUnit, Job, Money, Problem, Width, check_positive
+from policies.answer import Allocation
+from policies.model import BudgetUnit, Job, Money, Problem, Width, check_positive
 from policies.online.cost_to_go import WidthColumns
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE

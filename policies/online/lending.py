@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import math
 
-from policies.model import Job, Stretch, Width
+from policies.answer import Stretch
+from policies.model import Job, Width
 from policies.online.cost_to_go import WidthColumns
 
 LENT_ARRIVALS = 3.0

@@ -32,10 +32,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from policies.model import Hold, InstanceType, Job, JobClass, JobId, Problem, Stretch, Width
+from policies.answer import Hold, Stretch
+from policies.claim import Claim, Menu
+from policies.model import InstanceType, Job, JobClass, JobId, Problem, Width
 from policies.online.cost_to_go import WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
-from policies.online.narrowing import Claim, Menu
 from policies.optimum.solution import Solution
 
 MOST_TIMES_ALONE = 10.0

@@ -20,7 +20,8 @@ from functools import partial
 
 import numpy as np
 
-from policies.model import Allocation, Job, Money, Problem, Reasons, Width
+from policies.answer import Allocation, Reasons
+from policies.model import Job, Money, Problem, Width
 from policies.online.cost_to_go import CostsByScale, WidthColumns
 from policies.online.node_prices import WholeNodes
 from policies.online.pacing import MultiplierTable, Pace, Position, Step, pace_step

@@ -24,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from policies.answer import Allocation, NodePrices, Reasons
 from policies.errors import InvalidProblem
-from policies.model import Allocation, Budget, Job, Money, NodePrices, Problem, Reasons, Width
+from policies.model import Budget, Job, Money, Problem, Width
 from policies.optimum.continuous import solve_continuous
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import solve_pure

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from policies.model import GpuSlot, JobId, Node, NodeId, Placement, Width
+from policies.answer import Placement
+from policies.model import GpuSlot, JobId, Node, NodeId, Width
 
 _Free = dict[NodeId, list[int]]
 

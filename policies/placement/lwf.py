@@ -31,7 +31,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.model import GpuSlot, JobId, Node, NodeId, Placement, Width
+from policies.answer import Placement
+from policies.model import GpuSlot, JobId, Node, NodeId, Width
 from policies.placement.packing import Packing
 
 Ints = NDArray[np.int64]

@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from policies.model import Allocation, Job, JobId, Money, Width
+from policies.answer import Allocation
+from policies.model import Job, JobId, Money, Width
 from policies.rivals.baselines import StaticSrsf
 
 _NOTHING = 1e-12

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from policies.answer import Allocation
 from policies.errors import InvalidProblem
-from policies.model import Allocation, Job, Money
+from policies.model import Job, Money
 from policies.rivals.baselines import Promise, WidthMenu
 from policies.rivals.ladder import Widths
 

@@ -26,8 +26,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from policies.answer import Allocation
 from policies.errors import InvalidProblem
-from policies.model import Allocation, InstanceType, Job, JobClass, JobId, Money, Width
+from policies.model import InstanceType, Job, JobClass, JobId, Money, Width
 from policies.rivals.ladder import Ladder, Widths, fastest_within, job_hours, whole_job_ladder
 
 _Key = tuple[str, int, int]

@@ -26,8 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
-from policies.model import Allocation, Job, JobClass, Money, Width
+from policies.model import Job, JobClass, Money, Width
 from policies.rivals.baselines import promise_of
 from policies.rivals.ladder import Widths
 from policies.speedup import Floats, Ints, Table

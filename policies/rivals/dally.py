@@ -26,9 +26,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from policies.answer import Allocation
 from policies.links.contention import Link
 from policies.links.link_share import network_share
-from policies.model import Allocation, Job, JobId, Money, Width
+from policies.model import Job, JobId, Money, Width
 from policies.rivals.baselines import StaticSrsf
 from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
 

@@ -21,8 +21,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
-from policies.model import Allocation, Job, JobClass, Money
+from policies.model import Job, JobClass, Money
 from policies.rivals.ladder import Ladder, Widths, phase_ladder, whole_job_ladder
 
 SLACK = 1e-9

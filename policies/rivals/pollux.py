@@ -33,8 +33,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from policies.answer import Allocation
 from policies.errors import InvalidProblem
-from policies.model import Allocation, InstanceType, Job, JobId, Money, Width
+from policies.model import InstanceType, Job, JobId, Money, Width
 from policies.rivals.baselines import WidthMenu
 from policies.rivals.rounds import ROUND_SECONDS, is_due, nodes_of_last_round, widths_held
 from policies.speedup import Floats, Ints

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from policies.answer import Allocation
 from policies.errors import InvalidProblem
-from policies.model import Allocation, Job, JobId, Money, Width
+from policies.model import Job, JobId, Money, Width
 from policies.rivals.asked import AskedWidths
 from policies.rivals.baselines import Fleet
 from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held

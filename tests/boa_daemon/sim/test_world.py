@@ -10,7 +10,8 @@ import pytest
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare
 from boa_daemon.sim.world import StuckSimulation
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from policies.model import Allocation, Budget, Job, Money, Width
+from policies.answer import Allocation
+from policies.model import Budget, Job, Money, Width
 from policies.registry import PolicyOptions
 from policies.speedup import Table
 

@@ -15,7 +15,8 @@ from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, 
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.state import ClusterState, Rules
-from policies.model import Allocation, Job, Money
+from policies.answer import Allocation
+from policies.model import Job, Money
 from policies.placement.first_fit import FirstFit
 from policies.protocols import Allocator
 

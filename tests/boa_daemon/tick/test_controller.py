@@ -16,7 +16,8 @@ from boa_daemon.tick.actions import Action, LaunchNodes, StartJob
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.ports import Launched, Outcome, Refused
 from boa_daemon.tick.state import ClusterState
-from policies.model import Allocation, Job, Width
+from policies.answer import Allocation
+from policies.model import Job, Width
 from policies.placement.first_fit import FirstFit
 
 

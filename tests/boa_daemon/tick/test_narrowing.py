@@ -16,7 +16,8 @@ from boa_daemon.tick.narrowing import within_room
 from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Rules
-from policies.model import Allocation, Job, JobId, Money, Width
+from policies.answer import Allocation
+from policies.model import Job, JobId, Money, Width
 from policies.placement.first_fit import FirstFit
 
 NOW = 1000.0

@@ -10,7 +10,8 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type,
 from boa_daemon.tick.offers import Cooldown
 from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
-from policies.model import Allocation, Job, Money, Width
+from policies.answer import Allocation
+from policies.model import Job, Money, Width
 from policies.placement.first_fit import FirstFit
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, a_problem
-from policies.model import Job, Stretch, Width
+from policies.answer import Stretch
+from policies.model import Job, Width
 from policies.online.cost_to_go import WidthColumns
 from policies.online.lending import hours_lost, stretch
 from policies.speedup import Table

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from policies.claim import Claim, Menu
 from policies.model import Job, Width
-from policies.online.narrowing import Claim, Menu, shares, worths
+from policies.online.narrowing import shares, worths
 
 
 def a_claim(

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
-from policies.model import Hold, Width
+from policies.answer import Hold
+from policies.model import Width
 from policies.online.node_prices import (
     LEAST_NODE_PRICE,
     LENT_NODES,

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import GpuSlot, InstanceType, Node, Placement, Width
+from policies.answer import Placement
+from policies.model import GpuSlot, InstanceType, Node, Width
 from policies.placement.lwf import FirstFit, LeastWorkload, LeastWorkloadFirst, RandomChoice, Traffic, senders
 from policies.placement.packing import Packing
 
