@@ -77,7 +77,7 @@ def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
     ]
     found = an_effort().allocate(jobs, now=0.0, money=money(0.0, 0.0))
 
-    assert list(found.widths) == ["heavy", "runs", "short", "long"]
+    assert found.order == ("heavy", "runs", "short", "long")
     almost = [jobs[2], a_job("runs", class_name="long", remaining_gpu_hours=1.1, width=width)]
     assert list(an_effort().allocate(almost, now=0.0, money=money(0.0, 0.0)).widths) == ["short", "runs"]
 
