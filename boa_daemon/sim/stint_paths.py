@@ -1,8 +1,8 @@
 """The cheapest way through the phases of a job while prices vary: a lower bound by dynamic programming.
 
 A job does its phases in order, in stints: a stint holds one width and begins with `overhead` hours without
-work (the start-up, or a rescale where that is shorter). The programme walks over units of work (phases, long
-ones in equal parts) and over steps of time, and rounds everything down:
+work (the start-up, or a rescale where that is shorter). The programme walks over units of work (phases, in
+equal parts where long) and over steps of time, and rounds everything down:
 
 * A stint begins at the step before its true begin, and takes at most its true time: the steps of its units
   are differences of rounded-down sums, too long by one step at most, and its overhead is rounded down and
