@@ -64,7 +64,9 @@ class Shares:
 def worths(claims: Sequence[Claim], room: float) -> list[float]:
     """Return what a unit of each job's work is worth, while all of them are there."""
     order = sorted(range(len(claims)), key=lambda n: (-claims[n].room_hours_over_weight, -n))
-    free, found = room, [0.0] * len(claims)
+    # Where there is no room at all, the order is still that of the least room that is of use.
+    least = min((claim.menu.steps[0][1] * claim.size_per_gpu for claim in claims), default=0.0)
+    free, found = max(room, least), [0.0] * len(claims)
     # Of each job taken before, the last step up to what it has: (value per room, job, corner, room).
     steps: list[tuple[float, int, int, float]] = []
     for number in order:
@@ -91,7 +93,7 @@ def worths(claims: Sequence[Claim], room: float) -> list[float]:
                 last = (corner, gpus * size - left)
             if left > ROUNDING:
                 break
-        found[number] = cost / speed if speed > 0.0 else math.inf
+        found[number] = cost / speed
         if last[1] > 0.0:
             heapq.heappush(steps, (_value(claim, found[number], last[0]), number, *last))
     return found

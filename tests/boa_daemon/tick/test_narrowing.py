@@ -78,6 +78,14 @@ def test_with_no_stock_those_present_share_what_is_there() -> None:
     assert sum(len(slots) for slots in plan.slots.values()) == 4
 
 
+def test_with_no_stock_and_no_nodes_everybody_waits_in_order_of_worth() -> None:
+    """Nothing is here and nothing can be rented: one GPU each is asked for, the shortest job first."""
+    name = rules().instance_types["gpu"].name
+    state = state_of(cooldowns={name: Cooldown(until=NOW + 60.0)})
+
+    assert gpus_within(state, rules()) == {"a": 1, "b": 1, "c": 1}
+
+
 def test_a_ceiling_of_the_policy_in_dollars_holds_for_what_is_rented() -> None:
     """Three jobs of eight GPUs, money for two nodes at a time: two are launched."""
 
