@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
     "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units"},
-    "policies": {"__init__", "builders", "errors", "model", "protocols", "registry", "site", "speedup"},
+    "policies": {"__init__", "answer", "builders", "claim", "errors", "model", "protocols", "registry", "site", "speedup"},
 }
 """What everybody uses, and the outermost ring; everything else has a room."""
 
@@ -22,6 +22,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
     "boa_daemon/compare/test_compare.py": "the whole package",
+    "boa_daemon/daemon/test_budget_settings.py": "config.py and the planner: budgets per month and per hour",
     "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
     "boa_daemon/engines/test_contract.py": "what every engine promises",
     "boa_daemon/gate/test_client.py": "job/gate/client.py against a gate, with the fixtures of this folder",
@@ -29,11 +30,13 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/job/test_job.py": "what boa_daemon.job exports",
     "boa_daemon/network/test_network_cli.py": "the package through the command",
     "boa_daemon/sim/test_outage.py": "the cloud and the world together",
+    "boa_daemon/sim/test_tries.py": "tries of unknown widths, from the learner to the bill",
     "boa_daemon/store/test_store_contract.py": "what every store promises",
     "boa_daemon/test_serve_refusals.py": "serve.py: starts that are refused",
     "boa_daemon/tick/test_leaving.py": "plan.py and diff.py: nodes whose end is announced",
     "boa_daemon/traces/test_cli.py": "the package through the command",
     "boa_daemon/traces/test_demo.py": "the trace that is shipped",
+    "policies/online/test_coverage.py": "every interval that is stated, against the truth",
     "policies/optimum/test_solver_oracles.py": "all solvers against independent ones",
 }
 """Tests that are not about the one module of their name, and what they are about."""

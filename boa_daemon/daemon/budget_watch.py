@@ -2,8 +2,8 @@
 
 A best effort (`policies.online.best_effort`) begins when the least feasible spend rises above the budget: by
 a lower budget, a higher price, or a load that was learnt. It ends when the budget is `MARGIN` above the
-least, or at once when the settings name another budget that is enough, so a load that is learnt to and fro
-about the budget does not change the plan to and fro. The account is opened at the beginning, at what was
+least, or at once when the settings name another budget that is enough, so a learnt load that moves around
+the budget does not switch the plan each time. The account is opened at the beginning, at what was
 spent until then: what was overspent under another budget is not held against the new one. It outlives a
 restart.
 """
