@@ -1,6 +1,7 @@
 """The study: BOA as the daemon runs it beside its rivals, on public workloads, for the same money.
 
-    python benchmarks/policies DATA [--quick] [--only NAME] [--processes N] [--out DIR] [--write PAGE]
+    python benchmarks/policies DATA [--quick|--everything] [--only NAME] [--processes N] [--out DIR]
+        [--write PAGE]
 
 DATA holds ``pollux``, ``gavel``, ``microsoft-itp``, ``elasticflow`` and ``shockwave`` as docs/benchmarks.md
 says. BOA is the daemon's default policy with its defaults, and learns what it believes while it runs; the
@@ -41,6 +42,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer traces, budgets, caps and rivals")
+    parser.add_argument(
+        "--everything", action="store_true", help="more traces, seeds and budgets, and a spot market: hours"
+    )
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/policies"), help="keeps finished runs")
@@ -49,7 +53,10 @@ def main() -> None:
     if arguments.write is not None and arguments.only:
         parser.error("--write takes all scenarios, not --only some")
     began = time.perf_counter()
-    chosen = [s for s in scenarios(quick=arguments.quick) if arguments.only in s.name]
+    if arguments.quick and arguments.everything:
+        parser.error("--quick and --everything exclude each other")
+    every = scenarios(quick=arguments.quick, everything=arguments.everything)
+    chosen = [s for s in every if arguments.only in s.name]
     tasks = [task for s in chosen for task in tasks_of(s, arguments.data, arguments.out)]
     outcomes: list[Outcome] = []
     with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
@@ -77,7 +84,7 @@ def main() -> None:
             seeds=4 if arguments.quick else 10, jobs=500 if arguments.quick else 2000
         )
         blocks["published"] = published(arguments.data, arguments.out / code_hash())
-    size = "a quick subset" if arguments.quick else "all scenarios"
+    size = "a quick subset" if arguments.quick else "everything" if arguments.everything else "the study"
     minutes = (time.perf_counter() - began) / 60.0
     blocks["run"] = (
         f"Measured with code {code_hash()}: {size}, {len(tasks)} traces, {minutes:.0f} min in "

@@ -93,10 +93,11 @@ PHILLY = Source(
 )
 
 
-def scenarios(*, quick: bool) -> Iterator[Scenario]:
-    """Yield the scenarios, table by table."""
-    seeds = 1 if quick else 2
-    for boot in BOOTS[1:2] if quick else BOOTS:
+def scenarios(*, quick: bool = False, everything: bool = False) -> Iterator[Scenario]:
+    """Yield the scenarios, table by table; `everything` adds traces, seeds, budgets and the spot market."""
+    seeds = 2 if everything else 1
+    boots = BOOTS[1:2] if quick else BOOTS
+    for boot in boots:
         yield Scenario(
             group=SHORT,
             column=f"boot {boot:g} s",
@@ -104,30 +105,31 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
             boot_seconds=boot,
             seeds=seeds,
             rivals=RIVALS if quick else ALL_RIVALS if boot == BOOT else SOME_RIVALS,
-            cap_factors=((NO_OBJECT,) if quick else (1.5, NO_OBJECT)) if boot == BOOT else (),
+            cap_factors=((1.5, NO_OBJECT) if everything else (NO_OBJECT,)) if boot == BOOT else (),
         )
-    for boot in BOOTS[1:2] if quick else BOOTS:
+    workloads = (6,) if quick else WORKLOADS if everything else (3, 6)
+    for boot in boots:
         yield Scenario(
             group=WHOLE,
             column=f"boot {boot:g} s",
-            sources=tuple(pollux("", number) for number in ((6,) if quick else WORKLOADS)),
+            sources=tuple(pollux("", number) for number in workloads),
             boot_seconds=boot,
-            rivals=RIVALS if quick else MORE_RIVALS if boot == BOOT else SOME_RIVALS,
+            rivals=RIVALS if quick else MORE_RIVALS if boot == BOOT and everything else SOME_RIVALS,
             cap_factors=(NO_OBJECT,) if boot == BOOT and not quick else (),
-            capped_sources=2,
+            capped_sources=2 if everything else 1,
         )
     for column, types, boot in (
         ("V100", ("v100",), BOOT),
-        ("V100, boot 420 s", ("v100",), 420.0),
         ("V100 and P100", ("v100", "p100"), BOOT),
-    )[: 1 if quick else 3]:
+        ("V100, boot 420 s", ("v100",), 420.0),
+    )[: 1 if quick else 3 if everything else 2]:
         yield Scenario(
             group="Gavel's 96 jobs",
             column=column,
             sources=(GAVEL,),
             gpu_types=types,
             boot_seconds=boot,
-            seeds=1 if quick else 2,
+            seeds=seeds,
             cap_factors=(NO_OBJECT,) if column == "V100" and not quick else (),
         )
     yield Scenario(
@@ -135,11 +137,13 @@ def scenarios(*, quick: bool) -> Iterator[Scenario]:
         column="Shockwave, 120 jobs",
         sources=(SHOCKWAVE,),
         gpu_types=("v100",),
-        cap_factors=() if quick else (NO_OBJECT,),
+        cap_factors=(NO_OBJECT,) if everything else (),
     )
     if quick:
         return
     yield Scenario(group="Other traces", column="ITP, 195 jobs", sources=(ITP,), cap_factors=(NO_OBJECT,))
+    if not everything:
+        return
     yield Scenario(
         group="Other traces",
         column="ITP, boot 420 s",
