@@ -58,7 +58,7 @@ def test_all_kinds_of_caps_on_one_type_give_the_same_widths() -> None:
 
     assert [by_nodes[name] for name in NAMES] == pytest.approx([12 / 9, 12 * 3 / 9, 12 * 5 / 9], abs=1.0)
     assert sum(by_nodes.values()) == 12
-    assert gpus_within(state_of(), rules(most_usd_per_hour=3.9 * price)) == by_nodes
+    assert gpus_within(state_of(), rules(caps=Caps(usd_per_hour=3.9 * price))) == by_nodes
     assert gpus_within(state_of(), rules(caps=Caps(usd_per_hour=3.0 * price))) == by_nodes
     assert gpus_within(state_of(offers=offers), rules()) == by_nodes
 
@@ -119,7 +119,7 @@ def test_the_widths_of_those_served_never_take_more_than_any_cap(
         "big": replace(an_instance_type(gpus=8), name="big-x8", gpu_type="big", usd_per_hour=30.0),
     }
     ceiling = None if nodes_for_dollars is None else nodes_for_dollars * 30.0
-    site = rules(instance_types=kinds, max_nodes=max_nodes, most_usd_per_hour=ceiling)
+    site = rules(instance_types=kinds, max_nodes=max_nodes, caps=Caps(usd_per_hour=ceiling))
     names = [f"j{number}" for number in range(len(planned))]
     state = a_state(*(a_job(name) for name in names), now=NOW)
     asked = Allocation(
