@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +21,7 @@ class Menu:
 
     `corners` numbers the widths on the upper concave hull of speed against GPUs, from nothing on. The first
     of them is the most efficient width. `steps` are the slope of the step up to each corner and the GPUs that
-    it adds.
+    it adds. `numbers` says where a width stands.
     """
 
     widths: tuple[Width, ...]
@@ -28,11 +29,13 @@ class Menu:
     corners: tuple[int, ...] = field(init=False, repr=False)
     steps: tuple[tuple[float, int], ...] = field(init=False, repr=False)
     gpus: tuple[int, ...] = field(init=False, repr=False)
+    numbers: Mapping[Width, int] = field(init=False, repr=False, compare=False)
     gpus_array: Floats = field(init=False, repr=False, compare=False)
     speeds_array: Floats = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gpus", tuple(width.gpus for width in self.widths))
+        object.__setattr__(self, "numbers", {width: number for number, width in enumerate(self.widths)})
         object.__setattr__(self, "gpus_array", np.array(self.gpus, dtype=np.float64))
         object.__setattr__(self, "speeds_array", np.array(self.speeds, dtype=np.float64))
         corners: list[int] = []
@@ -96,9 +99,10 @@ class Claim:
     def restart_share(self) -> float:
         """The share of its work that a running job loses to a restart, while the change lasts."""
         held = self.job.width
-        if held not in self.menu.widths:
+        number = None if held is None else self.menu.numbers.get(held)
+        if number is None or self.restart_hours <= 0.0:
             return 0.0
-        left = self.work / self.menu.speeds[self.menu.widths.index(held)]
+        left = self.work / self.menu.speeds[number]
         # What ends a change: others who come and go, or its own end.
         rate = 1.0 / self.lasts_hours + (1.0 / left if left > 0.0 else math.inf)
-        return min(1.0, self.restart_hours * rate) if self.restart_hours > 0.0 else 0.0
+        return min(1.0, self.restart_hours * rate)

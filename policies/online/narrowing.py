@@ -37,6 +37,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -52,6 +53,9 @@ FIRST = 1e9
 """What room is worth to an overdue job, over what it is worth to any other."""
 
 
+_Steps: TypeAlias = list[tuple[float, float, float]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """Widths that fit into the room together. Jobs without one wait; `order` says who is served first."""
@@ -63,60 +67,74 @@ class Shares:
 
 def worths(claims: Sequence[Claim], room: float) -> list[float]:
     """Return what a unit of each job's work is worth, while all of them are there."""
-    order = sorted(range(len(claims)), key=lambda n: (-claims[n].room_hours_over_weight, -n))
+    smith = [claim.room_hours_over_weight for claim in claims]
+    order = sorted(range(len(claims)), key=lambda n: (-smith[n], -n))
+    steps_of, sizes = _steps_of(claims), [claim.size_per_gpu for claim in claims]
+    moneys = [claim.money_per_gpu for claim in claims]
     # Where there is no room at all, the order is still that of the least room that is of use.
-    least = min((claim.menu.steps[0][1] * claim.size_per_gpu for claim in claims), default=0.0)
-    free, found = max(room, least), [0.0] * len(claims)
-    # Of each job taken before, the last step up to what it has: (value per room, job, corner, room).
-    steps: list[tuple[float, int, int, float]] = []
+    free = max(room, min((steps[0][2] for steps in steps_of), default=0.0))
+    found = [0.0] * len(claims)
+    # Each job taken before is in the heap once, at what its last step is worth per room. Which step that is,
+    # and the room that it has in it, stand in the two lists.
+    losers: list[tuple[float, int]] = []
+    last_step, last_room = [0] * len(claims), [0.0] * len(claims)
     for number in order:
-        claim = claims[number]
-        menu, size = claim.menu, claim.size_per_gpu
-        cost, speed, last = claim.urgency, 0.0, (0, 0.0)
-        money = claim.money_per_gpu / size
-        for corner, (slope_per_gpu, gpus) in enumerate(menu.steps):
-            slope, left = slope_per_gpu / size, gpus * size
-            while left > ROUNDING and (free > 0.0 or steps):
-                lost = 0.0 if free > 0.0 else max(0.0, steps[0][0])
-                # To take more pays as long as the cost of a unit of speed falls.
-                if (lost + money) * speed >= slope * cost:
-                    break
+        cost, speed, last, taken_of_last = claims[number].urgency, 0.0, -1, 0.0
+        money = moneys[number] / sizes[number]
+        for _, slope, size in steps_of[number]:
+            left = size
+            while left > ROUNDING:
                 if free > 0.0:
+                    # To take more pays as long as the cost of a unit of speed falls.
+                    if money * speed >= slope * cost:
+                        break
                     taken = min(free, left)
                     free -= taken
+                    cost += money * taken
+                elif losers:
+                    lost, loser = losers[0]
+                    price = money if lost <= 0.0 else lost + money
+                    if price * speed >= slope * cost:
+                        break
+                    taken = last_room[loser]
+                    if taken > left + ROUNDING:
+                        last_room[loser] = taken - left
+                        taken = left
+                    elif last_step[loser] > 0:
+                        last_step[loser] -= 1
+                        slope_per_gpu, _, last_room[loser] = steps_of[loser][last_step[loser]]
+                        value = (found[loser] * slope_per_gpu - moneys[loser]) / sizes[loser]
+                        heapq.heapreplace(losers, (value, loser))
+                    else:
+                        heapq.heappop(losers)
+                    cost += price * taken
                 else:
-                    taken = _take(claims, found, steps, left)
-                cost += (lost + money) * taken
+                    break
                 speed += slope * taken
                 left -= taken
-            if left < gpus * size:
-                last = (corner, gpus * size - left)
+            if left < size:
+                last, taken_of_last = last + 1, size - left
             if left > ROUNDING:
                 break
-        found[number] = cost / speed
-        if last[1] > 0.0:
-            heapq.heappush(steps, (_value(claim, found[number], last[0]), number, *last))
+        found[number] = worth = cost / speed
+        if taken_of_last > 0.0:
+            last_step[number], last_room[number] = last, taken_of_last
+            value = (worth * steps_of[number][last][0] - moneys[number]) / sizes[number]
+            heapq.heappush(losers, (value, number))
     return found
 
 
-def _take(
-    claims: Sequence[Claim], found: Sequence[float], steps: list[tuple[float, int, int, float]], most: float
-) -> float:
-    """Take room from the step that is worth least, `most` of it at the most; return how much that is."""
-    value, loser, corner, size = heapq.heappop(steps)
-    if size > most + ROUNDING:
-        heapq.heappush(steps, (value, loser, corner, size - most))
-        return most
-    if corner:
-        claim = claims[loser]
-        below = claim.menu.steps[corner - 1][1] * claim.size_per_gpu
-        heapq.heappush(steps, (_value(claim, found[loser], corner - 1), loser, corner - 1, below))
-    return size
-
-
-def _value(claim: Claim, worth: float, corner: int) -> float:
-    """Return what a unit of room is worth in the step up to a corner."""
-    return (worth * claim.menu.steps[corner][0] - claim.money_per_gpu) / claim.size_per_gpu
+def _steps_of(claims: Sequence[Claim]) -> list[_Steps]:
+    """Return the steps of each job: (slope per GPU, slope per room, room). Jobs alike share theirs."""
+    known: dict[tuple[int, float], _Steps] = {}
+    found = []
+    for claim in claims:
+        size = claim.size_per_gpu
+        key = (id(claim.menu), size)
+        if key not in known:
+            known[key] = [(slope, slope / size, gpus * size) for slope, gpus in claim.menu.steps]
+        found.append(known[key])
+    return found
 
 
 def shares(claims: Sequence[Claim], room: float) -> Shares:
@@ -125,14 +143,14 @@ def shares(claims: Sequence[Claim], room: float) -> Shares:
         return Shares(widths={}, order=(), price=0.0)
     options = _Options.of(claims, worths(claims, room))
     chosen, price = options.within(room)
-    rank = sorted(range(len(claims)), key=lambda n: (-options.index[n], claims[n].job.arrived_at, n))
+    arrived = np.array([claim.job.arrived_at for claim in claims])
     return Shares(
         widths={
             claim.job.id: claim.menu.widths[number - 1]
             for claim, number in zip(claims, chosen.tolist(), strict=True)
             if number > 0
         },
-        order=tuple(claims[n].job.id for n in rank),
+        order=tuple(claims[n].job.id for n in np.lexsort((arrived, -options.index)).tolist()),
         price=price,
     )
 
@@ -148,41 +166,46 @@ class _Options:
     @classmethod
     def of(cls, claims: Sequence[Claim], worth: Sequence[float]) -> _Options:
         """Lay out the options; one that cannot be chosen has a value of minus infinity."""
-        rows_of: dict[int, list[int]] = {}
-        for row, claim in enumerate(claims):
-            rows_of.setdefault(id(claim.menu), []).append(row)
         columns = max(len(claim.menu.widths) for claim in claims) + 1
         sizes = np.zeros((len(claims), columns))
         values = np.full((len(claims), columns), -math.inf)
         size = np.array([claim.size_per_gpu for claim in claims])
         money = np.array([claim.money_per_gpu for claim in claims])
         value = np.array(worth)
-        kept = 1.0 - np.array([claim.restart_share for claim in claims])
-        for rows in rows_of.values():
+        overdue = np.array([claim.overdue for claim in claims])
+        waits = np.array([claim.job.width is None for claim in claims])
+        restarts = np.array([claim.restart_share for claim in claims])
+        gains, index, least = value * (1.0 - restarts), np.empty(len(claims)), np.empty(len(claims))
+        for rows in _rows_by_menu(claims):
             menu = claims[rows[0]].menu
-            end = len(menu.widths) + 1
+            end, best = len(menu.widths) + 1, menu.corners[0]
             sizes[rows, 1:end] = np.outer(size[rows], menu.gpus_array)
-            gain = np.outer(value[rows] * kept[rows], menu.speeds_array)
-            values[rows, 1:end] = gain - np.outer(money[rows], menu.gpus_array)
-        for row, (claim, each) in enumerate(zip(claims, worth, strict=True)):
-            held = claim.job.width
-            if held is None:
-                values[row, 0] = 0.0
-            elif kept[row] < 1.0:
-                here = claim.menu.widths.index(held)
-                values[row, here + 1] += each * (1.0 - kept[row]) * claim.menu.speeds[here]
-        index = np.array([_value(claim, each, 0) for claim, each in zip(claims, worth, strict=True)])
-        most = float(np.abs(index).max()) + 1.0
-        for row, claim in enumerate(claims):
-            if claim.is_overdue:
-                index[row] += most * FIRST * claim.overdue
-                if claim.job.width is None:
-                    values[row, 0] = -most * FIRST * claim.overdue * sizes[row, 1 + claim.menu.corners[0]]
+            values[rows, 1:end] = np.outer(gains[rows], menu.speeds_array) - np.outer(
+                money[rows], menu.gpus_array
+            )
+            index[rows] = (value[rows] * menu.steps[0][0] - money[rows]) / size[rows]
+            least[rows] = size[rows] * menu.gpus_array[best]
+        values[waits, 0] = 0.0
+        for row in np.flatnonzero(restarts > 0.0).tolist():
+            held, menu = claims[row].job.width, claims[row].menu
+            if held is not None:
+                here = menu.numbers[held]
+                values[row, here + 1] += worth[row] * (1.0 - (1.0 - restarts[row])) * menu.speeds[here]
+        late = overdue > 1.0
+        first = (float(np.abs(index).max()) + 1.0) * FIRST * overdue[late]
+        index[late] += first
+        values[late & waits, 0] = -first[waits[late]] * least[late & waits]
         return cls(sizes=sizes, values=values, index=index)
 
     def at(self, price: float) -> Ints:
         """Return what each job takes at a price of room."""
         return np.asarray((self.values - price * self.sizes).argmax(axis=1))
+
+    def changed(self, chosen: Ints, rows: Ints, price: float) -> Ints:
+        """Return the choice with what some jobs take at a price."""
+        chosen = chosen.copy()
+        chosen[rows] = (self.values[rows] - price * self.sizes[rows]).argmax(axis=1)
+        return chosen
 
     def taken(self, chosen: Ints) -> float:
         """Return the room that a choice takes."""
@@ -193,19 +216,26 @@ class _Options:
         wider = self.at(0.0)
         if self.taken(wider) <= room + ROUNDING:
             return wider, 0.0
+        # Who takes the least that he ever takes goes on with it at any higher price.
+        least = np.isfinite(self.values).argmax(axis=1)
         low, high = 0.0, 1.0
-        while self.taken(chosen := self.at(high)) > room + ROUNDING:
+        while (
+            self.taken(chosen := self.changed(wider, np.flatnonzero(wider != least), high)) > room + ROUNDING
+        ):
             if high > 1e30:
                 return chosen, high  # the narrowest widths of those who run take more than there is
             low, wider, high = high, chosen, high * 16.0
+        # Who takes the same at both prices takes it in between.
+        rows = np.flatnonzero(wider != chosen)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            at = self.at(middle)
+            at = self.changed(chosen, rows, middle)
             if self.taken(at) > room + ROUNDING:
                 low, wider = middle, at
             else:
                 high, chosen = middle, at
-            if np.count_nonzero(wider != chosen) <= 1:
+            rows = rows[wider[rows] != chosen[rows]]
+            if len(rows) <= 1:
                 break
         return self._filled(chosen, wider, room - self.taken(chosen)), high
 
@@ -221,3 +251,11 @@ class _Options:
                 left -= self.sizes[row, best] - self.sizes[row, here]
                 chosen[row] = best
         return chosen
+
+
+def _rows_by_menu(claims: Sequence[Claim]) -> list[list[int]]:
+    """Return the numbers of the claims of each menu."""
+    rows_of: dict[int, list[int]] = {}
+    for row, claim in enumerate(claims):
+        rows_of.setdefault(id(claim.menu), []).append(row)
+    return list(rows_of.values())

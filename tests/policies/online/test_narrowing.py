@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_narrowing import plain_shares, plain_worths
 from scipy.optimize import linprog
 
 from policies.claim import Claim, Menu
@@ -348,3 +350,40 @@ def test_a_running_job_changes_only_where_that_pays_for_its_restart() -> None:
     for restart_hours, expected in ((0.0, 8), (1.0, 7)):
         claims = [a_claim("a", math.sqrt, range(1, 9), held=7, restart_hours=restart_hours)]
         assert given_gpus(claims, 8.0) == [expected]
+
+
+@given(claims=some_claims(), room=st.integers(0, 48), copies=st.integers(1, 3))
+def test_it_is_as_the_formulas_say_to_the_last_bit(claims: list[Claim], room: int, copies: int) -> None:
+    """The same worths, widths, order and price as a plain version of it, also with jobs that are alike."""
+    present = [
+        replace(claim, job=replace(claim.job, id=f"{number}-{claim.job.id}"))
+        for number in range(copies)
+        for claim in claims
+    ]
+
+    assert worths(present, float(room)) == plain_worths(present, float(room))
+    assert shares(present, float(room)) == plain_shares(present, float(room))
+
+
+def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
+    """Three hundred jobs that share menus, some of which run or are overdue."""
+    rng = np.random.default_rng(5)
+    menus = [a_claim("", lambda k, p=p: k**p, range(1, 17)).menu for p in (0.4, 0.7, 0.95)]
+    claims = [
+        replace(
+            a_claim(
+                str(n),
+                float,
+                range(1, 17),
+                work=10.0 ** rng.uniform(-1.0, 1.0),
+                money=0.01,
+                held=int(rng.integers(1, 17)) if n % 3 == 0 else None,
+                restart_hours=0.05,
+                overdue=2.0 if n % 40 == 0 else 0.0,
+            ),
+            menu=menus[n % len(menus)],
+        )
+        for n in range(300)
+    ]
+    for room in (10.0, 150.0, 1200.0, 6000.0):
+        assert shares(claims, room) == plain_shares(claims, room)

@@ -1,0 +1,140 @@
+"""`policies.online.narrowing` as its formulas say it, one step at a time: the oracle of the fast one."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from policies.claim import Claim
+from policies.online.narrowing import FIRST, HALVINGS, ROUNDING, Shares
+
+
+def plain_worths(claims: Sequence[Claim], room: float) -> list[float]:
+    """Return what a unit of each job's work is worth; steps are taken away and put back one at a time."""
+    order = sorted(range(len(claims)), key=lambda n: (-claims[n].room_hours_over_weight, -n))
+    # Where there is no room at all, the order is still that of the least room that is of use.
+    least = min((claim.menu.steps[0][1] * claim.size_per_gpu for claim in claims), default=0.0)
+    free, found = max(room, least), [0.0] * len(claims)
+    # Of each job taken before, the last step up to what it has: (value per room, job, corner, room).
+    steps: list[tuple[float, int, int, float]] = []
+    for number in order:
+        claim = claims[number]
+        menu, size = claim.menu, claim.size_per_gpu
+        cost, speed, last = claim.urgency, 0.0, (0, 0.0)
+        money = claim.money_per_gpu / size
+        for corner, (slope_per_gpu, gpus) in enumerate(menu.steps):
+            slope, left = slope_per_gpu / size, gpus * size
+            while left > ROUNDING and (free > 0.0 or steps):
+                lost = 0.0 if free > 0.0 else max(0.0, steps[0][0])
+                # To take more pays as long as the cost of a unit of speed falls.
+                if (lost + money) * speed >= slope * cost:
+                    break
+                if free > 0.0:
+                    taken = min(free, left)
+                    free -= taken
+                else:
+                    taken = _take(claims, found, steps, left)
+                cost += (lost + money) * taken
+                speed += slope * taken
+                left -= taken
+            if left < gpus * size:
+                last = (corner, gpus * size - left)
+            if left > ROUNDING:
+                break
+        found[number] = cost / speed
+        if last[1] > 0.0:
+            heapq.heappush(steps, (_value(claim, found[number], last[0]), number, *last))
+    return found
+
+
+def _take(
+    claims: Sequence[Claim], found: Sequence[float], steps: list[tuple[float, int, int, float]], most: float
+) -> float:
+    """Take room from the step that is worth least, `most` of it at the most; return how much that is."""
+    value, loser, corner, size = heapq.heappop(steps)
+    if size > most + ROUNDING:
+        heapq.heappush(steps, (value, loser, corner, size - most))
+        return most
+    if corner:
+        claim = claims[loser]
+        below = claim.menu.steps[corner - 1][1] * claim.size_per_gpu
+        heapq.heappush(steps, (_value(claim, found[loser], corner - 1), loser, corner - 1, below))
+    return size
+
+
+def _value(claim: Claim, worth: float, corner: int) -> float:
+    """Return what a unit of room is worth in the step up to a corner."""
+    return (worth * claim.menu.steps[corner][0] - claim.money_per_gpu) / claim.size_per_gpu
+
+
+def plain_shares(claims: Sequence[Claim], room: float) -> Shares:
+    """Return the widths that are worth most within the room; every price is tried on every job."""
+    worth = plain_worths(claims, room)
+    index = [_value(claim, each, 0) for claim, each in zip(claims, worth, strict=True)]
+    most = max(map(abs, index), default=0.0) + 1.0
+    columns = max((len(claim.menu.widths) for claim in claims), default=0) + 1
+    sizes, values = np.zeros((len(claims), columns)), np.full((len(claims), columns), -math.inf)
+    for row, (claim, each) in enumerate(zip(claims, worth, strict=True)):
+        kept = 1.0 - claim.restart_share
+        if claim.job.width is None:
+            values[row, 0] = 0.0
+        for number, (gpus, speed) in enumerate(zip(claim.menu.gpus, claim.menu.speeds, strict=True)):
+            sizes[row, number + 1] = claim.size_per_gpu * gpus
+            values[row, number + 1] = each * kept * speed - claim.money_per_gpu * gpus
+            if claim.menu.widths[number] == claim.job.width:
+                values[row, number + 1] += each * (1.0 - kept) * speed
+        if claim.is_overdue:
+            index[row] += most * FIRST * claim.overdue
+            if claim.job.width is None:
+                values[row, 0] = -most * FIRST * claim.overdue * sizes[row, 1 + claim.menu.corners[0]]
+    chosen, price = _within(values, sizes, room)
+    rank = sorted(range(len(claims)), key=lambda n: (-index[n], claims[n].job.arrived_at, n))
+    return Shares(
+        widths={
+            claim.job.id: claim.menu.widths[number - 1]
+            for claim, number in zip(claims, chosen.tolist(), strict=True)
+            if number > 0
+        },
+        order=tuple(claims[n].job.id for n in rank),
+        price=price,
+    )
+
+
+def _within(values: np.ndarray, sizes: np.ndarray, room: float) -> tuple[np.ndarray, float]:
+    """Return what each job takes at the price at which it fits, by halving, and that price."""
+    if not len(values):
+        return np.zeros(0, dtype=np.int64), 0.0
+
+    def at(price: float) -> np.ndarray:
+        return np.asarray((values - price * sizes).argmax(axis=1))
+
+    def taken(chosen: np.ndarray) -> float:
+        return float(sizes[np.arange(len(chosen)), chosen].sum())
+
+    wider, low, high = at(0.0), 0.0, 1.0
+    if taken(wider) <= room + ROUNDING:
+        return wider, 0.0
+    while taken(chosen := at(high)) > room + ROUNDING:
+        if high > 1e30:
+            return chosen, high
+        low, wider, high = high, chosen, high * 16.0
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        if taken(found := at(middle)) > room + ROUNDING:
+            low, wider = middle, found
+        else:
+            high, chosen = middle, found
+        if np.count_nonzero(wider != chosen) <= 1:
+            break
+    left = room - taken(chosen)
+    for row in np.flatnonzero(chosen != wider).tolist():
+        here = chosen[row]
+        fits = sizes[row] <= sizes[row, here] + left + ROUNDING
+        gains = np.where(fits, values[row] - values[row, here], -math.inf)
+        if gains.max() > 0.0:
+            chosen[row] = gains.argmax()
+            left -= sizes[row, chosen[row]] - sizes[row, here]
+    return chosen, high
