@@ -30,7 +30,7 @@ def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
         return draft
     if draft.room is None or draft.has_fixed_fleet:
         none = dict.fromkeys(launches, 0)
-        return replace(draft, plan=cut(draft.plan, none | allowed))
+        return replace(draft, plan=cut(draft.plan, {**none, **allowed}))
     kept = {job: planned for job, planned in draft.lent.items() if job not in draft.changes.wishes}
     if kept:
         again = replace(
