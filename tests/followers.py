@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boa_daemon.testing import rules
-from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.answer import Allocation, Hold, Stretch
 from policies.claim import Claim, Menu
@@ -84,4 +84,4 @@ class Known:
 
 def plan_of(state: ClusterState, known: Known, site: Rules | None = None) -> Plan:
     """Return the plan with first fit on nodes of four GPUs."""
-    return make_plan(state, allocator=known, placer=FirstFit(), rules=rules() if site is None else site)
+    return decide(state, allocator=known, placer=FirstFit(), rules=rules() if site is None else site).plan

@@ -26,8 +26,9 @@ from heapq import heapify, heappop, heappush
 from math import floor, inf
 
 from boa_daemon.tick.cap_projection import CapProjection
+from boa_daemon.tick.launches import cut, left_of
 from boa_daemon.tick.limits import CapCode, Held
-from boa_daemon.tick.offers import most_usd_per_hour, whole_gangs
+from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from policies.model import JobId, NodeId
 
@@ -50,13 +51,13 @@ def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
     books = CapProjection(state, rules.caps, ending=plan.releases)
     code = books.broken
     if code is None:
-        wakes = [plan.wake_at, books.dry_at]
+        again = books.dry_at
         plan = _fewer_launches(state, plan, books)
     else:
         plan = _wound_down(state, plan, books, code)
-        wakes = [plan.wake_at, books.dry_at]
-    wakes.append(books.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches)))
-    return replace(plan, wake_at=min((at for at in wakes if at is not None), default=None))
+        again = books.dry_at
+    opens_at = books.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches))
+    return plan.looked_at_by(again, opens_at)
 
 
 def hold_back(
@@ -172,31 +173,23 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Pl
     if not plan.launches:
         return plan
     books.look_ahead()
-    launches: dict[str, int] = {}
-    gangs: dict[str, tuple[int, ...]] = {}
+    allowed: dict[str, int] = {}
     held: list[Held] = []
     codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
         price = most_usd_per_hour(plan.instance_types[name], state.offers)
         fits, code = books.room_for(price)
-        allowed = count if fits >= count else floor(fits)
-        tied = plan.gangs.get(name, ())
-        kept = whole_gangs(tied, allowed)
-        taken = sum(kept) + min(count - sum(tied), allowed - sum(kept))
-        if taken < count:
+        allowed[name] = count if fits >= count else floor(fits)
+        left = left_of(plan, name, allowed[name])
+        if left < count:
             gpu_type = plan.instance_types[name].gpu_type
             codes[gpu_type] = code
-            held.append(Held(what=f"{count - taken} {name}", code=code, numbers=books.numbers(code)))
-        if taken:
-            launches[name], gangs[name] = taken, kept
-            books.add(price, taken)
-    return replace(
-        plan,
-        launches=launches,
-        gangs={name: sizes for name, sizes in gangs.items() if sizes},
-        waiting=_waiting(plan, codes),
-        held=(*plan.held, *held),
-    )
+            held.append(Held(what=f"{count - left} {name}", code=code, numbers=books.numbers(code)))
+        if left:
+            books.add(price, left)
+    if not held:
+        return plan
+    return replace(cut(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:

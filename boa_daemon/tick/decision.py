@@ -6,22 +6,70 @@ replayed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from boa_daemon.tick.actions import Action
-from boa_daemon.tick.caps import within_caps, within_instances
-from boa_daemon.tick.damping import steadied, without_loops
+from boa_daemon.tick.caps import within_instances
 from boa_daemon.tick.diff import diff
+from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.explain import explain_job
-from boa_daemon.tick.ledger import money_of
-from boa_daemon.tick.link_order import link_order
-from boa_daemon.tick.plan import make_plan
+from boa_daemon.tick.stages.afford import afford
+from boa_daemon.tick.stages.break_loops import break_loops
+from boa_daemon.tick.stages.call_back import call_back
+from boa_daemon.tick.stages.check_stock import check_stock
+from boa_daemon.tick.stages.empty_nodes import empty_nodes
+from boa_daemon.tick.stages.find_changes import find_changes
+from boa_daemon.tick.stages.keep_caps import keep_caps
+from boa_daemon.tick.stages.keep_fleet import keep_fleet
+from boa_daemon.tick.stages.keep_node_limit import keep_node_limit
+from boa_daemon.tick.stages.keep_still import keep_still
+from boa_daemon.tick.stages.leave_lent import leave_lent
+from boa_daemon.tick.stages.look_again import look_again
+from boa_daemon.tick.stages.narrow import narrow
+from boa_daemon.tick.stages.order_links import order_links
+from boa_daemon.tick.stages.pay import pay
+from boa_daemon.tick.stages.place import place
+from boa_daemon.tick.stages.release import release
+from boa_daemon.tick.stages.rent import rent
+from boa_daemon.tick.stages.start_early import start_early
+from boa_daemon.tick.stages.use_spare import use_spare
+from boa_daemon.tick.stages.want import want
 from boa_daemon.tick.state import ClusterState, Plan, Rules
-from boa_daemon.tick.whole_nodes import looked_at_soon
-from policies.answer import Allocation, NodePrices
-from policies.model import Job, JobId, Money
+from policies.model import JobId
 from policies.protocols import Allocator, Placer
+
+Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
+STAGES: tuple[Stage, ...] = (
+    # Which width should each job have?
+    want,
+    keep_still,
+    afford,
+    narrow,
+    leave_lent,
+    # Which GPUs does it get, and which nodes does that take?
+    find_changes,
+    place,
+    call_back,
+    rent,
+    keep_fleet,
+    keep_node_limit,
+    check_stock,
+    # What else is worth doing with the nodes that there are?
+    start_early,
+    empty_nodes,
+    use_spare,
+    release,
+    # What is not allowed?
+    pay,
+    break_loops,
+    keep_caps,
+    # Who sends first, and when is the next look?
+    order_links,
+    look_again,
+)
+"""What makes a plan, in this order: each stage takes the plan so far and returns a better one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,47 +91,8 @@ class Decision:
 
 
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
-    """Return what to do now."""
-    money = money_of(state, rules.pace)
-    keeping = _KeepingPrices(allocator=allocator)
-    steady = steadied(keeping, state, rules)
-    plan = make_plan(
-        state, allocator=steady or keeping, placer=placer, rules=within_instances(rules), money=money
-    )
-    if steady is not None:
-        plan = without_loops(state, plan, steady)
-    plan = within_caps(state, plan, rules)
-    if rules.round_seconds is None:  # else the next round is soon enough
-        plan = looked_at_soon(state, plan)
-    if rules.orders_links:
-        plan = replace(plan, link_order=link_order(state, plan.slots))
-    if rules.round_seconds is not None and state.jobs:
-        plan = replace(plan, wake_at=_next_round(state, plan, rules.round_seconds))
-    plan = replace(plan, node_prices=keeping.node_prices)
-    return Decision(state=state, plan=plan, actions=diff(state, plan))
-
-
-@dataclass(slots=True, kw_only=True)
-class _KeepingPrices:
-    """Calls an allocator and keeps the node prices of its last answer."""
-
-    allocator: Allocator
-    node_prices: NodePrices | None = None
-
-    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the other's answer."""
-        found = self.allocator.allocate(jobs, now=now, money=money)
-        self.node_prices = found.node_prices
-        return found
-
-
-def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float:
-    """Return when a policy that decides in rounds is due again, or anything else is before.
-
-    With no node there, and none allowed before a cap opens again, no round can change anything until then.
-    """
-    if not state.nodes and plan.held and not plan.launches and plan.wake_at is not None:
-        return plan.wake_at
-    held_at = state.now if plan.memory is not None or state.memory is None else state.memory[1]
-    due = held_at + round_seconds
-    return due if plan.wake_at is None else min(due, plan.wake_at)
+    """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
+    draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)
+    for stage in STAGES:
+        draft = stage(state, draft)
+    return Decision(state=state, plan=draft.plan, actions=diff(state, draft.plan))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -199,3 +199,8 @@ class Plan:
     forced: tuple[NodeId, ...] = ()
     stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     node_prices: NodePrices | None = None
+
+    def looked_at_by(self, *instants: float | None) -> Plan:
+        """Return the plan with a wake-up at the earliest of its own and these instants."""
+        wake_at = min((at for at in (self.wake_at, *instants) if at is not None), default=None)
+        return self if wake_at == self.wake_at else replace(self, wake_at=wake_at)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pkgutil
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots, states
-from boa_daemon.tick import cap_projection, caps, damping, decision, diff, explain, plan, room
-from boa_daemon.tick.decision import decide
+from boa_daemon.tick import cap_projection, caps, decision, diff, explain, launches, room, stages
+from boa_daemon.tick.decision import STAGES, Stage, decide
+from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
 from policies.placement.first_fit import FirstFit
 
@@ -25,7 +27,70 @@ def test_the_same_state_gives_the_same_decision(case: tuple[ClusterState, Wishes
     assert decide(state, allocator=wishes, placer=FirstFit(), rules=rules()) == first
 
 
-@pytest.mark.parametrize("module", [cap_projection, caps, damping, decision, diff, explain, plan, room])
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+def test_a_stage_is_a_module_that_says_what_it_may_change(stage: Stage) -> None:
+    """One public function, named as the module; the first sentence of the module begins with "May"."""
+    module = inspect.getmodule(stage)
+    assert module is not None
+    functions = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+
+    assert functions == [stage.__name__] == [module.__name__.rsplit(".", 1)[-1]]
+    assert (module.__doc__ or "").startswith("May ")
+
+
+def test_every_module_of_the_room_is_a_stage() -> None:
+    """No module of `stages/` is forgotten, and none comes twice."""
+    modules = sorted(found.name for found in pkgutil.iter_modules(stages.__path__))
+
+    assert sorted(stage.__name__ for stage in STAGES) == modules
+
+
+@given(case=states())
+def test_a_stage_that_has_nothing_to_do_hands_the_plan_on(case: tuple[ClusterState, Wishes]) -> None:
+    """Without node prices, ceilings, caps or rules against flapping most stages leave the plan as it is."""
+    state, wishes = case
+    draft = Draft(rules=rules(), allocator=wishes, placer=FirstFit())
+    handed_on = set()
+    for stage in STAGES:
+        after = stage(state, draft)
+        if after is draft:
+            handed_on.add(stage.__name__)
+        draft = after
+
+    assert handed_on >= {
+        "keep_still",
+        "afford",
+        "narrow",
+        "leave_lent",
+        "call_back",
+        "keep_fleet",
+        "start_early",
+        "empty_nodes",
+        "use_spare",
+        "pay",
+        "break_loops",
+        "keep_caps",
+        "order_links",
+    }
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        cap_projection,
+        caps,
+        decision,
+        diff,
+        explain,
+        launches,
+        room,
+        *(inspect.getmodule(stage) for stage in STAGES),
+    ],
+)
 def test_the_heart_asks_for_no_time_and_no_dice(module: object) -> None:
     """No clock, no randomness, no files, no network is imported."""
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]

@@ -8,16 +8,16 @@ import pytest
 
 from boa_daemon.errors import InputError
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.offers import Cooldown
-from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.placement.first_fit import FirstFit
 
 
 def explained(state: ClusterState, wishes: Wishes, job: str = "a", site: Rules | None = None) -> str:
     """Return the explanation under first fit on four-GPU nodes."""
-    plan = make_plan(state, allocator=wishes, placer=FirstFit(), rules=site or rules())
+    plan = decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
     return explain_job(state, plan, job)
 
 
@@ -33,7 +33,7 @@ def test_a_running_job_says_what_it_holds_and_why() -> None:
 def test_a_policy_that_gives_reasons_is_quoted() -> None:
     """Reasons of the allocation come first-hand."""
     state = a_state(a_job("a"))
-    plan = make_plan(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules())
+    plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules()).plan
     plan = replace(plan, reasons={"a": "an hour is worth 2.50 USD"})
 
     assert "Planned are 2 x gpu: an hour is worth 2.50 USD." in explain_job(state, plan, "a")

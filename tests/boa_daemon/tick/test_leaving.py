@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.plan import LEAVE_SECONDS, make_plan
+from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import LeastWorkloadFirst
@@ -20,7 +21,7 @@ ZONES = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zon
 
 def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:
     """Return the plan with first fit on four-GPU nodes."""
-    return make_plan(state, allocator=wishes, placer=FirstFit(), rules=site or rules())
+    return decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
 
 
 def in_zone(node: NodeState, zone: str) -> NodeState:
@@ -147,7 +148,7 @@ def test_every_placement_is_in_one_zone_on_nodes_that_stay(
 ) -> None:
     """And who has less than two minutes left on a node lets go of it."""
     state, wishes = case
-    plan = make_plan(state, allocator=wishes, placer=placer, rules=rules())
+    plan = decide(state, allocator=wishes, placer=placer, rules=rules()).plan
 
     for slots in plan.slots.values():
         nodes = [state.nodes[slot.node] for slot in slots]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.narrowing import within_room
 from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.answer import Allocation
 from policies.model import Job, JobId, Money, Width
@@ -99,7 +99,7 @@ def test_a_ceiling_of_the_policy_in_dollars_holds_for_what_is_rented() -> None:
             return replace(asked, most_usd_per_hour=2.0 * price)
 
     policy = Thrifty(widths=dict.fromkeys(NAMES, 8), left_hours=LEFT)
-    plan = make_plan(state_of(), allocator=policy, placer=FirstFit(), rules=rules())
+    plan = decide(state_of(), allocator=policy, placer=FirstFit(), rules=rules()).plan
 
     assert sum(plan.launches.values()) == 2
     assert sum(width.gpus for job, width in plan.widths.items() if plan.waiting[job] != "cap-hour") <= 8

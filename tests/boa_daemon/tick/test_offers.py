@@ -12,10 +12,10 @@ from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, an_instance_type, rules
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.offers import Cooldown, Offer, closed_until, cooled, covers, open_offers
-from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.ports import Launched, OpenLaunch, Refused, Unknown
 from policies.errors import InvalidProblem
 from policies.placement.lwf import LeastWorkloadFirst
@@ -84,7 +84,7 @@ def launches(state_changes: dict[str, object], widths: dict[str, int]) -> list[L
     """Return what is rented for jobs of the given widths."""
     jobs = [a_job(name, arrived_at=float(number)) for number, name in enumerate(widths)]
     state = a_state(*jobs, **state_changes)  # type: ignore[arg-type]
-    plan = make_plan(state, allocator=Wishes(widths=widths), placer=LeastWorkloadFirst(), rules=rules())
+    plan = decide(state, allocator=Wishes(widths=widths), placer=LeastWorkloadFirst(), rules=rules()).plan
     return [action for action in diff(state, plan) if isinstance(action, LaunchNodes)]
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Steady
-from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
@@ -157,7 +157,7 @@ def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
     """Held narrow for longer than its nodes take to come, it would leave them to nobody."""
     state = a_state(a_job("new"), nodes=[a_node("n1")], now=1000.0)
     site = rules(steady=Steady(minimum_hold_seconds=minimum_hold_seconds))
-    plan = make_plan(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site)
+    plan = decide(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site).plan
     assert ("new" in plan.head_starts) is starts
     assert plan.launches
 
@@ -169,6 +169,6 @@ def test_the_site_says_how_long_an_idle_node_is_held_at_the_most() -> None:
 
     def released(now: float) -> tuple[str, ...]:
         state = a_state(nodes=[a_node("n1", idle_since=0.0)], now=now)
-        return make_plan(state, allocator=node_prices, placer=FirstFit(), rules=site).releases
+        return decide(state, allocator=node_prices, placer=FirstFit(), rules=site).plan.releases
 
     assert (released(29.0), released(31.0)) == ((), ("n1",))

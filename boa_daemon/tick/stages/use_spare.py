@@ -1,98 +1,49 @@
-"""Spare GPUs: what is rented anyway and nobody needs makes jobs wider, until somebody needs it.
+"""May change widths and slots: jobs are stretched onto GPUs that are rented anyway and that nobody needs.
 
 A node is rented whole. Free GPUs beside a job that stays cost nothing more, so a job on that node is
 stretched onto them where that saves more than its restarts (`NodePrices.stretch`). What a job holds beyond
-its plan is lent: a job that waits gets it back before a node is rented for it. Nobody is stretched onto a
-node that it is not on already, and who holds a node with nothing but what was lent lets go of it: no node
-stays for the sake of a stretched job. The planned part of a job's slots stands first.
+its plan is lent: it stays there until somebody needs it (`leave_lent`), and a job that waits gets it back
+before a node is rented for it (`call_back`). Nobody is stretched onto a node that it is not on already. A job
+gives up a node on which it holds only lent GPUs. The planned part of a job's slots stands first.
 
 Cost: O(nodes + jobs) per tick; O(columns) for each job beside spare GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, Plan
-from boa_daemon.tick.whole_nodes import job_hours_left
 from policies.answer import Allocation, Stretch
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 
-def lent(state: ClusterState, allocation: Allocation) -> dict[JobId, Width]:
-    """Return the planned widths of the jobs that hold more than that and may keep it until it is wanted."""
-    found: dict[JobId, Width] = {}
-    for job_id, planned in allocation.widths.items():
-        held = state.jobs[job_id].job.width
-        if held is None or held is planned or held.gpu_type != planned.gpu_type:
-            continue
-        if held.gpus > planned.gpus:
-            found[job_id] = planned
-    if not found:
-        return found
-    beyond: dict[NodeId, list[JobId]] = {}
-    for job_id, planned in found.items():
-        for slot in state.jobs[job_id].slots[planned.gpus :]:
-            beyond.setdefault(slot.node, []).append(job_id)
-    for name, jobs in beyond.items():
-        node = state.nodes.get(name)
-        if node is None or len(node.gpus) - node.free_gpus == len(jobs):
-            for job_id in jobs:
-                found.pop(job_id, None)
-    return found
+def use_spare(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with jobs stretched onto free GPUs of the nodes that they are on."""
+    if draft.allocation.node_prices is None or not draft.may_improve:
+        return draft
+    lent = draft.lent
+    draft = _stretched(state, draft)
+    plan = draft.plan
+    stretched = {job: planned for job, planned in lent.items() if job not in plan.slots}
+    for job in plan.slots:
+        planned = lent.get(job, draft.allocation.widths[job])
+        if job not in plan.head_starts and plan.widths[job].gpus > planned.gpus:
+            stretched[job] = planned
+    return replace(draft, plan=replace(plan, stretched=stretched)) if stretched else draft
 
 
-def as_held(state: ClusterState, allocation: Allocation, lent_widths: Mapping[JobId, Width]) -> Allocation:
-    """Return the allocation with what was lent left where it is."""
-    if not lent_widths:
-        return allocation
-    held = {job: state.jobs[job].job.width for job in lent_widths}
-    kept = {job: width for job, width in held.items() if width is not None}
-    return replace(allocation, widths={**allocation.widths, **kept})
-
-
-def called_back(
-    state: ClusterState,
-    lent_widths: Mapping[JobId, Width],
-    waiting: Iterable[Width],
-    free: Mapping[str, int],
-) -> dict[JobId, Width]:
-    """Return who goes back to its planned width, so that those who wait, in their order, fit at once.
-
-    Nobody is asked for the sake of a job that would not fit even so. Those who give most are asked first.
-    """
-    givers: dict[JobId, Width] = {}
-    left = dict(free)
-    gives = {job: len(state.jobs[job].slots) - planned.gpus for job, planned in lent_widths.items()}
-    order = sorted(gives, key=lambda job: -gives[job])
-    for width in waiting:
-        missing = width.gpus - left.get(width.gpu_type, 0)
-        asked: list[JobId] = []
-        for job in order:
-            if missing <= 0:
-                break
-            if job not in givers and lent_widths[job].gpu_type == width.gpu_type:
-                asked.append(job)
-                missing -= gives[job]
-        if missing <= 0:
-            left[width.gpu_type] = -missing
-            givers |= {job: lent_widths[job] for job in asked}
-    return givers
-
-
-def with_spare_gpus(
-    state: ClusterState, plan: Plan, allocation: Allocation, *, claimed: AbstractSet[NodeId]
-) -> Plan:
-    """Return the plan with jobs stretched onto free GPUs of the nodes that they are on."""
-    if allocation.node_prices is None:
-        return plan
-    spare = _spare(state, plan, claimed)
-    for node, free in spare.items():
+def _stretched(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the jobs that save most made wider, node by node."""
+    plan = draft.plan
+    for node, free in _spare(state, plan, draft.claimed).items():
         left = free
         while left:
-            found = _best_on(node, len(left), state=state, plan=plan, allocation=allocation)
+            found = _best_on(node, len(left), state=state, plan=plan, allocation=draft.allocation)
             if found is None:
                 break
             job, width = found
@@ -101,7 +52,7 @@ def with_spare_gpus(
             slots = (*before, *(GpuSlot(node, index) for index in left[:more]))
             plan = replace(plan, widths={**plan.widths, job: width}, slots={**plan.slots, job: slots})
             left = left[more:]
-    return plan
+    return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
 def _best_on(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.diff import diff
+from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Act, Steady
 from boa_daemon.tick.state import ClusterState
-from boa_daemon.tick.whole_nodes import SOON_SECONDS
 from policies.model import Job, Width
 from policies.placement.first_fit import FirstFit
 

@@ -1,61 +1,40 @@
-"""A ceiling on dollars per hour: who is served under it, which nodes are vacated, and what is not rented.
+"""May take widths away, or make them narrower: who is served under the ceilings on dollars and nodes.
 
 Two ceilings are honoured: the one that a policy sets for this tick (`Allocation.most_usd_per_hour`, where the
 budget is below the load), and the site's own, which are never exceeded (dollars per hour, and nodes). A job
 that can never fit under the site's caps gets the widest width that does; where none does, it waits and keeps
 nobody else waiting. Under the policy's ceiling jobs are served in `Allocation.order`, as long as whole
 nodes for them cost no more. Once a job is first in line and money still has to accrue for it, no
-other job has a node rented for it. Nodes that nobody may use go back at once.
+other job has a node rented for it.
 
 Cost: O(jobs + nodes) where there is a ceiling; nothing otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, floor, inf
 
-from boa_daemon.tick.offers import most_usd_per_hour, open_offers, whole_gangs
-from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
-from boa_daemon.tick.whole_nodes import SOON_SECONDS
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.offers import most_usd_per_hour
+from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
+from boa_daemon.tick.state import ClusterState, NodeState, Rules, WaitReason
 from policies.answer import Allocation
 from policies.model import InstanceType, JobId, NodeId, Width
 
-LOOK_AGAIN_SECONDS = 300.0
-"""While money has to accrue, or anything is rented, the next look under a policy's ceiling is this soon."""
-SLACK = 1.0 + 1e-9
 
-Waits = Mapping[JobId, WaitReason]
-
-
-def within_money(state: ClusterState, allocation: Allocation, rules: Rules) -> tuple[Allocation, Waits]:
-    """Return the allocation with the jobs that the ceilings leave room for, and why the others wait."""
-    waits: dict[JobId, WaitReason] = {}
+def afford(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the jobs that the ceilings leave room for, and why the others wait."""
+    allocation, waits = draft.allocation, dict[JobId, WaitReason]()
     if allocation.nodes is not None:
-        return allocation, waits
+        return draft
     if allocation.node_prices is not None:
-        allocation = _within_caps(state, allocation, rules, waits)
+        allocation = _within_caps(state, allocation, draft.rules, waits)
     if allocation.most_usd_per_hour is not None:
-        allocation = _served(state, allocation, rules, allocation.most_usd_per_hour, waits)
-    return allocation, waits
-
-
-def paid_for(state: ClusterState, plan: Plan, allocation: Allocation, waits: Waits) -> Plan:
-    """Return the plan without the nodes that the policy's ceiling does not pay for, and with who waits."""
-    ceiling = allocation.most_usd_per_hour
-    if ceiling is None:
-        return replace(plan, waiting={**plan.waiting, **waits}) if waits else plan
-    present = sum(node.usd_per_hour for node in _live(state))
-    plan, held = _fewer_launches(state, plan, ceiling - present)
-    if present > ceiling * SLACK and allocation.above_ceiling != "use":
-        plan = _idle_ones_released(state, plan, present - ceiling)
-    waiting = {**plan.waiting, **waits, **held}
-    if not waiting and present == 0.0:
-        return plan
-    # A node that is vacated is to go back as soon as it is empty.
-    soon = state.now + (SOON_SECONDS if plan.stops else LOOK_AGAIN_SECONDS)
-    return replace(plan, waiting=waiting, wake_at=soon if plan.wake_at is None else min(plan.wake_at, soon))
+        allocation = _served(state, allocation, draft.rules, allocation.most_usd_per_hour, waits)
+    if allocation is draft.allocation:
+        return draft
+    return replace(draft, allocation=allocation, left_out=waits)
 
 
 def _within_caps(
@@ -109,7 +88,7 @@ def _served(
 ) -> Allocation:
     """Return the allocation with the jobs that whole nodes within the ceiling hold, in order of service."""
     above = allocation.above_ceiling
-    live = _live(state)
+    live = live_nodes(state)
     present = sum(node.usd_per_hour for node in live)
     room = SLACK * (max(ceiling, present) if above == "use" else ceiling)
     prices = _prices(state, rules, live)
@@ -165,51 +144,6 @@ def _vacate(
         cost = sum(state.nodes[name].usd_per_hour for name in busy)
 
 
-def _fewer_launches(state: ClusterState, plan: Plan, left: float) -> tuple[Plan, dict[JobId, WaitReason]]:
-    """Return the plan with as many launches as the money left pays for, and who waits for the others."""
-    launches: dict[str, int] = {}
-    gangs: dict[str, tuple[int, ...]] = {}
-    short: set[str] = set()
-    for name, count in plan.launches.items():
-        price = _least(state, name, plan.instance_types[name].usd_per_hour)
-        allowed = max(floor(left * SLACK / price + 1e-9), 0)
-        taken, kept = count, plan.gangs.get(name, ())
-        if allowed < count:
-            tied = kept
-            kept = whole_gangs(tied, allowed)
-            taken = sum(kept) + min(count - sum(tied), allowed - sum(kept))
-            short.add(plan.instance_types[name].gpu_type)
-        if taken:
-            launches[name] = taken
-            gangs |= {name: kept} if kept else {}
-            left -= taken * price
-    if not short:
-        return plan, {}
-    held: dict[JobId, WaitReason] = {
-        job: "budget"
-        for job, reason in plan.waiting.items()
-        if reason == "nodes-to-come" and job in plan.widths and plan.widths[job].gpu_type in short
-    }
-    return replace(plan, launches=launches, gangs=gangs), held
-
-
-def _idle_ones_released(state: ClusterState, plan: Plan, excess: float) -> Plan:
-    """Return the plan with idle nodes given back until no more is rented than the ceiling."""
-    used = {slot.node for slots in plan.slots.values() for slot in slots}
-    releases = list(plan.releases)
-    excess -= sum(state.nodes[name].usd_per_hour for name in releases)
-    for node in state.nodes.values():
-        if excess > 1e-9 and node.is_idle and node.id not in used and node.id not in releases:
-            releases.append(node.id)
-            excess -= node.usd_per_hour
-    return replace(plan, releases=tuple(releases))
-
-
-def _live(state: ClusterState) -> list[NodeState]:
-    """Return the nodes that are here or to come, and are to stay."""
-    return [n for n in state.nodes.values() if n.phase in ("ready", "requested") and n.ends_by is None]
-
-
 def _prices(state: ClusterState, rules: Rules, live: list[NodeState]) -> dict[str, float]:
     """Return what a node of each GPU type costs: what those that are here cost on average, else the offer."""
     here: dict[str, list[float]] = {}
@@ -218,13 +152,6 @@ def _prices(state: ClusterState, rules: Rules, live: list[NodeState]) -> dict[st
     return {
         kind: sum(here[kind]) / len(here[kind])
         if kind in here
-        else _least(state, machine.name, machine.usd_per_hour)
+        else price_of_next(state, machine.name, machine.usd_per_hour)
         for kind, machine in rules.instance_types.items()
     }
-
-
-def _least(state: ClusterState, name: str, otherwise: float) -> float:
-    """Return what the next node of a type costs: its cheapest open offer, or the price of its type."""
-    found = open_offers(name, state.offers, state.cooldowns, now=state.now) if state.offers else []
-    price = found[0].usd_per_hour if found else None
-    return otherwise if price is None else price

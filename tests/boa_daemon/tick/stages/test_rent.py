@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
+from boa_daemon.tick.decision import decide
 from boa_daemon.tick.offers import Cooldown
-from boa_daemon.tick.plan import make_plan
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from policies.answer import Allocation
 from policies.model import Job, Money, Width
@@ -17,7 +17,7 @@ from policies.placement.first_fit import FirstFit
 
 def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:
     """Return the plan with first fit on four-GPU nodes."""
-    return make_plan(state, allocator=wishes, placer=FirstFit(), rules=site or rules())
+    return decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
 
 
 def test_as_many_nodes_are_rented_as_the_widths_fill() -> None:
@@ -227,7 +227,7 @@ def test_a_job_that_wants_few_nodes_waits_where_free_gpus_lie_on_more() -> None:
     def placed(nodes: list[NodeState], *, compact: frozenset[str]) -> set[str]:
         state = a_state(a_job("x"), a_job("y"), a_job("a"), nodes=nodes, held=held)
         allocation = Allocation(widths=widths, nodes={"gpu-x4": len(nodes)}, compact=compact)
-        plan = make_plan(state, allocator=Fixed(allocation), placer=FirstFit(), rules=rules())
+        plan = decide(state, allocator=Fixed(allocation), placer=FirstFit(), rules=rules()).plan
         return set(plan.slots)
 
     assert placed(two, compact=frozenset()) == {"a"}

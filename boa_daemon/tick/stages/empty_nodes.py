@@ -1,4 +1,4 @@
-"""Emptying nodes: the jobs of a node move into gaps on others, so that it can be given back.
+"""May change widths and slots: the jobs of a node move into gaps on others, so that it can be given back.
 
 At most one node per tick and type. Each of its jobs goes, at its planned width, to the fullest node that has
 room for the part that is on this one, once those who were lent GPUs there have let go of them: a job on
@@ -14,12 +14,12 @@ Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from boa_daemon.tick.state import ClusterState, NodeState, Plan
-from boa_daemon.tick.whole_nodes import job_hours_left
-from policies.answer import Allocation, NodePrices
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.forecasts import job_hours_left
+from boa_daemon.tick.state import ClusterState, NodeState
+from policies.answer import NodePrices
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
 
 LEAST_RETURN = 2.0
@@ -47,19 +47,13 @@ class _Shared:
         return len(self.node.gpus) - self.used
 
 
-def emptied(
-    state: ClusterState,
-    plan: Plan,
-    allocation: Allocation,
-    lent_widths: Mapping[JobId, Width],
-    *,
-    claimed: AbstractSet[NodeId],
-) -> Plan:
-    """Return the plan with the jobs of a node moved to others, where giving it back pays."""
-    node_prices = allocation.node_prices
-    if node_prices is None:
-        return plan
-    for kind, nodes in _shared_nodes(state, plan, allocation, lent_widths, claimed).items():
+def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the jobs of a node moved to others, where giving it back pays."""
+    node_prices, plan = draft.allocation.node_prices, draft.plan
+    if node_prices is None or not draft.may_improve or plan.launches:
+        return draft
+    lent_widths = {job: planned for job, planned in draft.lent.items() if job not in plan.slots}
+    for kind, nodes in _shared_nodes(state, draft, lent_widths).items():
         if len(nodes) < 2 or sum(node.gap for node in nodes) < min(len(node.node.gpus) for node in nodes):
             continue
         worth = node_prices.node_worth(kind)
@@ -70,18 +64,15 @@ def emptied(
                 widths = {job: Width(kind, len(taken)) for job, taken in slots.items()}
                 plan = replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
                 break
-    return plan
+    return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
 def _shared_nodes(
-    state: ClusterState,
-    plan: Plan,
-    allocation: Allocation,
-    lent_widths: Mapping[JobId, Width],
-    claimed: AbstractSet[NodeId],
+    state: ClusterState, draft: Draft, lent_widths: Mapping[JobId, Width]
 ) -> dict[str, list[_Shared]]:
     """Return by GPU type the nodes with jobs and a gap on them that the plan leaves as they are."""
-    touched = {slot.node for slots in plan.slots.values() for slot in slots} | claimed
+    plan = draft.plan
+    touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
     lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
     found = {
         name: _Shared(node=node)
@@ -99,7 +90,7 @@ def _shared_nodes(
             job_id in plan.slots
             or job_id in plan.stops
             or job_id in plan.waiting
-            or job_id in allocation.stay
+            or job_id in draft.allocation.stay
             or job.is_stopping
         )
         planned = lent_widths.get(job_id) if may_move else None

@@ -1,0 +1,42 @@
+"""Forecasts: how long jobs run on, and whose GPUs fall free so soon that it does not pay to rent others.
+
+What that is worth comes from the policy (`policies.online.node_prices`).  Cost: O(running jobs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from boa_daemon.tick.state import ClusterState
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import NodePrices
+from policies.model import Job, JobId, Width
+
+OVERDUE = 2.0
+"""A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""
+
+
+def about_to_end(
+    state: ClusterState, node_prices: NodePrices | None, waiting: Mapping[JobId, Width]
+) -> frozenset[JobId]:
+    """Return the jobs whose GPUs fall free sooner than it pays to rent nodes for those who wait."""
+    if node_prices is None or not waiting:
+        return frozenset()
+    patience = {kind: node_prices.patience_hours(kind) for kind in {w.gpu_type for w in waiting.values()}}
+    for job_id, width in waiting.items():
+        job, limit = state.jobs[job_id], OVERDUE * patience[width.gpu_type] * SECONDS_PER_HOUR
+        if not job.slots and state.now - job.job.arrived_at > limit:
+            return frozenset()
+    return frozenset(
+        job_id
+        for job_id, job in state.jobs.items()
+        if job.job.width is not None
+        and job_id not in waiting
+        and job_hours_left(state, job.job, node_prices) < patience.get(job.job.width.gpu_type, 0.0)
+    )
+
+
+def job_hours_left(state: ClusterState, job: Job, node_prices: NodePrices) -> float:
+    """Return how long a job runs on from now, whenever its work was counted."""
+    hours, counted_at = node_prices.hours_left(job), job.counted_at
+    return hours if counted_at is None else hours + (counted_at - state.now) / SECONDS_PER_HOUR

@@ -1,0 +1,109 @@
+"""Launches: how many nodes a limit leaves, the nodes to come as a placer sees them, and cutting launches.
+
+`cut` is the one function that takes launches out of a plan, whatever the reason: it keeps the nodes that a
+job needs together, or leaves out all of them. Cost: O(nodes).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from boa_daemon.tick.offers import whole_gangs
+from boa_daemon.tick.room import Slots
+from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
+from policies.model import InstanceType, Node, NodeId
+
+
+def left_of(plan: Plan, name: str, allowed: int) -> int:
+    """Return how many launches of a type are left where so many are allowed: no gang is launched in part."""
+    count, tied = plan.launches[name], plan.gangs.get(name, ())
+    if allowed >= count:
+        return count
+    kept = sum(whole_gangs(tied, allowed))
+    return kept + min(count - sum(tied), allowed - kept)
+
+
+def cut(plan: Plan, allowed: Mapping[str, int]) -> Plan:
+    """Return the plan with no more launches than allowed; types that are not named stay as they are."""
+    launches: dict[str, int] = {}
+    gangs: dict[str, tuple[int, ...]] = {}
+    for name, count in plan.launches.items():
+        most = allowed.get(name, count)
+        left = left_of(plan, name, most)
+        if left:
+            launches[name] = left
+            tied = plan.gangs.get(name, ())
+            if kept := tied if most >= count else whole_gangs(tied, most):
+                gangs[name] = kept
+    return replace(plan, launches=launches, gangs=gangs)
+
+
+def within_node_limit(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:
+    """Return as many of the launches as the limit on nodes leaves room for, in order."""
+    if rules.max_nodes is None:
+        return dict(launches)
+    left = rules.max_nodes - sum(count_by_type(state.nodes.values()).values())
+    allowed: dict[str, int] = {}
+    for name, count in launches.items():
+        if left > 0:
+            allowed[name] = min(count, left)
+            left -= allowed[name]
+    return allowed
+
+
+def count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
+    """Return how many nodes of each instance type are ready or requested."""
+    counts: dict[str, int] = {}
+    for node in nodes:
+        if node.phase in ("ready", "requested"):
+            counts[node.instance_type.name] = counts.get(node.instance_type.name, 0) + 1
+    return counts
+
+
+def is_coming(node: NodeState) -> bool:
+    """Return whether a node was asked for and is to stay."""
+    return node.phase == "requested" and node.ends_by is None
+
+
+def coming_nodes(state: ClusterState) -> list[Node]:
+    """Return the nodes that were asked for, as if they were here."""
+    return [
+        Node(id=node.id, instance_type=node.instance_type, is_ready=True)
+        for node in state.nodes.values()
+        if is_coming(node)
+    ]
+
+
+def blank_nodes(instance_type: InstanceType, first: int, last: int) -> list[Node]:
+    """Return nodes that nobody has asked for yet."""
+    return [
+        Node(id=f"new-{instance_type.name}-{number}", instance_type=instance_type, is_ready=True)
+        for number in range(first, last)
+    ]
+
+
+def gangs_of(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
+    """Return by instance type the sizes of the groups of new nodes that jobs tie together."""
+    if not blank:
+        return {}
+    leaders = {name: name for name in blank}
+
+    def leader(name: NodeId) -> NodeId:
+        while leaders[name] != name:
+            name = leaders[name]
+        return name
+
+    for taken in placed.values():
+        if len(taken) == 1:
+            continue
+        tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
+        for name in tied[1:]:
+            leaders[leader(name)] = leader(tied[0])
+    sizes = Counter(leader(name) for name in blank)
+    gangs: dict[str, tuple[int, ...]] = {}
+    for name, size in sizes.items():
+        if size > 1:
+            gangs[blank[name]] = (*gangs.get(blank[name], ()), size)
+    return gangs

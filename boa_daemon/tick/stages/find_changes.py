@@ -1,0 +1,89 @@
+"""May change which jobs are to move, start or stop: those that do not hold the width they should.
+
+A job that holds its width keeps its very GPUs, unless its node ends. Jobs that shrink come first: they always
+fit where they are, and make room. The others follow in the order given, and then in order of arrival.
+Cost: O(jobs + nodes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from boa_daemon.tick.draft import Changes, Draft, shrinks
+from boa_daemon.tick.room import Room
+from boa_daemon.tick.state import ClusterState
+from policies.model import JobId, Width
+
+LEAVE_SECONDS = 120.0
+"""A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
+
+
+def find_changes(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with what should change, and a wake-up for when jobs must leave a node that ends."""
+    allocation, plan = draft.allocation, draft.plan
+    if plan.widths is not allocation.widths:
+        draft = replace(draft, plan=replace(plan, widths=allocation.widths))
+    changes = _changes(state, allocation.widths, allocation.order)
+    if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
+        return draft
+    lent = {job: planned for job, planned in draft.lent.items() if job not in changes.wishes}
+    return replace(
+        draft,
+        changes=changes,
+        lent=lent,
+        room=_room(state, draft, changes, lent) if changes.wishes else None,
+        plan=replace(draft.plan, stops=changes.stops, instance_types=draft.rules.by_name).looked_at_by(
+            _alarm(state)
+        ),
+    )
+
+
+def _changes(state: ClusterState, widths: Mapping[JobId, Width], order: Sequence[JobId] = ()) -> Changes:
+    """Return what should change."""
+    ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
+    dying = {job for node in ending for job in node.gpus if job is not None}
+    urgent = {
+        job
+        for node in ending
+        if node.ends_by is not None and node.ends_by - state.now <= LEAVE_SECONDS
+        for job in node.gpus
+    }
+    wishes: dict[JobId, Width] = {}
+    shrinking: dict[JobId, Width] = {}
+    stops: list[JobId] = []
+    wanted = widths.get
+    for job_id in dict.fromkeys((*order, *state.jobs)) if order else state.jobs:
+        job = state.jobs[job_id]
+        width, holds = wanted(job_id), job.job.width
+        if (width is holds or width == holds) and job_id not in dying:
+            continue
+        if job.is_stopping:
+            continue
+        if width is None:
+            if job.slots:
+                stops.append(job_id)
+        elif shrinks(holds, width) and job_id not in dying:
+            shrinking[job_id] = width
+        else:
+            wishes[job_id] = width
+    leaving = tuple(job for job in wishes if job in urgent)
+    return Changes(wishes=shrinking | wishes, stops=tuple(stops), leaving=leaving)
+
+
+def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[JobId]) -> Room:
+    """Return where jobs may be placed: free GPUs, and those of jobs that may move."""
+    stops = frozenset(changes.stops).union(changes.leaving)
+    return Room(
+        state,
+        leaving=changes.wishes.keys() | stops | set(lent),
+        stopped=stops,
+        placer=draft.placer,
+        compact=draft.allocation.compact,
+    )
+
+
+def _alarm(state: ClusterState) -> float | None:
+    """Return when jobs next have to leave a node whose end is announced."""
+    alarms = (node.ends_by - LEAVE_SECONDS for node in state.nodes.values() if node.ends_by is not None)
+    return min((at for at in alarms if at > state.now), default=None)

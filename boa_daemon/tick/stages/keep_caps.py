@@ -1,0 +1,18 @@
+"""May cut launches and starts, stop jobs and give nodes back: nothing may break a hard cap.
+
+What could break one, and in which order nodes are given back, is said in `boa_daemon.tick.caps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.tick.caps import within_caps
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.state import ClusterState
+
+
+def keep_caps(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with everything taken out that could break a cap, and with what must end for one."""
+    plan = within_caps(state, draft.plan, draft.rules)
+    return draft if plan is draft.plan else replace(draft, plan=plan)

@@ -1,0 +1,115 @@
+"""May take back changes of width: a job that moved lately, or started over and over, keeps what it holds.
+
+A policy weighs the cost of a move where it knows that of the class; here stand the rules that hold whatever
+the policy. A running job is left alone for a while after its start, is moved so many times per hour, and all
+jobs together so many times. A job that was started over and over is not started again. What is held back is
+noted with its code and numbers, and the plan says when to look again.
+
+A job on a node that ends is always free to move, and hard caps come after these rules and overrule them.
+Cost: O(jobs + recent acts), where there are rules against flapping.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.history import History
+from boa_daemon.tick.limits import Held, HeldCode, Steady
+from boa_daemon.tick.state import ClusterState, JobState
+from policies.model import JobId, Width
+
+_HOUR = 3600.0
+
+
+def keep_still(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the policy's widths, those of jobs that may not move as they are."""
+    steady, wanted, now = draft.rules.steady, draft.allocation, state.now
+    if steady is None:
+        return draft
+    limits = _Limits(steady=steady, history=History.of(state.acts), now=now)
+    moves = len([at for at in limits.history.stops if at > now - _HOUR])
+    kept: dict[JobId, Width | None] = {}
+    notes: list[tuple[Held, float]] = []
+    optional: list[JobState] = []
+    for name, job in state.jobs.items():
+        width = wanted.widths.get(name)
+        if _must_move(state, job):
+            continue
+        if wanted.node_prices is not None and _has_enough(job, width):
+            optional.append(job)
+            continue
+        if width == job.job.width:
+            continue
+        note = limits.why_held(job, moves)
+        if note is not None:
+            notes.append(note)
+            kept[name] = job.job.width
+        elif job.slots:
+            moves += 1
+    for job in optional:
+        # It changes only where that pays; counted as if it did, so that the limit holds in any case.
+        if limits.why_held(job, moves) is None:
+            moves += 1
+        else:
+            kept[job.job.id] = job.job.width
+    wanted = replace(wanted, stay=frozenset(job.job.id for job in optional if job.job.id in kept))
+    if kept:
+        widths = {**wanted.widths, **kept}
+        wanted = replace(wanted, widths={job: width for job, width in widths.items() if width is not None})
+    plan = draft.plan
+    if notes:
+        plan = replace(plan, held=(*plan.held, *(held for held, _ in notes)))
+        plan = plan.looked_at_by(*(max(until, now + 1.0) for _, until in notes))
+    return replace(draft, allocation=wanted, plan=plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """The rules against flapping, and what was done so far."""
+
+    steady: Steady
+    history: History
+    now: float
+
+    def why_held(self, job: JobState, moves: int) -> tuple[Held, float] | None:
+        """Return why a job keeps what it holds, and until when; None where it may change."""
+        steady, history, now, name = self.steady, self.history, self.now, job.job.id
+        starts = history.since("start", name, now - steady.loop_seconds)
+        if len(starts) >= steady.loop_times:
+            found = {"starts": float(len(starts)), "seconds": steady.loop_seconds}
+            return _held(name, "loop", found), starts[-steady.loop_times] + steady.loop_seconds
+        if not job.slots:
+            return None
+        free_at = starts[-1] + steady.minimum_hold_seconds if starts else now
+        if free_at > now:
+            found = {"held_seconds": now - starts[-1], "minimum_seconds": steady.minimum_hold_seconds}
+            return _held(name, "minimum-hold", found), free_at
+        stops = history.since("stop", name, now - _HOUR)
+        if len(stops) >= steady.moves_per_hour_of_a_job:
+            found = {"moves": float(len(stops)), "most": float(steady.moves_per_hour_of_a_job)}
+            return _held(name, "moves-of-job", found), stops[-steady.moves_per_hour_of_a_job] + _HOUR
+        if moves >= steady.moves_per_hour:
+            found = {"moves": float(moves), "most": float(steady.moves_per_hour)}
+            first = history.stops[-steady.moves_per_hour] if len(history.stops) >= moves else now
+            return _held(name, "moves-of-all", found), first + _HOUR
+        return None
+
+
+def _has_enough(job: JobState, width: Width | None) -> bool:
+    """Return whether a job runs on what is planned for it, or on more."""
+    held = job.job.width
+    if not job.slots or held is None or width is None:
+        return False
+    return held.gpu_type == width.gpu_type and held.gpus >= width.gpus
+
+
+def _held(job: JobId, code: HeldCode, numbers: dict[str, float]) -> Held:
+    """Return the note on a job."""
+    return Held(what=f"job {job}", code=code, numbers=numbers)
+
+
+def _must_move(state: ClusterState, job: JobState) -> bool:
+    """Return whether a node of the job ends anyway."""
+    nodes = [state.nodes.get(slot.node) for slot in job.slots]
+    return any(node is None or node.phase == "terminating" or node.ends_by is not None for node in nodes)

@@ -1,0 +1,53 @@
+"""May change the widths of jobs that hold more GPUs than planned: they keep them until somebody needs them.
+
+Only jobs that stay on a node with somebody else keep more: no node is held for what was lent. Cost: O(jobs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.state import ClusterState
+from policies.answer import Allocation
+from policies.model import JobId, NodeId, Width
+
+
+def leave_lent(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with what was lent left where it is."""
+    allocation = draft.allocation
+    if allocation.node_prices is None:
+        return draft
+    lent = _lent(state, allocation)
+    if not lent:
+        return draft
+    held = {job: state.jobs[job].job.width for job in lent}
+    kept = {job: width for job, width in held.items() if width is not None}
+    return replace(
+        draft,
+        allocation=replace(allocation, widths={**allocation.widths, **kept}),
+        lent={job: planned for job, planned in lent.items() if job not in allocation.stay},
+    )
+
+
+def _lent(state: ClusterState, allocation: Allocation) -> dict[JobId, Width]:
+    """Return the planned widths of the jobs that hold more than that and may keep it until it is wanted."""
+    found: dict[JobId, Width] = {}
+    for job_id, planned in allocation.widths.items():
+        held = state.jobs[job_id].job.width
+        if held is None or held is planned or held.gpu_type != planned.gpu_type:
+            continue
+        if held.gpus > planned.gpus:
+            found[job_id] = planned
+    if not found:
+        return found
+    beyond: dict[NodeId, list[JobId]] = {}
+    for job_id, planned in found.items():
+        for slot in state.jobs[job_id].slots[planned.gpus :]:
+            beyond.setdefault(slot.node, []).append(job_id)
+    for name, jobs in beyond.items():
+        node = state.nodes.get(name)
+        if node is None or len(node.gpus) - node.free_gpus == len(jobs):
+            for job_id in jobs:
+                found.pop(job_id, None)
+    return found

@@ -1,0 +1,48 @@
+"""May bring the wake-up forward: a node that falls empty is looked at soon, and rounds come on time.
+
+A node that is empty is to be given back, or its hold to begin; the next job may come or end in hours only.
+A policy that decides in rounds looks then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.tick.draft import SOON_SECONDS, Draft
+from boa_daemon.tick.state import ClusterState, Plan
+
+
+def look_again(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with a wake-up for what this decision, or the next round, makes necessary."""
+    plan, every = draft.plan, draft.rules.round_seconds
+    if every is not None:
+        plan = plan.looked_at_by(_next_round(state, plan, every))
+    elif _empties_a_node(state, plan):
+        plan = plan.looked_at_by(state.now + SOON_SECONDS)
+    return draft if plan is draft.plan else replace(draft, plan=plan)
+
+
+def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float | None:
+    """Return when a policy that decides in rounds is due again; None where no round can change anything.
+
+    With no node there, and none allowed before a cap opens again, nothing changes until then.
+    """
+    if not state.jobs:
+        return None
+    if not state.nodes and plan.held and not plan.launches and plan.wake_at is not None:
+        return None
+    held_at = state.now if plan.memory is not None or state.memory is None else state.memory[1]
+    return held_at + round_seconds
+
+
+def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
+    """Return whether jobs that move by the plan leave a node on which nobody is then."""
+    moving = {job for job in plan.slots if not state.jobs[job].is_stopping}
+    left = {slot.node for job in moving for slot in state.jobs[job].slots}
+    if not left:
+        return False
+    left -= {slot.node for slots in plan.slots.values() for slot in slots}
+    return any(
+        name in state.nodes and all(job is None or job in moving for job in state.nodes[name].gpus)
+        for name in left
+    )

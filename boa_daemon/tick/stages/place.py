@@ -1,0 +1,22 @@
+"""May change slots and stops: what should change is placed on the nodes that are ready.
+
+A job that should change keeps what it has until the new width can be placed (acquire before release), unless
+its node ends within two minutes. Cost: the placer's on the nodes with room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.state import ClusterState
+
+
+def place(_state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with GPUs for all wishes that fit now."""
+    changes, room = draft.changes, draft.room
+    if room is None:
+        return draft
+    slots = room.place(changes.wishes)
+    stops = (*changes.stops, *(job for job in changes.leaving if job not in slots))
+    return replace(draft, plan=replace(draft.plan, widths=draft.allocation.widths, slots=slots, stops=stops))

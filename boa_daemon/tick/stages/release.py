@@ -1,0 +1,63 @@
+"""May change releases: idle nodes that nobody claims go back when their hold is over.
+
+How long a node is worth holding comes from the policy (`policies.online.node_prices`); where it does not
+know, the site's rule holds. Cost: O(nodes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from boa_daemon.tick.draft import SOON_SECONDS, Draft
+from boa_daemon.tick.state import ClusterState, NodeState
+from policies.model import NodeId
+
+
+def release(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with idle nodes released when their hold is over, and a wake-up for the next.
+
+    Where jobs wait because no more nodes may be held, nodes that nobody claims go back at once.
+    """
+    if draft.has_fixed_fleet:
+        return draft
+    plan, holds = draft.plan, not draft.is_at_node_limit
+    releases: list[NodeId] = []
+    wakes: list[float] = []
+    for node, hold_seconds in _held_idle(state, draft):
+        release_at = (node.idle_since or 0.0) + (hold_seconds if holds and node.ends_by is None else 0.0)
+        if release_at <= state.now:
+            releases.append(node.id)
+        else:
+            wakes.append(release_at)
+    if releases and not holds:
+        # The limit had no room for a node; now it has.
+        wakes.append(state.now + SOON_SECONDS)
+    plan = plan.looked_at_by(*wakes)
+    if releases:
+        plan = replace(plan, releases=tuple(releases))
+    return draft if plan is draft.plan else replace(draft, plan=plan)
+
+
+def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, float]]:
+    """Yield the idle nodes that nobody claims, each with the seconds that it may be held."""
+    rules, node_prices = draft.rules, draft.allocation.node_prices
+    idle = [node for node in state.nodes.values() if node.idle_since is not None and node.phase == "ready"]
+    if not idle:
+        return
+    used = {slot.node for taken in draft.plan.slots.values() for slot in taken}
+    idle = [node for node in idle if node.id not in used and node.id not in draft.claimed]
+    if node_prices is None:
+        yield from ((node, rules.idle_hold_seconds) for node in idle)
+        return
+    kept: dict[str, int] = {}
+    # Those that fell idle last stay: the others were not wanted for longer.
+    for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
+        kind = node.instance_type.gpu_type
+        worth, before = node_prices.hold(kind), kept.get(kind, 0)
+        kept[kind] = before + 1
+        seconds = worth.seconds if before < worth.nodes else 0.0
+        yield (
+            node,
+            seconds if rules.longest_hold_seconds is None else min(seconds, rules.longest_hold_seconds),
+        )

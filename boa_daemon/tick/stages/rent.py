@@ -1,0 +1,92 @@
+"""May change launches, and what jobs wait for: nodes are rented for jobs that the ready ones cannot take.
+
+What is not placed on the ready nodes is placed on those and the nodes to come together; where even that has
+no room, nodes are added until it has. So nothing is rented twice, and whatever the placer wants (whole nodes,
+say) is rented. Nothing is rented for jobs that had better wait for GPUs that fall free soon.
+
+Cost: O(jobs + nodes), and the placer's on the nodes with room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from boa_daemon.errors import BoaError
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.forecasts import about_to_end
+from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, is_coming, within_node_limit
+from boa_daemon.tick.room import Room, Slots
+from boa_daemon.tick.state import ClusterState, Rules, WaitReason
+from policies.model import JobId, NodeId, Width
+
+
+def rent(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the nodes that the wishes without GPUs need."""
+    room, waiting = draft.room, draft.unplaced
+    if room is None or not waiting or draft.has_fixed_fleet:
+        return draft
+    ending = about_to_end(state, draft.allocation.node_prices, waiting)
+    demand = _demand(state, waiting, draft.plan.slots, room.without(ending, state), draft.rules)
+    coming = demand.launches or any(is_coming(node) for node in state.nodes.values())
+    reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
+    return replace(
+        draft,
+        plan=replace(
+            draft.plan,
+            launches=demand.launches,
+            gangs=demand.gangs,
+            waiting=dict.fromkeys(waiting, reason),
+        ),
+        claimed=demand.claimed,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Demand:
+    """New nodes by instance type, and the nodes that waiting jobs count on."""
+
+    launches: dict[str, int]
+    claimed: frozenset[NodeId]
+    gangs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def _demand(
+    state: ClusterState, rest: Mapping[JobId, Width], placed: Slots, room: Room, rules: Rules
+) -> _Demand:
+    """Return how many nodes to add so that the rest fits beside what is placed now."""
+    after = room.after(placed)
+    extra = coming_nodes(state)
+    launches: dict[str, int] = {}
+    # Zones or not, this is the least; where every type is short of it, no placer can place all.
+    short = after.shortfall(rest, {}, extra=extra, across_zones=True)
+    is_short = min(short.values()) > 0
+    if is_short and len(short) == 1:
+        gpu_type, gpus = next(iter(short.items()))
+        instance_type = rules.instance_types[gpu_type]
+        least = {instance_type.name: ceil(gpus / instance_type.gpus)}
+        if within_node_limit(state, least, rules) != least:
+            # The cap holds fewer than the least that it takes: who gets those is decided there.
+            return _Demand(launches=least, claimed=frozenset())
+    # The first try would only say so, unless it may say more: which zone lacks how many.
+    is_short = is_short and not room.has_zones
+    while True:
+        future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
+        is_short = False
+        missing = {job: width for job, width in rest.items() if job not in future}
+        if not missing:
+            blank = {node.id: node.instance_type.name for node in extra if node.id not in state.nodes}
+            return _Demand(
+                launches=launches,
+                claimed=frozenset(slot.node for taken in future.values() for slot in taken),
+                gangs=gangs_of(future, blank),
+            )
+        for gpu_type, gpus in after.shortfall(rest, future, extra=extra).items():
+            instance_type = rules.instance_types[gpu_type]
+            count = max(1, ceil(gpus / instance_type.gpus))
+            so_far = launches.get(instance_type.name, 0)
+            launches[instance_type.name] = so_far + count
+            extra += blank_nodes(instance_type, so_far, so_far + count)
+        if sum(launches.values()) > 4 * sum(width.gpus for width in rest.values()):
+            raise BoaError(f"the placer leaves jobs out of empty nodes: {', '.join(sorted(missing)[:5])}")

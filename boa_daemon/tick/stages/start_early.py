@@ -1,0 +1,63 @@
+"""May change widths and slots of waiting jobs: they start narrow on free GPUs until their nodes are there.
+
+What a head start is worth comes from the policy (`policies.online.node_prices`). None starts where the rules
+against flapping would hold it at its narrow width beyond the wait: its nodes would come, find nobody to claim
+them and go back. Cost: O(jobs that wait).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import NodePrices
+from policies.model import JobId, Width
+
+
+def start_early(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with waiting jobs started on what is free, where that pays for the restart later."""
+    plan, node_prices, room = draft.plan, draft.allocation.node_prices, draft.room
+    if node_prices is None or room is None or not draft.may_improve:
+        return draft
+    waiting = [job for job in plan.waiting if not state.jobs[job].slots]
+    if not waiting:
+        return draft
+    wait_hours = _wait_hours(state, plan, node_prices)
+    steady = draft.rules.steady
+    if steady is not None and wait_hours * SECONDS_PER_HOUR < steady.minimum_hold_seconds:
+        return draft
+    left = room.after(plan.slots)
+    free = left.free_gpus()
+    widths, slots, starts = dict(plan.widths), dict(plan.slots), dict[JobId, Width]()
+    for job in waiting:
+        then = widths[job]
+        most = free.get(then.gpu_type, 0)
+        now = (
+            node_prices.head_start(state.jobs[job].job, then, most_gpus=most, wait_hours=wait_hours)
+            if most
+            else None
+        )
+        placed = {} if now is None else left.place({job: now})
+        if now is not None and job in placed:
+            widths[job], slots[job], starts[job] = now, placed[job], then
+            free[then.gpu_type] -= now.gpus
+            left = left.after(placed)
+    if not starts:
+        return draft
+    still = {job: why for job, why in plan.waiting.items() if job not in slots}
+    plan = replace(plan, widths=widths, slots=slots, waiting=still, head_starts=starts)
+    return replace(draft, plan=plan)
+
+
+def _wait_hours(state: ClusterState, plan: Plan, node_prices: NodePrices) -> float:
+    """Return how long nodes take to come: a boot for new ones, what is left of it for those that boot."""
+    if plan.launches:
+        return node_prices.boot_hours
+    booting = (
+        node_prices.boot_hours - (state.now - node.launched_at) / SECONDS_PER_HOUR
+        for node in state.nodes.values()
+        if node.phase == "requested"
+    )
+    return max(booting, default=0.0)
