@@ -11,7 +11,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
     "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units"},
-    "policies": {"__init__", "answer", "builders", "claim", "errors", "model", "protocols", "registry", "site", "speedup"},
+    "policies": {
+        "__init__",
+        "answer",
+        "builders",
+        "claim",
+        "errors",
+        "model",
+        "protocols",
+        "registry",
+        "site",
+        "speedup",
+    },
 }
 """What everybody uses, and the outermost ring; everything else has a room."""
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, due
 from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
@@ -47,7 +46,7 @@ from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.ports import Clock, Cloud, Runner
+from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState, Plan
 from policies.errors import InfeasibleBudget, PolicyError
@@ -68,7 +67,7 @@ class World:
     """Everything outside: time, machines, what runs jobs on them."""
 
     clock: Clock
-    cloud: Cloud
+    cloud: Provider
     runner: Runner
 
 
@@ -133,7 +132,7 @@ class Daemon:
         Raises:
             InputError: when classes or machines are wrong.
         """
-        planner = Planner(settings)
+        planner = Planner(settings, boot_seconds=self.world.cloud.boot_seconds)
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
@@ -159,9 +158,8 @@ class Daemon:
         if self.books is None or self.standing.is_started:
             return
         known = [record.node for record in self.books.queue.instances.values()]
-        if isinstance(self.world.cloud, AwsCloud):
-            self.world.cloud.remember(known)
-            self.world.cloud.listen(lambda: self.wake(0.0))
+        self.world.cloud.remember(known)
+        self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
@@ -496,29 +494,18 @@ class Daemon:
 
     def sweep(self) -> int:
         """Look for what bears our tag and nobody wants, end it and say so; return how much there was."""
-        cloud = self.world.cloud
-        if not isinstance(cloud, AwsCloud) or not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
+        if not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
             return 0
         try:
-            leaks = cloud.sweep()
+            leaks = self.world.cloud.sweep()
         except BoaError as error:
             _LOG.warning("the sweep could not be done: %s", error)
             return 0
         finally:
             self._lock.release()
-        for leak in leaks:
-            self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
+        for name, sentence in leaks.items():
+            self._alert(f"leak:{name}", f"leak: {sentence}")
         return len(leaks)
-
-    def refresh(self) -> None:
-        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
-        if isinstance(self.world.cloud, AwsCloud):
-            self.world.cloud.market.refresh()
-
-    @property
-    def ages(self) -> Mapping[str, float | None]:
-        """How old each fact about the cloud is, in seconds; None for what is not known."""
-        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
 
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
@@ -526,8 +513,7 @@ class Daemon:
             if self.gate is not None:
                 self.gate.close()
             self.alerts.close()
-            if isinstance(self.world.cloud, AwsCloud):
-                self.world.cloud.close()
+            self.world.cloud.close()
             if self.books is not None:
                 self.books.store.database.close()
 

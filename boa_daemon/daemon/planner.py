@@ -44,8 +44,6 @@ DEFAULT_CLASS = "default"
 
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
-AWS_BOOT_SECONDS = 180.0
-"""From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
 DOWN = "none"
 """The policy of `boa down`: no job holds anything."""
 
@@ -126,10 +124,16 @@ class PolicyRecord:
 
 
 class Planner:
-    """Classes and machines of the site, and the policy over the classes that are in use."""
+    """Classes and machines of the site, and the policy over the classes that are in use.
 
-    def __init__(self, settings: Settings, *, catalog: Catalog | None = None) -> None:
+    `boot_seconds` is how long the cloud's nodes boot; without it the settings say that.
+    """
+
+    def __init__(
+        self, settings: Settings, *, boot_seconds: float | None = None, catalog: Catalog | None = None
+    ) -> None:
         self.settings = settings
+        self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
         self.machines = _machines(settings, catalog or Catalog.load())
         self.stated, self.unstated = _classes(settings, self.machines)
         _check_prior(settings, self.stated)
@@ -337,9 +341,7 @@ class Planner:
                 for name, machine in self.machines.items()
             ),
         )
-        cloud = self.settings.cloud
-        boot_seconds = AWS_BOOT_SECONDS if cloud.provider == "aws" else cloud.boot_seconds
-        boot_hours = boot_seconds / SECONDS_PER_HOUR
+        boot_hours = self._boot_seconds / SECONDS_PER_HOUR
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=money.window_hours)

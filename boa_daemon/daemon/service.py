@@ -217,7 +217,7 @@ class Service:
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
-            "fact_ages_seconds": dict(self.daemon.ages),
+            "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if picture is not None:
