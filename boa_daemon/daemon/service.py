@@ -302,7 +302,7 @@ class Service:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
         if self.daemon.settings.daemon.observe:
             weighed.append("The daemon only observes: nothing of this is done.")
-        belief = self.daemon.beliefs.known.get(base)
+        belief = self.daemon.learning.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))
         return {
@@ -413,7 +413,7 @@ class Service:
         """Return what is believed of each class, beside what is stated."""
         self._books()
         planner, now = self.daemon.planner, self.daemon.world.clock.now()
-        known, curves = dict(self.daemon.beliefs.known), list(planner.curves.values())
+        known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
         return {
             "as_of": self._as_of(),
             "classes": [
