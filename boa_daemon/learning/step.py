@@ -1,6 +1,6 @@
 """The learning step: what jobs reported becomes figures of their classes, and the plan follows those.
 
-The daemon and `boa demo --real` take it before each tick, the simulator after one: so what is measured in the
+The daemon takes it before each tick, the simulator after one: so what is measured in the
 simulator is what the daemon learns with. A figure of the plan stays until the data contradict it.
 """
 
