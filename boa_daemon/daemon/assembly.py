@@ -269,7 +269,7 @@ def _named(table: Mapping[str, _Part], name: str, key: str) -> _Part:
         InputError: when there is no such part.
     """
     if name not in table:
-        raise InputError(f"{key}: {name!r} is none of {', '.join(table)}", hint=did_you_mean(name, table))
+        raise InputError(f"{key}: {name!r} is not known", hint=did_you_mean(name, table))
     return table[name]
 
 

@@ -15,8 +15,11 @@ from boa_daemon.testing import ManualClock
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"cloud": {"provider": "locla"}}, r"\[cloud\] provider: 'locla' is none of aws, simulated, local"),
-        ({"engine": {"name": "slurm"}}, r"\[engine\] name: 'slurm' is none of local, ssm, ray"),
+        (
+            {"cloud": {"provider": "locla"}},
+            r"\[cloud\] provider: 'locla' is not known\. Did you mean 'local'",
+        ),
+        ({"engine": {"name": "slurm"}}, r"\[engine\] name: 'slurm' is not known\. Known: local, ray, ssm"),
         ({"engine": {"name": "ssm"}}, "does not go with the provider 'simulated'"),
     ],
 )
