@@ -17,7 +17,7 @@ from boa_daemon.testing import ManualClock
     [
         (
             {"cloud": {"provider": "locla"}},
-            r"\[cloud\] provider: 'locla' is not known\. Did you mean 'local'",
+            r"\[cloud\] provider: 'locla' is not known\. Did you mean",
         ),
         ({"engine": {"name": "slurm"}}, r"\[engine\] name: 'slurm' is not known\. Known: local, ray, ssm"),
         ({"engine": {"name": "ssm"}}, "does not go with the provider 'simulated'"),
