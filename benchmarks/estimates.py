@@ -106,7 +106,7 @@ class Looks:
 
     def __call__(self, taught: LearningPolicy, _decision: Decision) -> None:
         """Look where a milestone was reached."""
-        for name, belief in taught.beliefs.known.items():
+        for name, belief in taught.learning.beliefs.known.items():
             truth = self._truth[name]
             # What a job really does per stated scale: its error is log-normal around the class's.
             size = truth.size_gpu_hours * math.exp(0.5 * self._beliefs.size_spread**2)
@@ -128,11 +128,11 @@ class Looks:
     def speedups(self, taught: LearningPolicy) -> list[Look]:
         """Return how far off the speed-up is at each width that was measured, at the end."""
         looks = []
-        for (name, kind), curve in taught.curves.items():
+        for (name, kind), curve in taught.classes.curves.items():
             measured = [width for width in curve.widths if width.measurements]
             true, stated = (
                 self._truth[name].phases[0].speedups[kind],
-                taught.stated[name].phases[0].speedups[kind],
+                taught.classes.stated[name].phases[0].speedups[kind],
             )
             first = measured[0]
             for width in measured[1:]:
@@ -206,7 +206,7 @@ class Clipped(LearningPolicy):
         running = self._jobs.running.get(job.id)
         if running is None:
             return job
-        size = self._planned[job.class_name].size_gpu_hours * job.scale
+        size = self.classes.planned[job.class_name].size_gpu_hours * job.scale
         done = sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR
         done -= job.remaining_gpu_hours / running.told_size
         return replace(job, remaining_gpu_hours=max(size - done, 0.02 * size))
@@ -252,7 +252,7 @@ class Lefts:
             done = sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR - truth
             pair = taught._told(state.job).remaining_gpu_hours, truth
             self.sums[0] += pair
-            if done > taught.stated[state.job.class_name].size_gpu_hours * state.job.scale:
+            if done > taught.classes.stated[state.job.class_name].size_gpu_hours * state.job.scale:
                 self.sums[1] += pair
 
     @property

@@ -153,7 +153,7 @@ class Clockwork:
     def _refresh(self) -> None:
         """Ask for prices and quotas that are getting old."""
         try:
-            self._daemon.refresh()
+            self._daemon.world.cloud.refresh()
         except Exception:
             _LOG.exception("prices and quotas could not be asked for")
         finally:
@@ -261,7 +261,8 @@ def _until_stopped(
             try:
                 settings = load()
                 systemd.check_tick(settings.daemon.tick_seconds)
-                later = waiting_for_a_start(daemon.settings, settings)
+                fixed = daemon.world.cloud.boot_seconds is not None
+                later = waiting_for_a_start(daemon.settings, settings, is_cloud_fixed=fixed)
                 daemon.use(kept_to(daemon.settings, settings))
                 clockwork.reschedule()
                 _LOG.info("settings read again")

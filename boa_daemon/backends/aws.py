@@ -21,27 +21,31 @@ from boa_daemon.backends.aws_listing import lease_of, node_of
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_release import Releaser
 from boa_daemon.backends.aws_request import CLUSTER_TAG, LEASE_TAG
-from boa_daemon.backends.aws_sweep import Found, Sweeper
+from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
 GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
 """An instance that fell out of the listing is believed gone after this long, and not while it is young."""
+BOOT_SECONDS = 180.0
+"""From launch to ready with the driver installed; `boa simulate` assumes the same."""
 _TAG_BATCH = 500
 
 
-class AwsCloud:
-    """Implements `Cloud`. Not for several threads at once, but for the notices.
+class AwsCloud(Provider):
+    """Implements `Provider`. Not for several threads at once, but for the notices.
 
     `books` names the database whose ticks the action ids count. Without `touches` it only looks. `say` gets
     alarms, as sentences.
     """
+
+    boot_seconds = BOOT_SECONDS
 
     def __init__(
         self,
@@ -77,6 +81,14 @@ class AwsCloud:
         if self.settings.queue_url and self._listener is None:
             queue = InterruptionQueue(self.calls, self.settings.queue_url, self.notices, wake)
             self._listener = Listener(queue, self._say)
+
+    def refresh(self) -> None:
+        """Ask for prices, quotas and zones that are getting old."""
+        self.market.refresh()
+
+    def ages(self) -> Mapping[str, float | None]:
+        """Return how old each fact is, in seconds; None for what is not known."""
+        return self.market.ages()
 
     def close(self) -> None:
         """Stop listening."""
@@ -138,8 +150,8 @@ class AwsCloud:
                 outcomes[action.node] = Refused(reason=reason, kind="bad-request")
         return outcomes | self.releaser.terminate(ours)
 
-    def sweep(self) -> tuple[Found, ...]:
-        """Find what bears our tag and nothing explains, and end it; return what was found.
+    def sweep(self) -> Mapping[str, str]:
+        """Find what bears our tag and nothing explains, and end it; return a sentence on each by its id.
 
         Instances that the tick knows by their intent are the tick's own; those without one, those whose lease
         has run out, and loose disks, interfaces and spot requests are leaks.
@@ -151,7 +163,7 @@ class AwsCloud:
         failed = self.sweeper.release(leaks) if self._touches else {}
         for name, why in failed.items():
             self._say(f"{name} is a leak and could not be ended: {why}")
-        return leaks
+        return {leak.id: f"{leak.kind} {leak.id} in {leak.region}: {leak.leak}" for leak in leaks}
 
     def _listed(self) -> list[dict[str, Any]]:
         """Return all instances with our tag; EC2 keeps those that ended for about an hour."""

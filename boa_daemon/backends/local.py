@@ -14,7 +14,7 @@ from typing import Any
 from boa_daemon.job.unit import read_json, write_json
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
@@ -22,8 +22,8 @@ RETRY_SECONDS = 30.0
 """When a full machine is asked again."""
 
 
-class LocalCloud:
-    """Implements `Cloud` with `most_nodes` places on this machine; a node is ready `boot_seconds` after."""
+class LocalCloud(Provider):
+    """Implements `Provider` with `most_nodes` places on this machine, each ready `boot_seconds` after."""
 
     def __init__(
         self, clock: Clock, *, most_nodes: int, boot_seconds: float = 0.0, file: Path | None = None

@@ -18,7 +18,7 @@ from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused
 from boa_daemon.tick.state import NodePhase, NodeState
 from policies.model import NodeId
 
@@ -35,8 +35,8 @@ class SimulatedLimits:
     stock: int | None = None
 
 
-class FileCloud:
-    """Implements `Cloud` on a SQLite file of its own."""
+class FileCloud(Provider):
+    """Implements `Provider` on a SQLite file of its own."""
 
     def __init__(
         self, path: Path, clock: Clock, *, limits: SimulatedLimits | None = None, durable: bool = True
@@ -76,6 +76,7 @@ class FileCloud:
             gpus=(None,) * node.instance_type.gpus,
             launched_by=node.launched_by,
             ended_at=ended_at,
+            idle_since=ready_at if phase == "ready" and ended_at is None else None,
         )
 
     def offers(self) -> Sequence[Offer]:

@@ -1,12 +1,16 @@
-"""Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`."""
+"""Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
+
+`CLOUDS` and `ENGINES` are the only places of the daemon that know clouds and engines by name.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import boto3
 import platformdirs
@@ -16,12 +20,12 @@ from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import ForwardClock
-from boa_daemon.daemon.config import EngineSettings, Settings, aws_settings
+from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.gate.types import GateSettings
@@ -32,13 +36,14 @@ from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.engine import StoreUnusable, check, migrate, open_engine, sqlite_url
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
-from boa_daemon.tick.ports import Clock, Cloud, Runner
+from boa_daemon.tick.ports import Clock, Provider, Runner
 from policies.links.contention import Link
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
 LONGEST_SOCKET = 107
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,24 +166,22 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
     Raises:
         InputError: when the two do not go together, or an extra is missing.
     """
-    cloud = _cloud(settings, state, clock, books)
+    cloud = _named(CLOUDS, settings.cloud.provider, "[cloud] provider")(settings, state, clock, books)
     addresses = gate_addresses(settings)
     # The last one is the one that reaches furthest.
     door = JobDoor(state, addresses[-1]) if addresses else None
-    return World(clock=clock, cloud=cloud, runner=_runner(settings, state, cloud, door))
+    return World(
+        clock=clock,
+        cloud=cloud,
+        runner=_named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door),
+    )
 
 
-def _cloud(settings: Settings, state: Path, clock: Clock, books: str) -> Cloud:
-    """Return the cloud."""
-    cloud = settings.cloud
-    if cloud.provider == "simulated":
-        limits = SimulatedLimits(boot_seconds=cloud.boot_seconds, stock=cloud.stock)
-        return FileCloud(state / "cloud.sqlite", clock, limits=limits)
-    if cloud.provider == "local":
-        most = 4 if cloud.stock is None else cloud.stock
-        return LocalCloud(clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / "local.json")
+def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
+    """Return the cloud that rents from EC2."""
+    del state
     return AwsCloud(
-        aws_settings(cloud),
+        aws_settings(settings.cloud),
         catalog=Catalog.load(),
         clock=clock,
         books=books,
@@ -187,32 +190,50 @@ def _cloud(settings: Settings, state: Path, clock: Clock, books: str) -> Cloud:
     )
 
 
-def _runner(settings: Settings, state: Path, cloud: Cloud, door: JobDoor | None) -> Runner:
-    """Return the engine."""
-    engine = settings.engine
-    if engine.name == "local":
-        if settings.cloud.provider == "aws":
-            raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
-        return LocalEngine(state / "jobs", gate=door)
-    if engine.name == "ssm" and isinstance(cloud, AwsCloud):
-        if not (engine.queue_url and engine.uri):
-            raise InputError("the ssm engine needs [engine] queue_url and uri")
-        return _ssm(engine, state, cloud)
-    if engine.name == "ray":
-        if not engine.shared_dir:
-            raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
-        return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
-    raise InputError(
-        f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
-        hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
-    )
+def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
+    """Return the cloud in a file."""
+    del books
+    limits = SimulatedLimits(boot_seconds=settings.cloud.boot_seconds, stock=settings.cloud.stock)
+    return FileCloud(state / "cloud.sqlite", clock, limits=limits)
 
 
-def _ssm(engine: EngineSettings, state: Path, cloud: AwsCloud) -> SsmEngine:
+def _this_machine(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
+    """Return the cloud that is this machine."""
+    del books
+    cloud = settings.cloud
+    most = 4 if cloud.stock is None else cloud.stock
+    return LocalCloud(clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / "local.json")
+
+
+CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
+    "aws": _aws,
+    "simulated": _simulated,
+    "local": _this_machine,
+}
+"""How each `[cloud] provider` is opened."""
+
+
+def _processes(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
+    """Return the engine that runs jobs as processes of this machine."""
+    if settings.cloud.provider == "aws":
+        raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
+    return LocalEngine(state / "jobs", gate=door)
+
+
+def _ssm(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
     """Return the engine that runs jobs over SSM, in the region of the cloud."""
-    region, endpoint = cloud.settings.region, cloud.settings.endpoint or None
+    del door
+    engine = settings.engine
+    if settings.cloud.provider != "aws":
+        raise InputError(
+            f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
+            hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
+        )
+    if not (engine.queue_url and engine.uri):
+        raise InputError("the ssm engine needs [engine] queue_url and uri")
+    cloud = aws_settings(settings.cloud)
     clients = {
-        name: boto3.client(name, region_name=region, endpoint_url=endpoint)
+        name: boto3.client(name, region_name=cloud.region, endpoint_url=cloud.endpoint or None)
         for name in ("ssm", "sqs", "s3", "ec2")
     }
 
@@ -220,8 +241,36 @@ def _ssm(engine: EngineSettings, state: Path, cloud: AwsCloud) -> SsmEngine:
         listed = clients["ec2"].describe_instances(InstanceIds=[node])
         return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
 
-    settings = SsmSettings(queue_url=engine.queue_url, uri=engine.uri, state_file=state / "ssm.json")
-    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], settings, address_of=address_of)
+    given = SsmSettings(queue_url=engine.queue_url, uri=engine.uri, state_file=state / "ssm.json")
+    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], given, address_of=address_of)
+
+
+def _ray(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
+    """Return the engine that runs jobs on a Ray cluster."""
+    del state
+    engine = settings.engine
+    if not engine.shared_dir:
+        raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
+    return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
+
+
+ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None], Runner]] = {
+    "local": _processes,
+    "ssm": _ssm,
+    "ray": _ray,
+}
+"""How each `[engine] name` is opened."""
+
+
+def _named(table: Mapping[str, _Part], name: str, key: str) -> _Part:
+    """Return the part of a name.
+
+    Raises:
+        InputError: when there is no such part.
+    """
+    if name not in table:
+        raise InputError(f"{key}: {name!r} is not known", hint=did_you_mean(name, table))
+    return table[name]
 
 
 def open_books(url: str, *, durable: bool = True) -> Storage:

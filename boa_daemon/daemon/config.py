@@ -83,9 +83,7 @@ class BudgetSettings(Strict):
 class _CloudSettings(Strict):
     """Where machines come from."""
 
-    provider: Literal["aws", "simulated", "local"] = Field(
-        default="simulated", description="aws, simulated or local"
-    )
+    provider: Name = Field(default="simulated", description="aws, simulated or local")
     region: str = Field(default="us-east-1", description="region of the cloud")
     instance_types: list[Name] = Field(
         default_factory=lambda: ["g5.xlarge"], min_length=1, description="types that may be rented"
@@ -131,7 +129,7 @@ def aws_settings(cloud: _CloudSettings) -> AwsSettings:
 class EngineSettings(Strict):
     """What runs jobs on machines."""
 
-    name: Literal["local", "ssm", "ray"] = Field(default="local", description="local, ssm or ray")
+    name: Name = Field(default="local", description="local, ssm or ray")
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, due
 from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
@@ -32,11 +31,12 @@ from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError
 from boa_daemon.gate.supervisor import GateSupervisor
-from boa_daemon.learning.beliefs import MOST_HALF_LIVES, Beliefs, Planned, Weights, explain_belief
-from boa_daemon.learning.exploring import Tries, Worth
+from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
+from boa_daemon.learning.exploring import Worth
 from boa_daemon.learning.learner import Learner, import_speeds
-from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS
+from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.database import Database
 from boa_daemon.store.records import JobRecord
@@ -47,7 +47,7 @@ from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.ports import Clock, Cloud, Runner
+from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState, Plan
 from policies.errors import InfeasibleBudget, PolicyError
@@ -68,7 +68,7 @@ class World:
     """Everything outside: time, machines, what runs jobs on them."""
 
     clock: Clock
-    cloud: Cloud
+    cloud: Provider
     runner: Runner
 
 
@@ -109,7 +109,8 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
-        self.liveness, self.tries = Liveness(), Tries()
+        self.liveness = Liveness()
+        self.learning = LearningStep(learner=Learner(None if database is None else _samples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
         self.use(settings)
@@ -122,7 +123,7 @@ class Daemon:
                 class_of=self._class_of,
                 spread_of=self._spread_of,
                 alert=self._alert,
-                learner=Learner(_samples(books.store.database)),
+                learner=self.learning.learner,
                 liveness=self.liveness,
             )
             self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
@@ -133,7 +134,7 @@ class Daemon:
         Raises:
             InputError: when classes or machines are wrong.
         """
-        planner = Planner(settings)
+        planner = Planner(settings, boot_seconds=self.world.cloud.boot_seconds)
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
@@ -143,11 +144,11 @@ class Daemon:
             }
         self.settings, self.planner = settings, planner
         learning = settings.learning
-        self.beliefs = Beliefs(
+        self.learning.beliefs = Beliefs(
             weights=Weights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
         )
         self.alerts.settings = settings.alerts
-        self.tries.fraction = settings.workload.explore_fraction
+        self.learning.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
 
@@ -159,9 +160,8 @@ class Daemon:
         if self.books is None or self.standing.is_started:
             return
         known = [record.node for record in self.books.queue.instances.values()]
-        if isinstance(self.world.cloud, AwsCloud):
-            self.world.cloud.remember(known)
-            self.world.cloud.listen(lambda: self.wake(0.0))
+        self.world.cloud.remember(known)
+        self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
@@ -249,7 +249,7 @@ class Daemon:
             if self.books is not None:
                 self.books.store.reload()
                 self.books.queue.reload()
-                self.work.learner.reload()
+                self.learning.learner.reload()
         except _TROUBLE:
             pass
         try:
@@ -318,7 +318,7 @@ class Daemon:
         record = self.watched.look(record, now=now, spent_usd=lambda: spent_usd(books, now=now))
         if self.watched.account != before:
             self._say_how_far_the_budget_goes(books, before)
-        tries = self.tries.explorations
+        tries = self.learning.tries.explorations
         if tries and record.best_effort is None:
             found = {job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
             record = replace(record, tries=found)
@@ -382,37 +382,19 @@ class Daemon:
         """Take in who has come, write down what was seen, and plan by it where that has changed."""
         if self.books is None:
             return
-        learner, planner, now = self.work.learner, self.planner, self.world.clock.now()
+        learner, planner = self.learning.learner, self.planner
         learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
-        hours = self.settings.learning.half_life_hours
-        learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * hours))
+        figures, now = dict(planner.figures), self.world.clock.now()
         try:
-            planner.adopt(list(learner.seen))
-            self._follow(now)
+            is_new = self.learning.follow(planner, self.work.done_by_class, now=now)
         except PolicyError as error:
             self._say_not_followed(error)
-
-    def _follow(self, now: float) -> None:
-        """Plan by what was seen where that has changed.
-
-        Raises:
-            PolicyError: when no problem has such figures; the plan keeps to those that it had.
-        """
-        if self.books is None:
             return
-        learner, planner = self.work.learner, self.planner
-        has_beliefs = self._believe(now)
-        if not (has_beliefs or learner.has_news or (learner.samples and not planner.curves)):
-            return
-        curves = planner.curves
-        if learner.has_news or not curves:
-            curves = learner.curves(list(planner.stated.values()), now=now)
-        figures = dict(planner.figures)
-        if planner.learn(curves, self.beliefs.known) and self._can_be_planned(figures):
+        if is_new and self._can_be_planned(figures):
             write_figures(self.books.store.database, planner.kept_figures)
-            for curve in curves.values():
+            for curve in planner.curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
-            for belief in self.beliefs.known.values():
+            for belief in self.learning.beliefs.known.values():
                 if belief.arrivals or belief.ended:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
@@ -434,39 +416,14 @@ class Daemon:
         day = int(self.world.clock.now() // DAY)
         self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
 
-    def _believe(self, now: float) -> bool:
-        """Estimate rates and sizes anew where it is time; return whether any was."""
-        learner, planner = self.work.learner, self.planner
-        due = self.beliefs.due(list(planner.stated), learner.seen, now=now)
-        running = self.work.done_by_class() if due else {}
-        for name in due:
-            self.beliefs.refresh(
-                planner.stated[name],
-                learner.rows_of(name),
-                running.get(name, ()),
-                is_rate_stated=name not in planner.unstated,
-                now=now,
-            )
-        return bool(due)
-
     def _explore(self) -> None:
         """Let a few jobs try widths whose speed is worth more to know than the try costs."""
         last = self.standing.decision
-        worth = None if last is None else Worth.of(last.plan.node_prices, self.planner.machines)
-        if worth is None or not self.planner.explores or not self.planner.curves:
+        if last is None or not self.planner.explores:
             return
-        before = dict(self.tries.explorations)
-        self.tries.update(
-            self.work.jobs(),
-            list(self.planner.curves.values()),
-            self.planner.planned,
-            self.work.learner.samples,
-            worth=worth,
-            now=self.world.clock.now(),
-        )
-        for job, found in self.tries.explorations.items():
-            if job not in before:
-                _LOG.info("%s: %s", job, found.reason)
+        worth, now = Worth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
+        for job, found in self.learning.explore(self.planner, self.work.jobs, worth=worth, now=now).items():
+            _LOG.info("%s: %s", job, found.reason)
 
     def set_down(self, is_down: bool) -> None:
         """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
@@ -496,29 +453,18 @@ class Daemon:
 
     def sweep(self) -> int:
         """Look for what bears our tag and nobody wants, end it and say so; return how much there was."""
-        cloud = self.world.cloud
-        if not isinstance(cloud, AwsCloud) or not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
+        if not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
             return 0
         try:
-            leaks = cloud.sweep()
+            leaks = self.world.cloud.sweep()
         except BoaError as error:
             _LOG.warning("the sweep could not be done: %s", error)
             return 0
         finally:
             self._lock.release()
-        for leak in leaks:
-            self._alert(f"leak:{leak.id}", f"leak: {leak.kind} {leak.id} in {leak.region}: {leak.leak}")
+        for name, sentence in leaks.items():
+            self._alert(f"leak:{name}", f"leak: {sentence}")
         return len(leaks)
-
-    def refresh(self) -> None:
-        """Ask the cloud for prices, quotas and zones that are getting old: a tick never waits for those."""
-        if isinstance(self.world.cloud, AwsCloud):
-            self.world.cloud.market.refresh()
-
-    @property
-    def ages(self) -> Mapping[str, float | None]:
-        """How old each fact about the cloud is, in seconds; None for what is not known."""
-        return self.world.cloud.market.ages() if isinstance(self.world.cloud, AwsCloud) else {}
 
     def close(self) -> None:
         """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
@@ -526,8 +472,7 @@ class Daemon:
             if self.gate is not None:
                 self.gate.close()
             self.alerts.close()
-            if isinstance(self.world.cloud, AwsCloud):
-                self.world.cloud.close()
+            self.world.cloud.close()
             if self.books is not None:
                 self.books.store.database.close()
 
@@ -554,7 +499,7 @@ class Daemon:
 
     def _spread_of(self, name: str) -> float:
         """Return how much the sizes of the jobs of a class differ."""
-        return self.beliefs.spread_of(name)
+        return self.learning.beliefs.spread_of(name)
 
     def _speed(self, name: str, phase: int, width: Width) -> float:
         """Return how fast a class works; 0 where nobody knows."""

@@ -15,15 +15,15 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
-from boa_daemon.learning.beliefs import ClassBelief, Planned, differ
+from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.exploring import Exploring
-from boa_daemon.learning.speedups import CurveEstimate, Exploration, measured_class
+from boa_daemon.learning.speedups import Exploration
+from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.codec import digest, dumps
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
-from policies.errors import PolicyError
 from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
@@ -44,8 +44,6 @@ DEFAULT_CLASS = "default"
 
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
-AWS_BOOT_SECONDS = 180.0
-"""From launch to ready on EC2 with the driver installed; `boa simulate` assumes the same."""
 DOWN = "none"
 """The policy of `boa down`: no job holds anything."""
 
@@ -125,19 +123,22 @@ class PolicyRecord:
         return digest(dumps(self.document))
 
 
-class Planner:
-    """Classes and machines of the site, and the policy over the classes that are in use."""
+class Planner(LearntClasses):
+    """Classes and machines of the site, and the policy over the classes that are in use.
 
-    def __init__(self, settings: Settings, *, catalog: Catalog | None = None) -> None:
+    `boot_seconds` is how long the cloud's nodes boot; without it the settings say that.
+    """
+
+    def __init__(
+        self, settings: Settings, *, boot_seconds: float | None = None, catalog: Catalog | None = None
+    ) -> None:
         self.settings = settings
+        self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
         self.machines = _machines(settings, catalog or Catalog.load())
-        self.stated, self.unstated = _classes(settings, self.machines)
-        _check_prior(settings, self.stated)
-        self.classes = dict(self.stated)
-        self._stated: dict[str, JobClass] = dict(self.stated)
-        self._variants: dict[str, JobClass] = dict(self.classes)
-        self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
-        self.figures: dict[str, Planned] = {}
+        stated, unstated = _classes(settings, self.machines)
+        learning = settings.learning
+        super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
+        _check_prior(settings, stated)
         self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
@@ -152,9 +153,9 @@ class Planner:
             found = self.class_for(content)
         except InputError:
             found = self.class_for(content, within_instances=False)
-        if class_name not in self._variants:
-            self._stated[class_name] = replace(self._stated[found.name], name=class_name)
-            self._variants[class_name] = replace(found, name=class_name)
+        if class_name not in self.planned:
+            self._all_stated[class_name] = replace(self._all_stated[found.name], name=class_name)
+            self.planned[class_name] = replace(found, name=class_name)
 
     def class_for(self, content: Mapping[str, Any], *, within_instances: bool = True) -> JobClass:
         """Return the class that a job is planned by, its limits on width included.
@@ -184,10 +185,10 @@ class Planner:
         if variant == base:
             return self.classes[name]
         variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
-        if variant.name not in self._variants:
-            self._stated[variant.name] = variant
-            self._variants[variant.name] = self._measured(variant)
-        return self._variants[variant.name]
+        if variant.name not in self.planned:
+            self._all_stated[variant.name] = variant
+            self.planned[variant.name] = self.measured(variant)
+        return self.planned[variant.name]
 
     def _adopted(self, name: str) -> JobClass | None:
         """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
@@ -200,45 +201,15 @@ class Planner:
             and not {"[", "|"} & set(name)
         ):
             found = replace(self.stated[prior], name=name)
-            self.stated[name] = self._stated[name] = found
+            self.stated[name] = self._all_stated[name] = found
             self.unstated |= {name}
-            self._variants[name] = self.classes[name] = self._measured(found)
+            self.planned[name] = self.classes[name] = self.measured(found)
         return found
 
     def adopt(self, names: Iterable[str]) -> None:
         """Plan for classes that jobs came of in earlier days, where new ones begin as the prior class."""
         for name in names:
             self._adopted(name)
-
-    def learn(
-        self,
-        curves: Mapping[tuple[str, str], CurveEstimate],
-        beliefs: Mapping[str, ClassBelief] | None = None,
-    ) -> bool:
-        """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
-
-        Without `beliefs` rates and sizes stay as they are planned by.
-
-        Raises:
-            PolicyError: when no problem has such figures; the plan keeps to those that it had.
-        """
-        learning, before, old_curves = self.settings.learning, dict(self.figures), self.curves
-        self.curves = curves
-        for name, belief in (beliefs or {}).items():
-            if name in self.stated:
-                known = self.figures.get(name) or Planned(per_hour=belief.stated_per_hour)
-                self.figures[name] = known.followed(belief, rates=learning.rates, sizes=learning.sizes)
-        try:
-            found = {name: self._measured(stated) for name, stated in list(self._stated.items())}
-        except PolicyError:
-            self.figures, self.curves = before, old_curves
-            raise
-        if not any(differ(found[name], known) for name, known in self._variants.items()):
-            # New variants of a class are planned by the figures of the others.
-            self.figures = before
-            return False
-        self._plan_by(found)
-        return True
 
     @property
     def kept_figures(self) -> dict[str, tuple[float, float, float, float]]:
@@ -261,23 +232,10 @@ class Planner:
         if learning.rates and learning.sizes:
             self.take_back(found)
 
-    def take_back(self, figures: Mapping[str, Planned]) -> None:
-        """Plan by earlier rates and sizes once more."""
-        self.figures = dict(figures)
-        self._plan_by({name: self._measured(stated) for name, stated in list(self._stated.items())})
-
     def _plan_by(self, found: dict[str, JobClass]) -> None:
         """Plan by classes and variants."""
-        self._variants = found
-        self.classes = {name: found[name] for name in self.stated}
+        super()._plan_by(found)
         self._speeds.clear()
-
-    def _measured(self, stated: JobClass) -> JobClass:
-        """Return a class or a variant with what was measured of its class."""
-        base = self.stated[stated.name.partition("[")[0]]
-        found = measured_class(stated, list(self.curves.values()), base=base)
-        figures = self.figures.get(base.name)
-        return found if figures is None else figures.of(found)
 
     def _within_instances(self, base: JobClass, most: int | None) -> int | None:
         """Return the widest width that the cap on instances can ever hold."""
@@ -303,11 +261,6 @@ class Planner:
         return planned / stated
 
     @property
-    def planned(self) -> Mapping[str, JobClass]:
-        """The classes and variants that jobs are planned by, by name."""
-        return self._variants
-
-    @property
     def explores(self) -> bool:
         """Whether jobs may try widths: where the policy says widths and no number of nodes."""
         return self.settings.workload.explore_fraction > 0 and (
@@ -316,18 +269,18 @@ class Planner:
 
     def class_of(self, name: str) -> JobClass | None:
         """Return a class or a variant by its name."""
-        return self._variants.get(name)
+        return self.planned.get(name)
 
     def record(self, in_use: Iterable[str]) -> PolicyRecord:
         """Return the policy over the base classes and the variants in use; rates are shared among them."""
-        variants = {name for name in in_use if name in self._variants} | set(self.classes)
+        variants = {name for name in in_use if name in self.planned} | set(self.classes)
         kin: dict[str, int] = {}
         for name in variants:
             kin[name.partition("[")[0]] = kin.get(name.partition("[")[0], 0) + 1
         classes = tuple(
             replace(found, arrivals_per_hour=found.arrivals_per_hour / kin[name.partition("[")[0]])
             for name in sorted(variants)
-            if (found := self._variants[name])
+            if (found := self.planned[name])
         )
         workload, money = self.settings.workload, self.settings.budget
         problem = Problem(
@@ -337,9 +290,7 @@ class Planner:
                 for name, machine in self.machines.items()
             ),
         )
-        cloud = self.settings.cloud
-        boot_seconds = AWS_BOOT_SECONDS if cloud.provider == "aws" else cloud.boot_seconds
-        boot_hours = boot_seconds / SECONDS_PER_HOUR
+        boot_hours = self._boot_seconds / SECONDS_PER_HOUR
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=money.window_hours)
@@ -364,7 +315,7 @@ class Planner:
         key = (name, phase, width)
         known = self._speeds.get(key)
         if known is None:
-            job_class = self._variants.get(name)
+            job_class = self.planned.get(name)
             curve = None if job_class is None else job_class.phases[phase].speedups.get(width.gpu_type)
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known

@@ -18,7 +18,7 @@ _AT_START = {
 }
 """Sections, or keys of them, that are read when the daemon starts."""
 _PLANNED = ("instance_types", "boot_seconds")
-"""Keys of [cloud] that are the plan's alone where nothing is asked of AWS."""
+"""Keys of [cloud] that are the plan's alone, unless the cloud is fixed when it is opened."""
 
 
 class SettingsReader:
@@ -56,13 +56,16 @@ def kept_to(before: Settings, after: Settings) -> Settings:
     return after.model_copy(update={"daemon": daemon})
 
 
-def waiting_for_a_start(before: Settings, after: Settings) -> list[str]:
-    """Return the keys that differ and count from the next start only, such as ``cloud.provider``."""
+def waiting_for_a_start(before: Settings, after: Settings, *, is_cloud_fixed: bool) -> list[str]:
+    """Return the keys that differ and count from the next start only, such as ``cloud.provider``.
+
+    `is_cloud_fixed` says that the cloud rents the types, and plans the boots, that it was opened with.
+    """
     found = []
     for section, keys in _AT_START.items():
         old, new = getattr(before, section), getattr(after, section)
         for key in keys or type(old).model_fields:
-            is_planned = section == "cloud" and key in _PLANNED and before.cloud.provider != "aws"
+            is_planned = section == "cloud" and key in _PLANNED and not is_cloud_fixed
             if getattr(old, key) != getattr(new, key) and not is_planned:
                 found.append(f"{section}.{key}")
     return found

@@ -217,7 +217,7 @@ class Service:
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
-            "fact_ages_seconds": dict(self.daemon.ages),
+            "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if picture is not None:
@@ -302,7 +302,7 @@ class Service:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
         if self.daemon.settings.daemon.observe:
             weighed.append("The daemon only observes: nothing of this is done.")
-        belief = self.daemon.beliefs.known.get(base)
+        belief = self.daemon.learning.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))
         return {
@@ -413,7 +413,7 @@ class Service:
         """Return what is believed of each class, beside what is stated."""
         self._books()
         planner, now = self.daemon.planner, self.daemon.world.clock.now()
-        known, curves = dict(self.daemon.beliefs.known), list(planner.curves.values())
+        known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
         return {
             "as_of": self._as_of(),
             "classes": [

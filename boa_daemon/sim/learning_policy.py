@@ -1,4 +1,4 @@
-"""A policy that learns while the world goes on: the daemon's own samples and beliefs, under the same tick.
+"""A policy that learns while the world goes on: the daemon's own learning step, under the same tick.
 
 The world tells it what an engine would report: who came, what each job has done, how fast it works, who
 ended. What it believes of classes, and of the work that a job has left, is estimated from that alone.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 
-from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, differ, rest_of
-from boa_daemon.learning.exploring import Exploring, Tries, Worth
-from boa_daemon.learning.learner import STRETCH_SECONDS, Learner
-from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, measured_class, over_first_phase
+from boa_daemon.learning.beliefs import Beliefs, Weights, rest_of
+from boa_daemon.learning.exploring import Exploring, Worth
+from boa_daemon.learning.learner import STRETCH_SECONDS
+from boa_daemon.learning.speedups import SpeedSample, over_first_phase
+from boa_daemon.learning.step import LearningStep, LearntClasses
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.running import Running
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import money_of
+from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
@@ -50,25 +53,21 @@ class LearningPolicy:
         noise: float = 0.05,
         seed: int = 0,
     ) -> None:
-        self.stated = {c.name: c for c in site.problem.classes}
-        self.learner = Learner()
-        self.beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
-        self.figures = {c.name: Planned(per_hour=c.arrivals_per_hour) for c in site.problem.classes}
-        self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
-        self.tries = Tries()
+        self.classes = LearntClasses({c.name: c for c in site.problem.classes})
+        beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
+        self.learning = LearningStep(beliefs=beliefs, at_once=False)
         self._looks_at = float("-inf")
         self.plans = 1
         self._name, self._site, self._options = name, site, options
         self._jobs, self._noise, self._random = jobs, noise, Random(f"{seed}/reports")
         self._seen: dict[JobId, tuple[str, float]] = {}
         self._looked_at: dict[JobId, tuple[int, float]] = {}
-        self._planned = dict(self.stated)
         self._account: Account | None = None
         self._base: Allocator = build_policy(name, site, options).allocator
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return what the policy wants for the work that is believed to be left."""
-        allocator = Exploring(base=self._base, tries=self.tries.explorations)
+        allocator = Exploring(base=self._base, tries=self.learning.tries.explorations)
         return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
 
     def _told(self, job: Job) -> Job:
@@ -77,8 +76,8 @@ class LearningPolicy:
         if running is None:
             return job
         done = _work(running) - job.remaining_gpu_hours / running.told_size
-        spread = self.beliefs.spread_of(job.class_name)
-        rest = rest_of(self._planned[job.class_name], scale=job.scale, done=done, spread=spread)
+        spread = self.learning.beliefs.spread_of(job.class_name)
+        rest = rest_of(self.classes.planned[job.class_name], scale=job.scale, done=done, spread=spread)
         return replace(job, remaining_gpu_hours=rest.left, phase=rest.phase, scale=rest.scale)
 
     def watch(self, decision: Decision) -> None:
@@ -87,31 +86,35 @@ class LearningPolicy:
         for job in [job for job in self._seen if job not in present]:
             class_name, work = self._seen.pop(job)
             self._looked_at.pop(job, None)
-            self.learner.ended(job, class_name=class_name, work_gpu_hours=work, at=now, is_whole=True)
+            self.learning.learner.ended(
+                job, class_name=class_name, work_gpu_hours=work, at=now, is_whole=True
+            )
         for job, state in present.items():
             running = self._jobs.running.get(job)
             if running is None:
                 continue
             if job not in self._seen:
                 self._seen[job] = (state.job.class_name, _work(running) / state.job.scale)
-                self.learner.arrived(state.job.class_name, state.job.arrived_at)
+                self.learning.learner.arrived(state.job.class_name, state.job.arrived_at)
             self._measure(job, running, now)
-        self._believe(decision, now)
+        if self.learning.follow(self.classes, partial(self._done_by_class, decision), now=now):
+            self._plan_anew(decision)
         self._explore(decision, now)
 
     def _explore(self, decision: Decision, now: float) -> None:
         """Let jobs try widths, as the daemon does."""
         worth = Worth.of(decision.plan.node_prices, self._site.instance_types)
-        if worth is None or self.tries.fraction <= 0.0:
+        tries, jobs = self.learning.tries, decision.state.jobs
+        if worth is None or tries.fraction <= 0.0:
             return
-        present = {
-            name: replace(state, job=self._told(state.job)) for name, state in decision.state.jobs.items()
-        }
-        curves, samples = list(self.curves.values()), self.learner.samples
-        self.tries.update(present, curves, self._planned, samples, worth=worth, now=now)
-        measured = {name for name, _ in self.curves}
-        is_new = any(state.slots and state.job.class_name not in measured for state in present.values())
-        if (is_new or self.tries.explorations) and now >= self._looks_at:
+
+        def told() -> Mapping[JobId, JobState]:
+            return {name: replace(state, job=self._told(state.job)) for name, state in jobs.items()}
+
+        self.learning.explore(self.classes, told, worth=worth, now=now)
+        measured = {name for name, _ in self.classes.curves}
+        is_new = any(state.slots and state.job.class_name not in measured for state in jobs.values())
+        if (is_new or tries.explorations) and now >= self._looks_at:
             self._looks_at = now + TRY_TICK_SECONDS
             self._jobs.look_again(TRY_TICK_SECONDS)
 
@@ -126,9 +129,11 @@ class LearningPolicy:
             self._looked_at[job] = before
             return
         samples = running.rate * seconds * self._random.lognormvariate(0.0, self._noise)
-        samples /= over_first_phase(self.stated[running.trace.class_name], running.phase, running.width)
+        samples /= over_first_phase(
+            self.classes.stated[running.trace.class_name], running.phase, running.width
+        )
         if samples > 0.0:
-            self.learner.worked(
+            self.learning.learner.worked(
                 SpeedSample(
                     class_name=running.trace.class_name,
                     gpu_type=running.width.gpu_type,
@@ -139,41 +144,24 @@ class LearningPolicy:
                 )
             )
 
-    def _believe(self, decision: Decision, now: float) -> None:
-        """Estimate what is due, and build the policy anew where the plan's figures have changed."""
-        due = self.beliefs.due(list(self.stated), self.learner.seen, now=now)
-        if not (due or self.tries.explorations or (self.learner.has_news and not self.curves)):
-            return
-        self.learner.save(now)
-        for name in due:
-            self.beliefs.refresh(
-                self.stated[name], self.learner.rows_of(name), self._done(decision, name), now=now
-            )
-            self.figures[name] = self.figures[name].followed(self.beliefs.known[name], rates=True, sizes=True)
-        if self.learner.has_news:
-            self.curves = self.learner.curves(self.stated.values(), now=now)
-        curves = list(self.curves.values())
-        found = {name: self.figures[name].of(measured_class(c, curves)) for name, c in self.stated.items()}
-        if any(differ(found[name], self._planned[name]) for name in found):
-            self._plan_anew(found, decision)
-
-    def _done(self, decision: Decision, name: str) -> list[float]:
-        """Return what the jobs of a class that are present have done, over their scales."""
-        found = []
+    def _done_by_class(self, decision: Decision) -> Mapping[str, list[float]]:
+        """Return by class what the jobs that are present have done, over their scales."""
+        found: dict[str, list[float]] = {}
         for job, state in decision.state.jobs.items():
             running = self._jobs.running.get(job)
-            if running is not None and state.job.class_name == name:
+            if running is not None:
                 done = _work(running) - state.job.remaining_gpu_hours / running.told_size
                 if done > 0.01 * _work(running):
-                    found.append(done / state.job.scale)
+                    found.setdefault(state.job.class_name, []).append(done / state.job.scale)
         return found
 
-    def _plan_anew(self, found: dict[str, JobClass], decision: Decision) -> None:
-        """Build the policy for other classes; pacing goes on from the stated load."""
+    def _plan_anew(self, decision: Decision) -> None:
+        """Build the policy for the classes as they are planned now; pacing goes on from the stated load."""
+        planned = self.classes.planned
         site = replace(
             self._site,
-            problem=replace(self._site.problem, classes=tuple(found.values())),
-            load_over_stated=_work_per_hour(found) / _work_per_hour(self.stated),
+            problem=replace(self._site.problem, classes=tuple(planned.values())),
+            load_over_stated=_work_per_hour(planned) / _work_per_hour(self.classes.stated),
         )
         try:
             built = build_policy(self._name, site, self._options)
@@ -182,7 +170,7 @@ class LearningPolicy:
             # As the daemon: the cheapest widths, as far as the money goes from now on.
             self._account = self._account or _account_at(decision, site)
             built = build_best_effort(self._name, site, self._options, account=self._account)
-        self._planned, self._base = found, built.allocator
+        self._base = built.allocator
         self.plans += 1
 
 

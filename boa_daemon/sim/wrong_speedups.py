@@ -89,22 +89,24 @@ def a_run(
     stated = replace(settings, problem=truth if knows else case.problem(case.stated))
     jobs = run.world.jobs
     taught = LearningPolicy(settings.policy, site_of(stated), settings.options, jobs=jobs, seed=seed)
-    taught.tries.fraction = fraction
+    taught.learning.tries.fraction = fraction
     found = Found()
 
     def look(decision: Decision) -> None:
         taught.watch(decision)
-        curve = taught.curves.get(("c", "gpu"))
+        curve = taught.classes.curves.get(("c", "gpu"))
         for width in () if curve is None else curve.widths:
             if width.measurements and width.gpus not in found.work_gpu_hours:
-                samples = taught.learner.samples
+                samples = taught.learning.learner.samples
                 worked = sum(one.seconds * one.gpus for one in samples)
                 found.work_gpu_hours[width.gpus] = worked / SECONDS_PER_HOUR
 
     result = replace(run, controller=replace(run.controller, allocator=taught)).finish(look)
-    curve = taught.curves.get(("c", "gpu"))
+    curve = taught.classes.curves.get(("c", "gpu"))
     found.speedups = {} if curve is None else {width.gpus: width.speedup for width in curve.widths}
-    found.gpu_hours = sum(one.seconds * one.gpus for one in taught.learner.samples) / SECONDS_PER_HOUR
-    found.wasted_gpu_hours = taught.tries.wasted_gpu_seconds / SECONDS_PER_HOUR
+    found.gpu_hours = (
+        sum(one.seconds * one.gpus for one in taught.learning.learner.samples) / SECONDS_PER_HOUR
+    )
+    found.wasted_gpu_hours = taught.learning.tries.wasted_gpu_seconds / SECONDS_PER_HOUR
     found.jct_minutes, found.usd_per_hour = 60.0 * result.mean_jct_hours, result.mean_usd_per_hour
     return found

@@ -17,7 +17,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import charge_for
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.ports import Accepted, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import dollars
 from policies.model import NodeId
@@ -35,7 +35,7 @@ class Clock:
 
 
 @dataclass(slots=True)
-class FaultyCloud:
+class FaultyCloud(Provider):
     """A cloud that does as it likes now and then; it is honest about money."""
 
     inner: FileCloud

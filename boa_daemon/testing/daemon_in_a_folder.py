@@ -14,7 +14,7 @@ from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.service import Service
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
-from boa_daemon.tick.ports import Clock, Cloud, Runner
+from boa_daemon.tick.ports import Clock, Provider, Runner
 from policies.model import Width
 
 
@@ -42,7 +42,7 @@ class DaemonInAFolder:
         *,
         wrap_cloud: Any = None,
         wrap_runner: Any = None,
-        rented_from: Cloud | None = None,
+        rented_from: Provider | None = None,
     ) -> None:
         """Open a folder. `rented_from` takes the place of the cloud in a file.
 
@@ -63,7 +63,7 @@ class DaemonInAFolder:
         self.cloud = FileCloud(folder / "cloud.sqlite", clock, limits=limits, durable=False)
         within = self.cloud if rented_from is None else rented_from
         self.runner = SimulatedRunner(clock, speed=speed, journal=folder / "runner.jsonl")
-        cloud: Cloud = within if wrap_cloud is None else wrap_cloud(within)
+        cloud: Provider = within if wrap_cloud is None else wrap_cloud(within)
         runner: Runner = self.runner if wrap_runner is None else wrap_runner(self.runner)
         books = open_books(sqlite_url(folder / "boa.sqlite"), durable=False)
         self.daemon = Daemon(self.settings, World(clock=clock, cloud=cloud, runner=runner), books)

@@ -1,13 +1,14 @@
-"""What the controller needs from the world: six small protocols, and the wide one of an engine.
+"""What the controller needs from the world: six small protocols, and wider ones of a cloud and an engine.
 
-The controller only starts and stops jobs (`Engine`). What runs them for real says much more (`Runner`): what
-a generation is doing, which checkpoint it left, what it printed. Expected failures are values: a launch that
-the cloud cannot serve returns `Refused`, and the next tick reads it.
+The controller starts and stops jobs (`Engine`), and rents and gives back nodes (`Cloud`). What runs jobs for
+real says much more (`Runner`): what a generation is doing, which checkpoint it left, what it printed. What
+rents for months is looked after (`Provider`). Expected failures are values: a launch that the cloud cannot
+serve returns `Refused`, and the next tick reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -236,6 +237,41 @@ class Cloud(Protocol):
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back, and say of each what became of it; one that is gone already is accepted."""
         ...
+
+
+class Provider(Cloud, Protocol):
+    """A cloud as the daemon uses it, for months and over restarts; one that has nothing to tell inherits."""
+
+    boot_seconds: float | None = None
+    """Seconds from launch to ready that plans assume; None where the settings say them at any time."""
+
+    def remember(self, nodes: Iterable[NodeState]) -> None:
+        """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""
+        return
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Hear what the cloud announces from now on; `wake` asks for a tick."""
+        return
+
+    def sweep(self) -> Mapping[str, str]:
+        """Find what is ours and nobody wants, end it, and return a sentence on each by its id.
+
+        Raises:
+            BoaError: when the cloud cannot be asked.
+        """
+        return {}
+
+    def refresh(self) -> None:
+        """Ask for facts that are getting old; called from a thread of its own, as a tick never waits."""
+        return
+
+    def ages(self) -> Mapping[str, float | None]:
+        """Return how old each fact is, in seconds; None for what is not known."""
+        return {}
+
+    def close(self) -> None:
+        """Stop listening and let go of files; nodes stay as they are."""
+        return
 
 
 class JobSource(Protocol):

@@ -1,16 +1,22 @@
-"""What every cloud keeps, whichever it is: simulated, AWS in process, AWS over sockets."""
+"""What every cloud keeps: the simulator's, one in a file, this machine, AWS in process, AWS over sockets.
+
+The simulator's is rented from by the controller alone; the others also by the daemon (`Provider`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from aws_rigs import START, a_launch, a_rig, ends
+from aws_rigs import START, ManualClock, a_launch, a_rig, ends
 from worlds import run_until
 
 from boa_daemon.clock import VirtualClock
+from boa_daemon.daemon.assembly import CLOUDS
+from boa_daemon.daemon.config import Settings
 from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
@@ -18,7 +24,7 @@ from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ports import Accepted, Cloud, Launched, Refused
+from boa_daemon.tick.ports import Accepted, Cloud, Launched, Provider, Refused
 
 BOOT_SECONDS = 90.0
 
@@ -34,11 +40,17 @@ class Subject:
     stock_out: Callable[[], None]
 
 
-@pytest.fixture(params=["simulated", "process", "server"])
-def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+PROVIDERS = ("file", "this machine", "process", "server")
+
+
+@pytest.fixture(params=["simulated", *PROVIDERS])
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]:
     """Each cloud in turn."""
     if request.param == "simulated":
         yield _simulated()
+        return
+    if request.param in ("file", "this machine"):
+        yield _here(request.param, tmp_path)
         return
     with a_rig(request.param) as rig:
         offer = rig.offer()
@@ -79,6 +91,24 @@ def _simulated() -> Subject:
         )
 
     return Subject(cloud, clock.now, pass_time, launch, lambda: pass_time(1800.0))
+
+
+def _here(name: str, folder: Path) -> Subject:
+    """Return a cloud that the daemon opens without an account; it has room for eight nodes."""
+    clock = ManualClock(START)
+    settings = Settings.model_validate({"cloud": {"boot_seconds": BOOT_SECONDS, "stock": 8}})
+    cloud = CLOUDS["simulated" if name == "file" else "local"](settings, folder, clock, "")
+
+    def pass_time(seconds: float) -> None:
+        clock.instant += seconds
+
+    def stock_out() -> None:
+        taken = cloud.launch(a_launch(None, 8, name="t1-launch-all"))
+        assert isinstance(taken, Launched)
+
+    return Subject(
+        cloud, clock.now, pass_time, lambda *given, **named: a_launch(None, *given, **named), stock_out
+    )
 
 
 def nodes_of(subject: Subject) -> dict[str, Any]:
@@ -143,7 +173,7 @@ def test_without_stock_nothing_is_launched(subject: Subject) -> None:
 
     assert isinstance(outcome, Refused)
     assert outcome.kind == "no-capacity"
-    assert [node for node in subject.cloud.nodes() if node.ended_at is None] == []
+    assert [node for node in subject.cloud.nodes() if node.launched_by == subject.launch().id] == []
 
 
 def test_every_order_to_end_has_an_answer(subject: Subject) -> None:
@@ -154,3 +184,35 @@ def test_every_order_to_end_has_an_answer(subject: Subject) -> None:
     orders: list[TerminateNode] = ends(*outcome.nodes)
 
     assert set(subject.cloud.terminate(orders)) == set(outcome.nodes)
+
+
+@pytest.mark.parametrize("subject", PROVIDERS, indirect=True)
+def test_the_daemon_may_look_after_it_at_any_time(subject: Subject) -> None:
+    """A new cloud is warned of nothing, has no leaks, and says of each fact how old it is."""
+    provider = provider_of(subject)
+    provider.remember([])
+    provider.listen(lambda: None)
+    provider.refresh()
+    assert provider.sweep() == {}
+    assert all(age is None or age >= 0.0 for age in provider.ages().values())
+    assert provider.boot_seconds is None or provider.boot_seconds > 0.0
+    provider.close()
+    provider.close()
+
+
+@pytest.mark.parametrize("subject", PROVIDERS, indirect=True)
+def test_what_is_known_is_no_leak_and_is_billed_once(subject: Subject) -> None:
+    """A node that was remembered is listed once, and neither swept nor ended when the daemon stops."""
+    provider = provider_of(subject)
+    provider.launch(subject.launch(2))
+    before = provider.nodes()
+    assert len(before) == 2
+    provider.remember(before)
+    assert provider.sweep() == {}
+    assert [node.id for node in provider.nodes()] == [node.id for node in before]
+    assert all(node.ended_at is None for node in provider.nodes())
+
+
+def provider_of(subject: Subject) -> Provider:
+    """Return the cloud as the daemon sees it."""
+    return cast(Provider, subject.cloud)

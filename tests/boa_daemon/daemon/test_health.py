@@ -247,7 +247,7 @@ def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: St
     for _ in range(1800):
         decision = stage.tick()
         widths.add(stage.play.service.job(job)["gpus"])
-        if found := stage.play.daemon.tries.explorations.get(job):
+        if found := stage.play.daemon.learning.tries.explorations.get(job):
             tries.append((stage.clock.instant, found))
             if decision.state.jobs[job].job.width is not None:
                 assert "are tried" in decision.explain(job)

@@ -37,15 +37,15 @@ def test_what_counts_from_the_next_start_is_named() -> None:
             "daemon": {"state_dir": "elsewhere", "tick_seconds": 5.0},
         }
     )
-    assert waiting_for_a_start(old, new) == ["cloud.provider", "daemon.state_dir"]
-    assert "cloud.instance_types" in waiting_for_a_start(new, old)
-    assert waiting_for_a_start(old, old) == []
+    assert waiting_for_a_start(old, new, is_cloud_fixed=False) == ["cloud.provider", "daemon.state_dir"]
+    assert "cloud.instance_types" in waiting_for_a_start(new, old, is_cloud_fixed=True)
+    assert waiting_for_a_start(old, old, is_cloud_fixed=False) == []
 
 
 def test_a_daemon_that_only_looks_goes_on_looking() -> None:
     """Its cloud renews no leases: to act needs a new start, and is named with what waits for one."""
     old = Settings.model_validate({"daemon": {"observe": True}})
     new = Settings.model_validate({"daemon": {"tick_seconds": 5.0}})
-    assert waiting_for_a_start(old, new) == ["daemon.observe"]
+    assert waiting_for_a_start(old, new, is_cloud_fixed=False) == ["daemon.observe"]
     assert kept_to(old, new).daemon.observe
     assert kept_to(old, new).daemon.tick_seconds == 5.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.backends.local import LocalCloud
-from boa_daemon.daemon.assembly import _runner
+from boa_daemon.daemon.assembly import ENGINES
 from boa_daemon.daemon.config import Settings
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker, TryAgain
 from boa_daemon.engines.desk import JobDesk, OccupiedCloud, Ticket
@@ -244,4 +244,4 @@ def test_the_ray_engine_needs_a_shared_folder(tmp_path: Path) -> None:
     settings = Settings.model_validate({"engine": {"name": "ray"}})
 
     with pytest.raises(InputError, match="shared_dir"):
-        _runner(settings, tmp_path, LocalCloud(ManualClock(0.0), most_nodes=1), None)
+        ENGINES["ray"](settings, tmp_path, None)

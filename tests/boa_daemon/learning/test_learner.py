@@ -293,7 +293,7 @@ def test_a_load_that_is_learnt_above_the_budget_is_served_as_far_as_the_money_go
     try:
         site.hours(8)
         daemon = site.play.daemon
-        assert daemon.beliefs.known["default"].rate.low > 1.0
+        assert daemon.learning.beliefs.known["default"].rate.low > 1.0
         assert any("is below the load" in row["sentence"] for row in daemon.alerts.latest(20))
         planned = daemon.planner.classes["default"]
         assert planned.arrivals_per_hour * planned.size_gpu_hours * 1.006 > 4.0
@@ -381,7 +381,7 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
     """Four jobs an hour of two GPU-hours, stated one of one: both are found, and outlive a restart."""
     site.hours(12)
     daemon = site.play.daemon
-    belief = daemon.beliefs.known["default"]
+    belief = daemon.learning.beliefs.known["default"]
 
     assert belief.rate.low < 4.0 < belief.rate.high
     assert belief.size.low < 2.0 < belief.size.high
@@ -398,7 +398,7 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
         planned.size_gpu_hours,
     ), "a restart changes no plan"
     site.play.daemon.tick()
-    again = site.play.daemon.beliefs.known["default"]
+    again = site.play.daemon.learning.beliefs.known["default"]
     assert again.arrivals == belief.arrivals == 48
     assert again.ended == belief.ended
     assert again.rate.mean == pytest.approx(belief.rate.mean, rel=0.02)

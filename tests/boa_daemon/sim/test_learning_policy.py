@@ -41,10 +41,12 @@ def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
     corrected, taught = taught_run(settings_with(WRONG))
     truth = {c.name: c for c in PROBLEM.classes}
 
-    for name, belief in taught.beliefs.known.items():
+    for name, belief in taught.learning.beliefs.known.items():
         assert belief.rate.mean == pytest.approx(truth[name].arrivals_per_hour, rel=0.3)
         assert belief.size.mean == pytest.approx(truth[name].size_gpu_hours, rel=0.35)
-    widest = max((w for w in taught.curves["stiff", "gpu"].widths if w.measurements), key=lambda w: w.gpus)
+    widest = max(
+        (w for w in taught.classes.curves["stiff", "gpu"].widths if w.measurements), key=lambda w: w.gpus
+    )
     real = truth["stiff"].phases[0].speedups["gpu"]
     assert widest.speedup == pytest.approx(float(real.speed_at(widest.gpus)), rel=0.1)
     assert abs(corrected.mean_usd_per_hour - 60.0) < 0.7 * abs(wrong.mean_usd_per_hour - 60.0)
@@ -64,7 +66,7 @@ def test_the_same_seed_learns_the_same_to_the_bit() -> None:
     """Two runs under the same seed end with the same beliefs and the same bill."""
     (one, first), (other, second) = (taught_run(settings_with(WRONG)) for _ in range(2))
 
-    assert first.beliefs.known == second.beliefs.known
+    assert first.learning.beliefs.known == second.learning.beliefs.known
     assert (one.mean_usd_per_hour, one.mean_jct_hours) == (other.mean_usd_per_hour, other.mean_jct_hours)
 
 
@@ -87,8 +89,8 @@ def test_a_class_that_scales_better_late_is_no_error_of_its_file() -> None:
     )
     _, taught = taught_run(settings)
 
-    assert taught.learner.samples
-    found = measured_class(job_class, list(taught.curves.values()))
+    assert taught.learning.learner.samples
+    found = measured_class(job_class, list(taught.classes.curves.values()))
     for believed, true in zip(found.phases, job_class.phases, strict=True):
         for gpus in (2, 4):
             real = float(true.speedups["gpu"].speed_at(gpus))
