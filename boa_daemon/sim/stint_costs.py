@@ -8,15 +8,17 @@ equal parts where long) and over steps of time, and rounds everything down:
   early, and takes at most its true time, as the steps of its units are differences of rounded-down sums, too
   long by one step at most, and its overhead is rounded down and shortened by one step more.
 * Each step costs the least price of itself and of the two steps beside it, as it may stand for either.
-* The unit in which the width changes is paid as a whole where it is cheapest: at the width before and the
-  least price while that may do it (`_Charges.head`), at the width after (`tail`), or at a third one between,
-  which has an overhead of its own (`between`). It takes the least time of any width. What is left of the
-  stint after it is the end of the true one.
+* The unit in which the width changes may take any time from the fastest width's on. Of those times, in
+  classes, each costs at least what the widths need that do the unit no slower on average (`_Class.worth`, at
+  flat prices), times the least of prices over flat prices: while the stint before does it (`head`), while
+  the one after does (`tail`), or ever from now on, and then with another overhead (`between`). What is left
+  of the stint after it is the end of the true one.
 
     symbol   here        meaning
     V_ik(n)  staying     least end of the job plus what it pays, from step n on, holding k before unit i
     O_i(n)   clean       the same, holding nothing: the least beginning of a stint from n on
              begun       the same where the stint pays for the unit before it as well
+             changed     the same, when the unit is the one in which the width changes
 
 Cost: O(units x choices x steps) in time, O(choices x steps) in memory.
 """
@@ -24,23 +26,29 @@ Cost: O(units x choices x steps) in time, O(choices x steps) in memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from boa_daemon.sim.stint_paths import JobTimes, Resolution
 from policies.speedup import Floats, Ints
 
+CLASSES = 6
+"""Times of the unit in which the width changes are told apart so far."""
 MOST_BEHIND = 5
 """Steps that a unit of the programme begins before the true one, at the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Charges:
-    """What the unit costs in which the width changes, by choice and step, the tail's price last."""
+class _Class:
+    """A class of times of the unit in which the width changes: the least and the most hours, and its price.
 
-    head: Floats
-    tail: Floats
-    between: Floats
+    `worth` is what it costs at flat prices or more.
+    """
+
+    least_hours: float
+    most_hours: float
+    worth: float
 
 
 def least_costs(
@@ -66,45 +74,32 @@ def least_costs(
     paid = np.pad(np.cumsum(multiplier * step_hours * least, axis=1), ((0, 0), (1, 0)))
     tail = multiplier * step_hours * tail_rates
     clock = step_hours * np.arange(count + 1)
-    longest = max(int(steps.max()), overhead, int(units.min(axis=1).max() / step_hours) + overhead + 3)
+    slowest = float(np.where(np.isfinite(units), units, 0.0).max())
+    longest = int((slowest + times.overhead_hours) / step_hours) + 3
     # What holding a choice from step 0 on has cost, beyond the last step too.
     paid = np.concatenate((paid, paid[:, -1:] + tail[:, None] * np.arange(1, longest + 1)), axis=1)
-    charging = _Charging.of(least, tail_rates, multiplier, step_hours, times.overhead_hours)
-    # Costs beyond the last step are the time and a constant.
     beyond: Floats = np.asarray(step_hours * np.arange(1, longest + 1), dtype=np.float64)
     walk = _Walk(clock=clock, beyond=beyond)
+    changing = _Changing.of(times, least, tail_rates, multiplier, walk)
     held = paid[:, overhead : overhead + count + 1] - paid[:, : count + 1]
     staying = np.broadcast_to(clock, (choices, count + 1)).copy()
+    # Costs beyond the last step are the time and a constant.
     after = np.zeros(choices)
     for unit in range(len(units) - 1, -1, -1):
-        charges = charging.of_unit(units[unit])
         costs = walk.later(staying, after, overhead)
         costs += held
-        after_costs = after + overhead * (step_hours + tail)
-        clean, after_clean = _from_now_on(costs.min(axis=0)), float(after_costs.min())
-        costs += charges.tail
-        begun, after_begun = _from_now_on(costs.min(axis=0)), float((after_costs + charges.tail[:, -1]).min())
-        fewest, more = charging.steps_between(float(units[unit].min()))
-        lone = walk.later(clean[None], np.array([after_clean]), more)[0] + charges.between
-        lone = np.minimum(lone, walk.later(begun[None], np.array([after_begun]), fewest)[0])
-        after_lone = min(
-            after_clean + more * step_hours + float(charges.between[-1]), after_begun + fewest * step_hours
-        )
-        headed = walk.later(clean[None], np.array([after_clean]), fewest)[0]
-        after_headed = after_clean + fewest * step_hours
-        before, after_before = staying, after
-        staying, after = charges.head + headed, charges.head[:, -1] + after_headed
-        np.minimum(staying, lone, out=staying)
-        after = np.minimum(after, after_lone)
-        for choice in np.flatnonzero(np.isfinite(units[unit])).tolist():
+        after_costs = float((after + overhead * (step_hours + tail)).min())
+        changed, after_changed = changing.least(units[unit], costs.min(axis=0), after_costs)
+        for choice in range(choices):
+            if not np.isfinite(units[unit, choice]):
+                staying[choice], after[choice] = changed, after_changed
+                continue
             length = int(steps[unit, choice])
-            on = walk.later(before[choice : choice + 1], after_before[choice : choice + 1], length)[0]
+            on = walk.later(staying[choice : choice + 1], after[choice : choice + 1], length)[0]
             on += paid[choice, length : length + count + 1]
             on -= paid[choice, : count + 1]
-            np.minimum(staying[choice], on, out=staying[choice])
-            after[choice] = min(
-                after[choice], float(after_before[choice]) + length * (step_hours + tail[choice])
-            )
+            np.minimum(on, changed, out=staying[choice])
+            after[choice] = min(after[choice] + length * (step_hours + tail[choice]), after_changed)
     costs = walk.later(staying, after, overhead) + held
     return _from_now_on(costs.min(axis=0))
 
@@ -142,78 +137,110 @@ class _Walk:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Charging:
-    """The least prices in windows of 1, 2, 4 ... steps from each step on, and of all later ones."""
+class _Changing:
+    """What the unit costs in which the width changes.
+
+    `windows` holds the least price over the flat one in the next 1, 2, 4 ... steps, made when asked for.
+    """
 
     windows: list[Floats]
     cheapest: Floats
+    flat_rates: Floats
     multiplier: float
-    step_hours: float
     overhead_hours: float
+    walk: _Walk
     last_unit: Floats | None = None
-    last_charges: _Charges | None = None
+    last_classes: tuple[_Class, ...] = ()
 
     @classmethod
     def of(
-        cls, least: Floats, tail_rates: Floats, multiplier: float, step_hours: float, overhead_hours: float
-    ) -> _Charging:
-        """Return the windows, the widest of which is one step; others are made when asked for."""
-        rates = np.concatenate((least, tail_rates[:, None]), axis=1)
-        cheapest = np.minimum.accumulate(rates[:, ::-1], axis=1)[:, ::-1]
+        cls, times: JobTimes, least: Floats, tail_rates: Floats, multiplier: float, walk: _Walk
+    ) -> _Changing:
+        """Return the least prices in windows, the widest of which is one step."""
+        by_flat = np.append((least / tail_rates[:, None]).min(axis=0), 1.0)
         return cls(
-            windows=[rates],
-            cheapest=cheapest,
+            windows=[by_flat],
+            cheapest=_from_now_on(by_flat),
+            flat_rates=tail_rates,
             multiplier=multiplier,
-            step_hours=step_hours,
-            overhead_hours=overhead_hours,
+            overhead_hours=times.overhead_hours,
+            walk=walk,
         )
 
-    def of_unit(self, hours: Floats) -> _Charges:
-        """Return the charges of a unit that takes so many hours at each choice."""
-        if self.last_unit is None or self.last_charges is None or not np.array_equal(self.last_unit, hours):
-            self.last_unit, self.last_charges = hours, self._charges(hours)
-        return self.last_charges
+    def least(self, hours: Floats, starting: Floats, after: float) -> tuple[Floats, float]:
+        """Return the least costs of letting go within a unit, from each step on, and beyond the last one.
 
-    def steps_between(self, fastest_hours: float) -> tuple[int, int]:
-        """Return the least steps of a unit in which the width changes once, and more often."""
-        further = self.overhead_hours if self.overhead_hours >= self.step_hours else 0.0
-        once, more = fastest_hours / self.step_hours, (fastest_hours + further) / self.step_hours
-        return max(int(once + 1e-9), 0), max(int(more + 1e-9), 0)
+        `starting` and `after` are those of a stint that begins with the next unit.
+        """
+        step, overhead = float(self.walk.clock[1]), self.overhead_hours
+        drifts = overhead < step
+        further = 0.0 if drifts else overhead
+        clean = _from_now_on(starting)
+        found, found_after = np.full_like(starting, np.inf), np.inf
+        for of_time in self._classes(hours):
+            once = int(of_time.least_hours / step + 1e-9)
+            more = int((of_time.least_hours + further) / step + 1e-9)
+            worth = self.multiplier * of_time.worth
+            # Where units drift from their true times, they are paid at the least price of all that come.
+            worth_more = worth + self.multiplier * further * float(self.flat_rates.min())
+            between = self._later(clean, after, more) + worth_more * self.cheapest
+            np.minimum(found, between, out=found)
+            found_after = min(found_after, after + more * step + worth_more)
+            if drifts:
+                continue
+            long = int(of_time.most_hours / step) + 2
+            head = self._later(clean, after, once) + worth * self._within(0, long + MOST_BEHIND)
+            begin = int(np.floor((overhead - of_time.most_hours) / step)) - 1
+            end = int(np.ceil(overhead / step)) + 2
+            begun = _from_now_on(starting + worth * self._within(begin, end - begin))
+            tail = self._later(begun, after + worth, once)
+            np.minimum(found, head, out=found)
+            np.minimum(found, tail, out=found)
+            found_after = min(found_after, after + once * step + worth)
+        return found, float(found_after)
 
-    def _charges(self, hours: Floats) -> _Charges:
-        step_hours, overhead = self.step_hours, self.overhead_hours
-        runs = np.isfinite(hours)
-        cheapest = self.cheapest[runs]
-        if overhead < step_hours:
-            # Units drift from their true times: each is paid at the least price of all that come.
-            between = self.multiplier * (cheapest * hours[runs, None]).min(axis=0)
-            never = np.full((len(hours), 1), np.inf)
-            none = np.broadcast_to(never, self.cheapest.shape)
-            return _Charges(head=none, tail=none, between=between)
-        head = np.full(self.cheapest.shape, np.inf)
-        tail = np.full(self.cheapest.shape, np.inf)
-        for choice in np.flatnonzero(runs).tolist():
-            length = hours[choice] / step_hours
-            paid = self.multiplier * hours[choice]
-            head[choice] = paid * self._least(choice, 0, int(length) + 2 + MOST_BEHIND)
-            begin = int(np.floor((overhead - hours[choice]) / step_hours)) - 1
-            end = int(np.ceil(overhead / step_hours)) + 2
-            tail[choice] = paid * self._least(choice, begin, end - begin)
-        between = self.multiplier * (cheapest * (hours[runs, None] + overhead)).min(axis=0)
-        return _Charges(head=head, tail=tail, between=between)
+    def _later(self, costs: Floats, after: float, steps: int) -> Floats:
+        """Return costs so many steps later."""
+        return self.walk.later(costs[None], np.array([after]), steps)[0]
 
-    def _least(self, choice: int, begin: int, steps: int) -> Floats:
-        """Return, for each step n, the least price of a choice over so many steps from n + begin on."""
+    def _classes(self, hours: Floats) -> tuple[_Class, ...]:
+        """Return the classes of a unit that takes so many hours at each choice."""
+        if self.last_unit is None or not np.array_equal(self.last_unit, hours):
+            runs = np.isfinite(hours)
+            self.last_unit = hours
+            self.last_classes = _classes_of(hours[runs], (hours * self.flat_rates)[runs])
+        return self.last_classes
+
+    def _within(self, begin: int, steps: int) -> Floats:
+        """Return, for each step n, the least price over so many steps from n + begin on."""
         level = max(int(np.log2(steps)), 0)
         while len(self.windows) <= level:
             last = self.windows[-1]
             self.windows.append(np.minimum(last, _shifted(last, 1 << (len(self.windows) - 1))))
-        found = self.windows[level][choice]
-        first = _shifted(found, begin)
-        return np.minimum(first, _shifted(found, begin + steps - (1 << level)))
+        found = self.windows[level]
+        return np.minimum(_shifted(found, begin), _shifted(found, begin + steps - (1 << level)))
 
 
-def _shifted(rows: Floats, steps: int) -> Floats:
+def _classes_of(hours: Floats, costs: Floats) -> tuple[_Class, ...]:
+    """Return the classes of times between some choices; any exchange rate bounds what a class costs."""
+    fastest, slowest = float(hours.min()), float(hours.max())
+    frugal = max(float(hours[costs.argmin()]), fastest)
+    edges = (
+        [*np.geomspace(fastest, frugal, CLASSES).tolist(), slowest]
+        if frugal > fastest
+        else [fastest, slowest]
+    )
+    rates = np.append(0.0, float(costs.min()) / fastest * np.geomspace(0.01, 100.0, 40))
+    least = (costs + rates[:, None] * hours).min(axis=1)
+    return tuple(
+        _Class(least_hours=begin, most_hours=end, worth=float(max((least - rates * end).max(), 0.0)))
+        for begin, end in pairwise(edges)
+    )
+
+
+def _shifted(row: Floats, steps: int) -> Floats:
     """Return the values so many steps later, those at the ends beyond them."""
-    count = rows.shape[-1]
-    return rows[..., np.clip(np.arange(count) + steps, 0, count - 1)]
+    if steps == 0:
+        return row
+    ends = np.full(min(abs(steps), len(row)), row[-1] if steps > 0 else row[0])
+    return np.concatenate((row[steps:], ends) if steps > 0 else (ends, row[:steps]))
