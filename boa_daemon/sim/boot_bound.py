@@ -64,7 +64,7 @@ COARSE = np.concatenate(
     )
 )
 SEARCH = Resolution(steps_per_overhead=3.0, most_steps=4_000, units_per_overhead=1.0, most_units=60)
-FINAL = Resolution(steps_per_overhead=20.0, most_steps=30_000, units_per_overhead=5.0, most_units=400)
+FINAL = Resolution(steps_per_overhead=20.0, most_steps=30_000, units_per_overhead=5.0, most_units=600)
 """For jobs of several phases."""
 FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60.0, 60)[1:]))
 """Values of y times mu, where 1 is exact at flat prices: in the search, and for the bound itself."""
@@ -289,7 +289,12 @@ class _Dual:
         cells = len(self.cells)
         by_group = len(self.groups) * len(self.gpus) * len(COARSE) * cells
         by_job = sum(len(group.cell) for group in self.groups) * len(COARSE) * cells
-        return min(steps, max(LEAST_STEPS, round(MOST_WORK / (by_group + 4.0 * by_job))))
+        in_phases = sum(
+            len(group.times.in_units(self.resolution)) * len(self.gpus) * self.steps
+            for group in self.groups
+            if len(group.times.hours) > 1
+        )
+        return min(steps, max(LEAST_STEPS, round(MOST_WORK / (by_group + 4.0 * by_job + 16.0 * in_phases))))
 
     def starts(self) -> list[_Prices]:
         """Return the prices to search from, of which the best will do.

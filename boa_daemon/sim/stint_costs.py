@@ -33,7 +33,7 @@ import numpy as np
 from boa_daemon.sim.stint_paths import JobTimes, Resolution
 from policies.speedup import Floats, Ints
 
-CLASSES = 6
+CLASSES = 12
 """Times of the unit in which the width changes are told apart so far."""
 MOST_BEHIND = 5
 """Steps that a unit of the programme begins before the true one, at the most."""
