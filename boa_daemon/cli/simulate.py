@@ -43,7 +43,7 @@ from boa_daemon.units import format_hours, parse_budget
 from policies.registry import PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
-MOST_JOBS = 200
+MOST_JOBS = 100
 """The bound that knows boots is computed unasked for no more jobs, of one phase each: it takes seconds."""
 PATIENCE_SECONDS = 1.0
 """A run that takes longer shows its progress."""

@@ -22,6 +22,7 @@ Cost: `Effort.steps` times O(groups x values x cells x choices + jobs x values x
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from boa_daemon.sim.bound import SLACK, grid_of, groups_of, lower_bound_hours
-from boa_daemon.sim.stint_paths import JobTimes, Resolution, stint_paths
+from boa_daemon.sim.stint_costs import least_costs
+from boa_daemon.sim.stint_paths import JobTimes, Resolution, near_paths
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType, JobClass, Problem
@@ -47,6 +49,9 @@ STEP = 0.1
 """First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
 MOST_CHOICES = 96
 """Widths of a type beyond which neighbours are one: the GPUs of the narrowest, the speed of the fastest."""
+LEAST_STEPS = 12
+MOST_WORK = 2e10
+"""Steps of the search are fewer where there are very many jobs, so that it takes a minute or two."""
 LAST_FACTORS = (0.96, 0.98, 1.0, 1.02, 1.04)
 USUAL = 1.0 - 1e-6
 """y times mu at flat prices, a little less, so that rounding does not make an hour more pay for itself."""
@@ -58,8 +63,8 @@ COARSE = np.concatenate(
         np.geomspace(1.25, 40.0, 12),
     )
 )
-SEARCH = Resolution(steps_per_overhead=6.0, most_steps=10_000, units_per_overhead=4.0, most_units=300)
-FINAL = Resolution(steps_per_overhead=20.0, most_steps=40_000, units_per_overhead=10.0, most_units=1_000)
+SEARCH = Resolution(steps_per_overhead=3.0, most_steps=4_000, units_per_overhead=1.0, most_units=60)
+FINAL = Resolution(steps_per_overhead=20.0, most_steps=30_000, units_per_overhead=5.0, most_units=600)
 """For jobs of several phases."""
 FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60.0, 60)[1:]))
 """Values of y times mu, where 1 is exact at flat prices: in the search, and for the bound itself."""
@@ -98,8 +103,7 @@ def lower_bound_with_boots_hours(
         return one_by_one
     flat = solve(groups_of(trace, problem), money * (1.0 + SLACK))
     dual = _Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat)
-    found = max(dual.search(effort, multiplier) for multiplier in dual.starts())
-    return max(one_by_one, found / len(trace.jobs))
+    return max(one_by_one, dual.search(effort) / len(trace.jobs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,13 +260,14 @@ class _Dual:
             found.append(_Values(worth=worth, per_hour=worth[:, None] / hours))
         return found
 
-    def search(self, effort: Effort, multiplier: float) -> float:
+    def search(self, effort: Effort) -> float:
         """Return the largest value that the search finds: Adam's steps, then the multiplier once more."""
-        search, at = replace(self, resolution=effort.search), self._start(multiplier)
+        search = replace(self, resolution=effort.search)
+        at = max(self.starts(), key=lambda prices: search.evaluate_afresh(prices, COARSE))
         values, found = self.values(COARSE, at.multiplier), (-math.inf, at)
         first: Floats | float = 0.0
         second: Floats | float = 0.0
-        for step in range(1, effort.steps + 1):
+        for step in range(1, self._affordable(effort.steps) + 1):
             here = search.evaluate(at, values)
             found = max(found, (here.hours, at), key=lambda pair: pair[0])
             slopes = np.concatenate(
@@ -277,14 +282,82 @@ class _Dual:
         is_dear = any(len(group.times.hours) > 1 for group in self.groups)
         factors = (1.0,) if is_dear else LAST_FACTORS
         tried = (replace(best, multiplier=best.multiplier * factor) for factor in factors)
-        return max(fine.evaluate(prices, fine.values(FINE, prices.multiplier)).hours for prices in tried)
+        return max(fine.evaluate_afresh(prices, FINE) for prices in tried)
 
-    def starts(self) -> list[float]:
-        """Return the multipliers to search from: that without boots, and a usual one where it is small."""
+    def _affordable(self, steps: int) -> int:
+        """Return so many steps, or fewer where each is dear."""
+        cells = len(self.cells)
+        by_group = len(self.groups) * len(self.gpus) * len(COARSE) * cells
+        by_job = sum(len(group.cell) for group in self.groups) * len(COARSE) * cells
+        in_phases = sum(
+            len(group.times.in_units(self.resolution)) * len(self.gpus) * self.steps
+            for group in self.groups
+            if len(group.times.hours) > 1
+        )
+        return min(steps, max(LEAST_STEPS, round(MOST_WORK / (by_group + 4.0 * by_job + 16.0 * in_phases))))
+
+    def starts(self) -> list[_Prices]:
+        """Return the prices to search from, of which the best will do.
+
+        Their multipliers are that without boots, and a usual one where it is small; at a cap also with the
+        price of a place that a single queue, the shortest job first, would have.
+        """
         usual = self.flat_hours / self.money
         if self.max_nodes is None and self.flat_multiplier > 0.1 * usual:
-            return [self.flat_multiplier]
-        return [max(self.flat_multiplier, 1e-6 * usual), usual]
+            return [self._start(self.flat_multiplier)]
+        flat = [
+            self._start(multiplier)
+            for multiplier in (max(self.flat_multiplier, 1e-6 * usual), 0.01 * usual, usual)
+        ]
+        if self.max_nodes is None:
+            return flat
+        in_line = self._in_line() / self.max_nodes
+        return flat + [
+            replace(
+                prices,
+                scarce=np.maximum(part * in_line / prices.multiplier - self.node_price.min(), 0.0),
+            )
+            for prices in flat
+            for part in (0.5, 1.0)
+        ]
+
+    def _in_line(self) -> Floats:
+        """Return the jobs there are in each cell if all nodes work on the one with least left, at best speed.
+
+        With a place worth that over the nodes, equal jobs that come at once do not care when their turn is.
+        """
+        per_node = self.gpus / self.node_gpus[self.gpu_type]
+        arrivals = sorted(
+            (float(begins), float((group.times.hours * per_node).min(axis=1).sum()) / (self.max_nodes or 1))
+            for group in self.groups
+            for begins in group.starts_at
+        )
+        changes = np.zeros(len(self.edges) + 1)
+        left: list[float] = []
+        now = 0.0
+
+        def work_until(then: float) -> None:
+            """Serve the jobs with least left until then."""
+            nonlocal now
+            while left and now < then:
+                served = min(left[0], then - now)
+                now += served
+                left[0] -= served
+                if left[0] <= 1e-12:
+                    heapq.heappop(left)
+                    changes[np.searchsorted(self.edges, now)] -= 1.0
+            now = max(now, then) if math.isfinite(then) else now
+
+        for begins, hours in arrivals:
+            work_until(begins)
+            changes[np.searchsorted(self.edges, begins, side="right") - 1] += 1.0
+            heapq.heappush(left, hours)
+        work_until(math.inf)
+        return np.maximum(np.cumsum(changes)[: len(self.cells)], 0.0)
+
+    def evaluate_afresh(self, at: _Prices, grid: Floats) -> float:
+        """Return the dual function at some prices, in hours over all jobs, for values on a grid."""
+        return self.evaluate(at, self.values(grid, at.multiplier)).hours
 
     def _start(self, multiplier: float) -> _Prices:
         """Return flat prices."""
@@ -438,30 +511,23 @@ class _Dual:
         prices = rates[:, np.minimum(low, top)]
         for further in range(1, int((high - low).max()) + 1):
             prices = np.minimum(prices, rates[:, np.minimum(np.minimum(low + further, high), top)])
-        paths = stint_paths(
-            group.times,
-            prices,
-            self.flat_rates,
-            mu,
-            step_hours=step,
-            resolution=self.resolution,
-            keeps_choices=not self.is_final,
+        first = np.minimum((group.starts_at / step + 1e-9).astype(np.int64), steps)
+        if self.is_final:
+            costs = least_costs(
+                group.times, prices, self.flat_rates, mu, step_hours=step, resolution=self.resolution
+            )
+            return float((costs[first] - group.arrived_at).sum())
+        ends, stints = near_paths(
+            group.times, prices, self.flat_rates, mu, first, step_hours=step, resolution=self.resolution
         )
         changes = np.zeros((len(self.node_gpus), steps + 1))
-        hours = 0.0
-        for arrived, begins in zip(group.arrived_at, group.starts_at, strict=True):
-            first = min(int(begins / step + 1e-9), steps)
-            hours += float(paths.waiting[first]) - float(arrived)
-            if self.is_final:
-                continue
-            path = paths.from_step(first)
-            kinds, gpus = self.gpu_type[path.choices], self.gpus[path.choices]
-            np.add.at(changes, (kinds, np.array(path.begins, dtype=np.int64)), gpus)
-            np.add.at(changes, (kinds, np.array(path.ends, dtype=np.int64)), -gpus)
+        kinds, gpus = self.gpu_type[stints.choices], self.gpus[stints.choices]
+        np.add.at(changes, (kinds, stints.begins), gpus)
+        np.add.at(changes, (kinds, stints.ends), -gpus)
         held = np.cumsum(changes, axis=1)[:, :-1] * step
         for kind, row in enumerate(held):
             use.used[kind] += np.bincount(np.minimum(cell, top), weights=row, minlength=top + 1)
-        return hours
+        return float((ends - group.arrived_at).sum())
 
     @property
     def steps(self) -> int:

@@ -63,6 +63,23 @@ def test_a_budget_in_gpus_is_reported_as_gpus(case: list[str]) -> None:
     assert document["budget_gpus"] == 20.0
 
 
+def test_the_bound_that_knows_boots_is_computed_unasked_where_it_takes_seconds(
+    case: list[str], tmp_path: Path
+) -> None:
+    """Jobs of one phase: at full effort, above the other bound, below the run. Several phases: when asked."""
+    found = json.loads(boa(*case, "--budget", "20/h", "--json").stdout)
+    key = "lower_bound_with_boots_mean_jct_hours"
+
+    assert found["lower_bound_mean_jct_hours"] < found[key] < found["mean_jct_hours"]
+    assert json.loads(boa(*case, "--budget", "20/h", "--bound", "plain", "--json").stdout)[key] is None
+
+    phase = CLASSES[CLASSES.index("{size") : CLASSES.rindex("]")]
+    (tmp_path / "classes.yaml").write_text(CLASSES.replace(phase, f"{phase}, {phase}"))
+    assert json.loads(boa(*case, "--budget", "40/h", "--json").stdout)[key] is None
+    asked = json.loads(boa(*case, "--budget", "40/h", "--bound", "boots", "--json").stdout)
+    assert asked["lower_bound_mean_jct_hours"] <= asked[key] < asked["mean_jct_hours"]
+
+
 def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
     """Booting and idle nodes are in the bill: a rehearsal lowers the plan to make room for them."""
     plain = json.loads(boa(*case, "--budget", "14/h", "--json").stdout)

@@ -127,7 +127,7 @@ def test_it_is_close_below_the_best_of_all_schedules(arrival: float, boot: float
 
 
 def test_a_cap_makes_jobs_wait() -> None:
-    """Four jobs of an hour that come at once wait 2.5 hours on one node of one GPU; the search finds half."""
+    """Four jobs of an hour that come at once wait 2.5 hours on one node of one GPU."""
     problem = a_problem(a_class(sizes=[1.0], curve=ONE_GPU))
     trace = a_trace(0.0, 0.0, 0.0, 0.0)
 
@@ -135,7 +135,7 @@ def test_a_cap_makes_jobs_wait() -> None:
     capped = lower_bound_with_boots_hours(trace, problem, 100.0, renting(max_nodes=1))
 
     assert free == pytest.approx(1.0, rel=0.01)
-    assert 1.3 <= capped <= 2.5
+    assert 2.4 <= capped <= 2.5
 
 
 def test_a_lone_narrow_job_pays_for_its_whole_node() -> None:
