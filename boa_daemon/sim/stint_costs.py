@@ -201,7 +201,8 @@ class _Changing:
 
     def _later(self, costs: Floats, after: float, steps: int) -> Floats:
         """Return costs so many steps later."""
-        return self.walk.later(costs[None], np.array([after]), steps)[0]
+        (found,) = self.walk.later(costs[None], np.array([after]), steps)
+        return np.asarray(found, dtype=np.float64)
 
     def _classes(self, hours: Floats) -> tuple[_Class, ...]:
         """Return the classes of a unit that takes so many hours at each choice."""
