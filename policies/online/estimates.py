@@ -247,11 +247,11 @@ def mean_left(mean: float, done: float, *, spread: float) -> float:
     Sizes are Gamma distributed; `spread` is their standard deviation over their mean. Positive, continuous,
     and `mean` where nothing is done.
     """
-    if done <= 0.0:
-        return mean
     shape = min(1.0 / max(spread, 1e-9) ** 2, MOST_SHAPE_LEFT)
     unit: float = mean / shape
     x = done / unit
+    if x <= 0.0:  # Nothing is done, or so little that its ratio to a job is no number above zero.
+        return mean
     beyond = float(gammaincc(shape, x))
     if beyond > _UNDERFLOW:
         # m Q(k + 1, x) / Q(k, x) - a, of which the first is m + theta x^k e^-x / (Gamma(k) Q(k, x)).

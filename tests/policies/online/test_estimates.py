@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -311,6 +311,7 @@ def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
     part=st.floats(0.0, 1e4),
     step=st.floats(0.0, 0.01),
 )
+@example(mean=1.0, spread=2.0, part=5e-324, step=0.0)
 def test_what_is_left_is_positive_and_moves_no_faster_than_work(
     mean: float, spread: float, part: float, step: float
 ) -> None:
