@@ -101,7 +101,8 @@ class Allocation:
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
     "rent what the widths need". `memory` is what the store should keep for the next tick. `node_prices` says
     what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
-    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted. Jobs in `compact` start
+    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted; jobs in `exact` get just
+    the width that is named, even where more is free beside them. Jobs in `compact` start
     only on as few nodes as their width needs, and wait where free GPUs lie on more. Where there is not room
     for all, those in `order` are served in that order, before the others. `most_usd_per_hour` is a ceiling on
     what may be rented at a time, in the unit of the budget; None for no ceiling. `above_ceiling` says what
@@ -115,6 +116,7 @@ class Allocation:
     memory: tuple[float, ...] | None = None
     node_prices: NodePrices | None = None
     stay: frozenset[JobId] = frozenset()
+    exact: frozenset[JobId] = frozenset()
     order: tuple[JobId, ...] = ()
     compact: frozenset[JobId] = frozenset()
     most_usd_per_hour: float | None = None

@@ -144,7 +144,7 @@ class WorkloadSettings(Strict):
     placer: str = Field(default="lwf", description="a placer of boa simulate")
     explore_fraction: Fraction = Field(
         default=0.02,
-        description="part of a class's GPU time, with a week's to come, that tries of widths may waste",
+        description="part of a class's GPU time, and one job's, that tries of widths may waste",
     )
 
 

@@ -1,10 +1,13 @@
 """Jobs that try a width whose speed nobody knows yet, for a while, so that the plan knows it from then on.
 
 One job of a class at a time tries one width beside its planned one, the one most worth knowing
-(`boa_daemon.learning.speedups`), as soon as the class has been measured at any width. What tries may waste,
-restarts and boots included, stays below a fraction of the class's GPU time: of what it has worked so far, and
-of what it is believed to work in the week in which a measurement counts. So a class may try early, on credit,
-and in any time T its tries waste at most that fraction of the GPU time of T and one week.
+(`boa_daemon.learning.speedups`), as soon as the class has been measured at any width.
+
+What the tries of a class may waste, restarts and boots of whole nodes included, stays below a fraction of the
+GPU time that the class has worked, and one job's: so the first job may try, and whoever sends three jobs does
+not pay for a week of tries. As to how much is to come, a class is trusted to go on for as long as it has
+worked, and for ten jobs; a measurement counts for a week. A width that was tried and could not be measured is
+tried again when the class has worked twice as long.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ class Exploring:
             for job, width in found.widths.items()
         }
         reasons = {job: tried[job].reason if job in tried else found.reasons.get(job, "") for job in widths}
-        return replace(found, widths=widths, reasons=reasons)
+        return replace(found, widths=widths, reasons=reasons, exact=found.exact | tried.keys())
 
 
 TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
@@ -54,6 +57,10 @@ TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
 LATEST_SECONDS = 900.0
 """A try that has not been measured by then is given up: its nodes did not come, or its job cannot start."""
 PART_OF_A_JOB = 1.0 / 3.0
+ADVANCE_JOBS = 1.0
+"""Of a job's GPU time, which the tries of a class may waste before it has worked at all."""
+TRUSTED_JOBS = 10.0
+"""A class is trusted to send so many more jobs, however little was seen of it."""
 HALF_LIFE_HOURS = HALF_LIFE_SECONDS / SECONDS_PER_HOUR
 
 
@@ -69,9 +76,13 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What the last decision says of money: hours that a GPU-hour's money saves, by GPU type; boots."""
+    """What the last decision says of money, by GPU type: the hours that a GPU-hour's money saves.
+
+    A node has `node_gpus` and takes `boot_seconds` until it is ready.
+    """
 
     gpu_hour: Mapping[str, float]
+    node_gpus: Mapping[str, int]
     boot_seconds: float = 0.0
 
     @classmethod
@@ -81,6 +92,7 @@ class Worth:
             return None
         return cls(
             gpu_hour={name: node_prices.node_worth(name) / kind.gpus for name, kind in machines.items()},
+            node_gpus={name: kind.gpus for name, kind in machines.items()},
             boot_seconds=node_prices.boot_hours * SECONDS_PER_HOUR,
         )
 
@@ -92,6 +104,7 @@ class Tries:
     fraction: float = 0.02
     _now: dict[JobId, Try] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
+    _in_vain: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
     @property
     def explorations(self) -> Mapping[JobId, Exploration]:
@@ -117,15 +130,17 @@ class Tries:
 
         `classes` are those that jobs are planned by, by name, their limits on width included.
         """
-        self._now = {
-            job: one for job, one in self._now.items() if job in jobs and not _is_over(one, samples, now)
-        }
+        worked = {curve.class_name: _Worked.of(curve.class_name, samples) for curve in curves}
+        for job, one in list(self._now.items()):
+            if job not in jobs or _is_over(one, samples, now):
+                del self._now[job]
+                since = worked.get(one.class_name, _Worked())
+                self._in_vain[one.class_name, one.gpu_type, one.found.gpus] = 2.0 * since.gpu_seconds
         busy = {one.class_name for one in self._now.values()}
         for curve in curves:
             if curve.class_name in busy:
                 continue
-            measured = sum(one.seconds * one.gpus for one in samples if one.class_name == curve.class_name)
-            began = self._best(jobs, curve, classes, worth, measured=measured)
+            began = self._best(jobs, curve, classes, worth, worked=worked[curve.class_name])
             if began is not None:
                 job, found = began
                 busy.add(curve.class_name)
@@ -141,7 +156,7 @@ class Tries:
         classes: Mapping[str, JobClass],
         worth: Worth,
         *,
-        measured: float,
+        worked: _Worked,
     ) -> tuple[JobId, Exploration] | None:
         """Return what the running job of a class that has most left should try; None where nothing pays."""
         mine = [
@@ -163,27 +178,53 @@ class Tries:
         allowed = {*map(int, speedup.whole_widths())} & {known.gpus for known in curve.widths}
         if width.gpus not in allowed:
             return None
+        allowed -= {
+            gpus
+            for gpus in allowed
+            if self._in_vain.get((curve.class_name, curve.gpu_type, gpus), 0.0) > worked.gpu_seconds
+        }
         speed = float(speedup.speed_at(width.gpus))
         seconds = PART_OF_A_JOB * chosen.remaining_gpu_hours / speed * SECONDS_PER_HOUR
         if seconds < LEAST_TRY_SECONDS:
             return None
-        hours = job_class.arrivals_per_hour * job_class.size_gpu_hours * HALF_LIFE_HOURS / speed
-        credit = self.fraction * (measured + hours * SECONDS_PER_HOUR * width.gpus)
+        job_hours = job_class.size_gpu_hours / speed
+        to_come = min(
+            job_class.arrivals_per_hour * job_hours * HALF_LIFE_HOURS,
+            worked.seconds / SECONDS_PER_HOUR + TRUSTED_JOBS * job_hours,
+        )
+        advance = ADVANCE_JOBS * job_hours * SECONDS_PER_HOUR * width.gpus
         found = worth_exploring(
             curve,
             planned_gpus=width.gpus,
             stakes=Stakes(
                 gpu_hour_worth=worth.gpu_hour[curve.gpu_type],
-                hours_to_come=hours,
+                hours_to_come=to_come,
                 weight=chosen.weight,
                 restart_seconds=job_class.rescale_hours * SECONDS_PER_HOUR,
                 boot_seconds=worth.boot_seconds,
-                most_gpu_seconds=credit - self._wasted.get(curve.class_name, 0.0),
+                node_gpus=worth.node_gpus[curve.gpu_type],
+                most_gpu_seconds=self.fraction * worked.gpu_seconds
+                + advance
+                - self._wasted.get(curve.class_name, 0.0),
             ),
             seconds=min(seconds, TRY_SECONDS),
             allowed=allowed,
         )
         return None if found is None else (chosen.id, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """How long jobs of a class have worked while they were measured, and the same times their GPUs."""
+
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, class_name: str, samples: Sequence[SpeedSample]) -> _Worked:
+        """Return it of a class."""
+        ours = [one for one in samples if one.class_name == class_name]
+        return cls(sum(one.seconds for one in ours), sum(one.seconds * one.gpus for one in ours))
 
 
 def _is_over(one: Try, samples: Sequence[SpeedSample], now: float) -> bool:

@@ -22,9 +22,12 @@ the two would be used, so knowing it saves on average, for each hour at k,
     V = E[max(A - B / rho, 0)] - max(A - B E[1 / rho], 0)
     E[max(A - B / rho, 0)] = A Phi(d) - B e^(s^2/2 - m) Phi(d - s),    d = (m - log(B / A)) / s
 
-as in the price of a put option (Black and Scholes 1973); a speed beyond a linear one counts as linear. A
-width is tried where V x (hours of the class to come while the measurement counts) is more than the two
-restarts, the boot and the slower work of the try.
+as in the price of a put option (Black and Scholes 1973); a speed beyond a linear one counts as linear. That
+holds for a stated curve that may be wrong; in one that is right there is nothing to learn. The probability p
+that it is wrong follows from the widths that were measured so far, whoever ran at them: N(0, S) of their
+deviations with tau = 0.4 against tau = 0.05, and prior odds that all curves of the file share. A width is
+tried where p V x (hours of the class to come while the measurement counts) is more than the two restarts, the
+boot and the slower work of the try.
 
 Cost: O(widths^3), with at most a few dozen widths.
 """
@@ -38,7 +41,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import expit, ndtr, ndtri, stdtrit
 
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Phase, Width, check_positive
@@ -46,8 +49,9 @@ from policies.speedup import PowerLaw, SpeedupCurve, Table
 
 Floats = NDArray[np.float64]
 
-WANDER = 0.4
-"""Stated 1.3 where 3.15 is true, two octaves up, is within the 95 % interval."""
+WANDER, RIGHT = 0.4, 0.05
+"""Of a stated curve that may be wrong, and of one that is about right. With the first, 1.3 stated where 3.15
+is true, two octaves up, is within the 95 % interval; intervals are always by it."""
 NOISE = 0.10
 DOUBTED = 2.0
 """The value of `NOISE` is believed as much as if it came from so many measurements."""
@@ -56,6 +60,7 @@ FLOOR = 0.01
 HALF_LIFE_SECONDS = 7 * 24 * 3600.0
 """A week-old measurement counts half: code, data and drivers change."""
 UNKNOWN_LEVEL = 10.0
+SHARED_STEPS = 10
 
 MOST_WIDTHS = 256
 """Curves with more widths than this are corrected at powers of two only."""
@@ -110,6 +115,10 @@ class CurveEstimate:
     widths: tuple[WidthEstimate, ...]
     covariance: tuple[tuple[float, ...], ...]
     """Of the logarithms of the speeds, width by width."""
+    log_odds: float = 0.0
+    """What was measured, for the stated curve being wrong and against its being about right."""
+    doubt: float = 0.5
+    """The probability that the stated curve is wrong."""
 
     def ratio(self, gpus: int, base: int) -> tuple[float, float]:
         """Return (mean, standard deviation) of the logarithm of the speed at a width over that at another."""
@@ -161,6 +170,11 @@ def estimate_curve(
     covariance = UNKNOWN_LEVEL**2 + WANDER**2 * np.minimum.outer(x + 1.0, x + 1.0)
     mean, _ = _posterior(covariance, rows, means - prior[rows], noise[0])
     _, posterior = _posterior(covariance, rows, means - prior[rows], noise[1])
+    off = means - prior[rows]
+    wrong, right = (
+        _log_density(off, UNKNOWN_LEVEL**2 + wander**2 * np.minimum.outer(x[rows], x[rows]), noise[0])
+        for wander in (WANDER, RIGHT)
+    )
     log_speed = prior + mean
     # Of log s(k) - log s(narrowest): the level, which both share, drops out.
     spread = np.sqrt(np.maximum(np.diag(posterior) + posterior[0, 0] - 2.0 * posterior[0], 0.0))
@@ -179,6 +193,8 @@ def estimate_curve(
             for at, width in enumerate(widths)
         ),
         covariance=tuple(tuple(map(float, row)) for row in posterior),
+        log_odds=wrong - right,
+        doubt=float(expit(wrong - right)),
     )
 
 
@@ -204,6 +220,13 @@ def _posterior(
     seen = covariance[np.ix_(rows, rows)] + np.diag(noise**2)
     gain = np.linalg.solve(seen, covariance[rows]).T
     return gain @ deviations, covariance - gain @ covariance[rows]
+
+
+def _log_density(deviations: Floats, covariance: Floats, noise: Floats) -> float:
+    """Return the logarithm of N(0, covariance + noise) at deviations, but for a constant."""
+    whole = covariance + np.diag(noise**2)
+    _, log_determinant = np.linalg.slogdet(whole)
+    return -0.5 * float(deviations @ np.linalg.solve(whole, deviations) + log_determinant)
 
 
 def _measurements(
@@ -320,7 +343,8 @@ class Stakes:
     """What a better width would be worth to a class, and what trying one takes.
 
     `gpu_hour_worth` is the weighted hours that the money for a GPU-hour saves elsewhere; `hours_to_come` is
-    how long the jobs of the class will work, at the planned width, while a measurement counts.
+    how long the jobs of the class will work, at the planned width, while a measurement counts. GPUs that are
+    added come in nodes of `node_gpus`.
     """
 
     gpu_hour_worth: float
@@ -328,6 +352,7 @@ class Stakes:
     weight: float = 1.0
     restart_seconds: float = 0.0
     boot_seconds: float = 0.0
+    node_gpus: int = 1
     most_gpu_seconds: float = math.inf
 
     def an_hour(self, gpus: int) -> float:
@@ -353,9 +378,10 @@ def worth_exploring(
         if width.measurements or width.gpus == planned_gpus or (allowed and width.gpus not in allowed):
             continue
         mean, spread = curve.ratio(width.gpus, planned_gpus)
-        worth = stakes.hours_to_come * _worth_of_knowing(mean, spread, width.gpus, planned_gpus, stakes)
+        worth = curve.doubt * stakes.hours_to_come
+        worth *= _worth_of_knowing(mean, spread, width.gpus, planned_gpus, stakes)
         slow = math.exp(mean - spread)
-        extra = max(width.gpus - planned_gpus, 0)
+        extra = stakes.node_gpus * math.ceil(max(width.gpus - planned_gpus, 0) / stakes.node_gpus)
         wasted = seconds * max(width.gpus - planned_gpus * slow, 0.0)
         wasted += stakes.restart_seconds * (width.gpus + planned_gpus) + stakes.boot_seconds * extra
         cost = seconds * max(stakes.an_hour(width.gpus) - slow * stakes.an_hour(planned_gpus), 0.0)
@@ -412,11 +438,31 @@ def explain_curve(curve: CurveEstimate) -> str:
 def estimate_all(
     samples: Sequence[SpeedSample], classes: Iterable[JobClass], *, now: float
 ) -> Mapping[tuple[str, str], CurveEstimate]:
-    """Return the estimate of each class and GPU type that was measured."""
+    """Return the estimate of each class and GPU type that was measured, with how far the file is doubted."""
     found = {}
     for job_class in classes:
         for gpu_type, stated in job_class.phases[0].speedups.items():
             curve = estimate_curve(samples, stated, class_name=job_class.name, gpu_type=gpu_type, now=now)
             if curve is not None:
                 found[job_class.name, gpu_type] = curve
-    return found
+    return doubted(found)
+
+
+def doubted(curves: Mapping[tuple[str, str], CurveEstimate]) -> dict[tuple[str, str], CurveEstimate]:
+    """Return curves whose doubts share their prior: the part of a file's curves that are wrong is unknown.
+
+    That part has a flat prior and is estimated by expectation maximisation, from the curves of which several
+    widths were measured.
+    """
+    log_odds = np.array([curve.log_odds for curve in curves.values()])
+    several = [sum(1 for width in curve.widths if width.measurements) > 1 for curve in curves.values()]
+    said = np.array(several, dtype=bool)
+    part = 0.5
+    for _ in range(SHARED_STEPS):
+        doubts = expit(log_odds + math.log(part / (1.0 - part)))
+        part = (1.0 + float(doubts[said].sum())) / (2.0 + float(said.sum()))
+    doubts = expit(log_odds + math.log(part / (1.0 - part)))
+    return {
+        key: replace(curve, doubt=float(doubt))
+        for (key, curve), doubt in zip(curves.items(), doubts, strict=True)
+    }

@@ -36,7 +36,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
         width = wanted.widths.get(name)
         if _must_move(state, job):
             continue
-        if wanted.node_prices is not None and _has_enough(job, width):
+        if wanted.node_prices is not None and _has_enough(job, width) and name not in wanted.exact:
             optional.append(job)
             continue
         if width == job.job.width:

@@ -64,6 +64,8 @@ def _best_on(
     if node_prices is None:
         return None
     for job_id in _jobs_on(state, plan, node):
+        if job_id in allocation.exact:
+            continue
         job = state.jobs[job_id]
         now, left = job.job.width, None
         if job_id in plan.slots:
