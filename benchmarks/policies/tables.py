@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
@@ -275,6 +276,12 @@ def goals(outcomes: Sequence[Outcome]) -> str:
             if (pairs := [(r, v) for r in _own([outcome], told) if (v := bound(r)) is not None])
         }
         rows.append(_goal(what, found, limit))
+    nearest = {
+        outcome.scenario.name: min(found)
+        for outcome in outcomes
+        if (found := [hours_of(row) / _bound_of(row, outcome) for row in outcome.rows if _is_held(row, outcome)])
+    }
+    rows.append(_goal("the bound with boots within 1.10 of the best run of any policy", nearest, 1.10))
     tuned = {
         name: 1.0 / ratio.mean
         for name, own in groupby(outcomes, key=lambda o: o.scenario.name)
@@ -282,6 +289,17 @@ def goals(outcomes: Sequence[Outcome]) -> str:
     }
     rows.append(_goal("the daemon within 1.03 of the tuned plan, same money", tuned, 1.03))
     return _table(["aim", "held", "worst", "where"], rows)
+
+
+def _bound_of(row: Row, outcome: Outcome) -> float:
+    """Return the bound with boots for the money that the daemon spent on a seed; infinite for none."""
+    own = next(r for r in _own([outcome]) if r.seed == row.seed)
+    return own.lower_bound_with_boots_mean_jct_hours or math.inf
+
+
+def _is_held(row: Row, outcome: Outcome) -> bool:
+    """Return whether a run spent no more than the daemon on its seed, and there is a bound for that."""
+    return row.equal_spend_mean_jct_hours is not None and math.isfinite(_bound_of(row, outcome))
 
 
 def _goal(what: str, found: dict[str, float], limit: float) -> list[str]:

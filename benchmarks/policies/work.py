@@ -19,6 +19,7 @@ from boa_daemon.compare.run import Kept
 from boa_daemon.compare.tune import run_cell
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.sim.boot_bound import Effort
 from boa_daemon.sim.settings import Beliefs, Spot, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.traces.reader import read_trace
@@ -28,6 +29,8 @@ from policies.errors import PolicyError
 from policies.model import Budget
 from policies.optimum.frontier import MixedFrontier
 
+EFFORT = Effort(steps=12)
+"""What the bound with boots is searched with: it holds after any number of steps, and is a little lower."""
 DAEMON = "boa-paced"
 """The policy that `boa daemon` runs."""
 LEARNT, TRUTH, WRONG = "learnt", "told the truth", "stated wrong"
@@ -142,6 +145,7 @@ def run_task(task: Task) -> Outcome:
         rivals=scenario.rivals,
         seeds=scenario.seeds,
         reference=DAEMON,
+        bound_effort=None if scenario.on_spot else EFFORT,
     )
     outcome.rows = list(_rows(learning, kept, outcome, scenario.column))
     outcome.told[LEARNT] = [row for row in outcome.rows if row.policy == DAEMON]
@@ -151,7 +155,7 @@ def run_task(task: Task) -> Outcome:
         (WRONG, True, wrong_by_class(names)),
     ):
         shared = replace(settings, learns=learns, world=replace(settings.world, beliefs=beliefs))
-        alone = replace(learning, shared=shared, rivals=())
+        alone = replace(learning, shared=shared, rivals=(), bound_effort=None)
         outcome.told[told] = list(_rows(alone, kept, outcome, f"{scenario.column}, {told}"))
     wished = [row.most_nodes for row in outcome.rows if row.policy == TUNED and row.seed == 0]
     is_capped = wished and task.source in scenario.sources[-scenario.capped_sources :]
@@ -164,6 +168,7 @@ def run_task(task: Task) -> Outcome:
                 rivals=AT_CAPS,
                 caps=(cap,),
                 seeds=1,
+                bound_effort=None,
             )
             rows = list(_rows(capped, kept, outcome, f"{scenario.column}, at most {cap} nodes"))
             outcome.caps.append(AtCap(part=part, factor=factor, rows=rows))

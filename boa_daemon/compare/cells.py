@@ -16,6 +16,7 @@ import numpy as np
 
 from boa_daemon import __version__
 from boa_daemon.errors import InputError
+from boa_daemon.sim.boot_bound import Effort
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import Budget
@@ -82,7 +83,8 @@ class Comparison:
     """The settings that all runs share, and what differs between them.
 
     `reference` is the policy whose spend the rivals are to meet; where `shared` says that beliefs are learnt,
-    only the reference learns and rivals know the truth. A cap of None is that of `shared`, or none.
+    only the reference learns and rivals know the truth. A cap of None is that of `shared`, or none. With a
+    `bound_effort` the reference's runs carry the bound that knows boots.
     """
 
     shared: SimulationSettings
@@ -91,6 +93,7 @@ class Comparison:
     seeds: int = 1
     caps: tuple[int | None, ...] = (None,)
     reference: str = REFERENCE
+    bound_effort: Effort | None = None
 
     @property
     def cells(self) -> int:
@@ -162,7 +165,8 @@ class Comparison:
 
     def key(self, cell: Cell) -> str:
         """Return what a kept row is found by: a hash of all that went into it."""
-        return _hash(self._fingerprint, cell)
+        bound = () if self.bound_effort is None or cell.target is not None else (self.bound_effort,)
+        return _hash(self._fingerprint, cell, *bound)
 
 
 def turned(settings: SimulationSettings, knob: Knob) -> SimulationSettings:

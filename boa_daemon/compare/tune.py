@@ -92,7 +92,11 @@ def run_cell(comparison: Comparison, cell: Cell) -> Row:
     if cell.target is None:
         chosen = rehearsed(settings) if cell.policy == REFERENCE else settings
         planned = chosen.planning_budget or chosen.budget
-        trial = Trial(knob={"planning_budget": planned.amount}, result=simulate(chosen))
+        run = prepare(chosen)
+        result = run.finish()
+        if comparison.bound_effort is not None:
+            result = run.with_boot_bound(result, effort=comparison.bound_effort)
+        trial = Trial(knob={"planning_budget": planned.amount}, result=result)
         return _row(cell, trial, target=trial.spend, equal=trial.hours, runs=1)
     bench = Bench(settings, cell.target)
     _search(bench)
@@ -291,7 +295,7 @@ def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: 
         at_equal_spend=trial.is_equal(target),
         equal_spend_mean_jct_hours=equal,
         lower_bound_mean_jct_hours=result.lower_bound_mean_jct_hours,
-        lower_bound_with_boots_mean_jct_hours=getattr(result, "lower_bound_with_boots_mean_jct_hours", None),
+        lower_bound_with_boots_mean_jct_hours=result.lower_bound_with_boots_mean_jct_hours,
         gpu_hours_rented=result.gpu_hours_rented,
         gpu_hours_used=result.gpu_hours_used,
         gpu_hours_overhead=result.gpu_hours_overhead,
