@@ -277,9 +277,9 @@ def goals(outcomes: Sequence[Outcome]) -> str:
         }
         rows.append(_goal(what, found, limit))
     nearest = {
-        outcome.scenario.name: min(found)
+        outcome.scenario.name: min(over_bound)
         for outcome in outcomes
-        if (found := [hours_of(row) / _bound_of(row, outcome) for row in outcome.rows if _is_held(row, outcome)])
+        if (over_bound := [hours_of(r) / _bound_of(r, outcome) for r in outcome.rows if _is_held(r, outcome)])
     }
     rows.append(_goal("the bound with boots within 1.10 of the best run of any policy", nearest, 1.10))
     tuned = {
