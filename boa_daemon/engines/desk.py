@@ -26,7 +26,7 @@ from boa_daemon.tick.ports import (
     RunReport,
     Unknown,
 )
-from boa_daemon.tick.state import JobState, NodeState
+from boa_daemon.tick.state import JobState, NodeState, UserMoney
 from policies.errors import InvalidProblem
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
 
@@ -143,6 +143,10 @@ class JobDesk:
         now = self._clock.now()
         ready = (e for e in self._entries.values() if e.slots or e.not_before <= now)
         return {entry.ticket.spec.job: self._state(entry) for entry in ready}
+
+    def users(self) -> Mapping[str, UserMoney]:
+        """Return nothing: no user has a cap of their own."""
+        return {}
 
     def _state(self, entry: _Entry) -> JobState:
         """Return what a tick may see of a job."""

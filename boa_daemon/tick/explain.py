@@ -32,7 +32,10 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     if job is None:
         raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
     width = plan.widths.get(job_id)
-    sentences = [_presence(state, job), *_losses(job), _left_out(plan, job_id) or _width(plan, job, width)]
+    sentences = [_presence(state, job), *_losses(job)]
+    if aside := _set_aside(state, plan, job):
+        return " ".join([*sentences, aside])
+    sentences.append(_left_out(plan, job_id) or _width(plan, job, width))
     if job_id in plan.waiting and width is not None:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
@@ -97,11 +100,33 @@ def _presence(state: ClusterState, job: JobState) -> str:
 
 
 def _losses(job: JobState) -> list[str]:
-    """Return what a job lost to ends without a checkpoint, where it did."""
-    lost = job.lost_steps
-    if not lost:
-        return []
-    return [f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; it is left again."]
+    """Return what a job lost to ends without a checkpoint, and how often it failed."""
+    found, lost = [], job.lost_steps
+    if lost:
+        steps = f"{lost} step{'s' if lost > 1 else ''}"
+        found.append(
+            f"It lost {steps} to ends without a checkpoint; it is to do {'them' if lost > 1 else 'it'} again."
+        )
+    if job.failures:
+        times = "once" if job.failures == 1 else f"{job.failures} times"
+        found.append(f"It failed {times} so far; how it ended last: {job.last_end}.")
+    return found
+
+
+def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
+    """Return why a job has no part in the decision; nothing where it has."""
+    reason = plan.waiting.get(job.job.id)
+    if reason == "resting":
+        rest = max((job.rests_until or state.now) - state.now, 0.0)
+        return f"It rests for {rest:.0f} s more before it is tried again."
+    if reason == "user-day-cap":
+        money = state.users.get(job.user)
+        said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
+        return (
+            f"It is held back: what the jobs of user {job.user} may cost today is spent{said and ':'}{said}. "
+            "It may start after midnight UTC."
+        )
+    return ""
 
 
 def _left_out(plan: Plan, job_id: JobId) -> str:

@@ -15,7 +15,10 @@ from policies.model import check_positive
 
 CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
 """Which hard cap."""
-HeldCode: TypeAlias = CapCode | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+HeldCode: TypeAlias = (
+    CapCode
+    | Literal["user-day-cap", "max-usd", "minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+)
 """Why something that the policy wanted is not done; a closed list."""
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -43,6 +46,8 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "cap-month": "the cap on dollars per month leaves no room for it",
         "cap-hour": "the ceiling on dollars per hour leaves no room for it",
         "cap-instances": "the cap on instances is reached",
+        "user-day-cap": "what its jobs may cost today (UTC) is spent: those that wait are not started",
+        "max-usd": "it has cost what its file allows, and is stopped",
         "minimum-hold": "it started too recently to be moved",
         "moves-of-job": "it was moved as often as an hour allows",
         "moves-of-all": "jobs were moved as often as an hour allows",

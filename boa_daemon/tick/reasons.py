@@ -18,8 +18,6 @@ JobReason: TypeAlias = Literal[
     "starting",
     "running",
     "not-planned",
-    "resting",
-    "user-day-cap",
     "finished",
     "failed",
     "cancelled",
@@ -44,6 +42,8 @@ WAITING: Mapping[str, str] = MappingProxyType(
         "cap-instances": "the cap on instances is reached",
         "loop": "the same was done over and over and led nowhere; it rests",
         "budget": "the budget is below what the load takes: money for its nodes has to accrue",
+        "resting": "it failed and is tried again after a while",
+        "user-day-cap": "its user has spent what they may spend today (UTC)",
     }
 )
 """What a plan says that a job waits for."""
@@ -54,8 +54,6 @@ JOBS: Mapping[str, str] = MappingProxyType(
         "starting": "it is to start now",
         "running": "it runs",
         "not-planned": "the policy gives it no GPUs now: others have them all, or `boa down` was ordered",
-        "resting": "it failed and is tried again after a while",
-        "user-day-cap": "its user has spent what they may spend today (UTC)",
         "finished": "it ended well",
         "failed": "it failed for good, or reached its max_usd",
         "cancelled": "it was cancelled",

@@ -34,6 +34,8 @@ WaitReason: TypeAlias = Literal[
     "cap-instances",
     "loop",
     "budget",
+    "resting",
+    "user-day-cap",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
@@ -91,7 +93,10 @@ class JobState:
 
     `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
     `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
-    in no checkpoint; the work in them is part of what remains.
+    in no checkpoint; the work in them is part of what remains. `user` is who submitted it. After a failure it
+    is not started again before `rests_until`; it failed `failures` times so far, the last time as the
+    sentence `last_end` says. `money_ends_at` is when it will have cost what its file allows, if it holds its
+    GPUs until then; None where its file sets no limit.
     """
 
     job: Job
@@ -99,11 +104,29 @@ class JobState:
     generation: int = 0
     is_stopping: bool = False
     lost_steps: int = 0
+    user: str = ""
+    rests_until: float | None = None
+    failures: int = 0
+    last_end: str = ""
+    money_ends_at: float | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether it holds GPUs."""
         return bool(self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMoney:
+    """What a user's jobs may cost per day (UTC), and what they have cost today."""
+
+    cap_usd: float
+    spent_usd: float
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left today."""
+        return self.spent_usd >= self.cap_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +139,7 @@ class ClusterState:
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
     are known where there are caps. `acts` are the recent ones in order of time, known where the rules
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
-    opened. `memory` is what the policy remembered last, and when.
+    opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own.
     """
 
     now: float
@@ -131,6 +154,7 @@ class ClusterState:
     settled_today_micro_dollars: int = 0
     settled_month_micro_dollars: int = 0
     acts: tuple[Act, ...] = ()
+    users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def usd_per_hour(self) -> float:
