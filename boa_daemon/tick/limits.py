@@ -51,7 +51,7 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "minimum-hold": "it started too recently to be moved",
         "moves-of-job": "it was moved as often as an hour allows",
         "moves-of-all": "jobs were moved as often as an hour allows",
-        "loop": "the same was done over and over and led nowhere; it rests",
+        "loop": "the same was ordered over and over and led nowhere; it is paused",
         "no-effect": "the same was ordered over and over without effect; it is still tried",
     }
 )

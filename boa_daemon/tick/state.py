@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Market, Offer
 from policies.answer import NodePrices
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
+
+if TYPE_CHECKING:
+    from policies.site import BuiltPolicy
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
@@ -183,6 +186,15 @@ class Rules:
     caps: Caps | None = None
     steady: Steady | None = None
     round_seconds: float | None = None
+
+    def under(self, built: BuiltPolicy) -> Rules:
+        """Return the rules with what a policy brings along: its pace, its rounds, its hold of idle nodes."""
+        hold, longest = built.idle_hold_seconds, self.longest_hold_seconds
+        if hold is None:
+            hold = self.idle_hold_seconds
+        elif longest is not None:
+            hold = min(hold, longest)
+        return replace(self, pace=built.pace, round_seconds=built.round_seconds, idle_hold_seconds=hold)
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:
