@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -33,12 +32,11 @@ from boa_daemon.errors import BoaError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
 from boa_daemon.learning.exploring import Worth
-from boa_daemon.learning.learner import Learner, import_speeds
+from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
-from boa_daemon.store.database import Database
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.store.storage import Storage
@@ -109,7 +107,7 @@ class Daemon:
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.liveness = Liveness()
-        self.learning = LearningStep(learner=Learner(None if database is None else _samples(database)))
+        self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
         self.use(settings)
@@ -503,20 +501,6 @@ class Daemon:
     def _alert(self, key: str, sentence: str) -> None:
         """Tell whoever is to be told, once."""
         self.alerts.say(key, sentence, at=self.world.clock.now())
-
-
-def _samples(database: Database) -> SqlSamples:
-    """Return the samples of a database, with what an earlier version kept in a file beside it."""
-    samples, path = SqlSamples(database), database.engine.url.database
-    if database.engine.dialect.name == "sqlite" and path and path != ":memory:":
-        try:
-            count = import_speeds(Path(path).with_name("speeds.json"), samples)
-        except OSError as error:
-            _LOG.warning("speeds.json was read and cannot be put aside: %s", error)
-            return samples
-        if count:
-            _LOG.info("%d measured speeds were taken over from speeds.json", count)
-    return samples
 
 
 def _fault(error: Exception) -> str:

@@ -42,7 +42,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Phase, Width, check_positive
-from policies.speedup import PowerLaw, SpeedupCurve, Table
+from policies.speedup import SpeedupCurve, Table
 
 Floats = NDArray[np.float64]
 
@@ -59,8 +59,6 @@ UNKNOWN_LEVEL = 10.0
 
 MOST_WIDTHS = 256
 """Curves with more widths than this are corrected at powers of two only."""
-NEW_CURVE = PowerLaw(exponent=0.85, max_gpus=64)
-"""What a class of which nothing is known is believed to be: doubling the GPUs gives 1.8 times the speed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,12 +178,6 @@ def estimate_curve(
         ),
         covariance=tuple(tuple(map(float, row)) for row in posterior),
     )
-
-
-def new_class(name: str, *, gpu_types: Collection[str], size_gpu_hours: float = 1.0) -> JobClass:
-    """Return a class of which nothing is known yet: the prior that its first measurements correct."""
-    phase = Phase(size_gpu_hours=size_gpu_hours, speedups=dict.fromkeys(gpu_types, NEW_CURVE))
-    return JobClass(name=name, phases=(phase,))
 
 
 def _menu(stated: SpeedupCurve) -> list[int]:
