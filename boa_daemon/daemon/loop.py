@@ -47,6 +47,7 @@ from boa_daemon.tick.decision import LAST_RESORT, Decision, decide
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
+from boa_daemon.units import counted
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.model import JobClass, JobId, Width
 from policies.online.best_effort import Account
@@ -167,7 +168,7 @@ class Daemon:
         self.standing.is_down = self.books.store.flag("is_down")
         self.standing.is_started = True
         jobs, count = self.standing.reattached
-        _LOG.info("re-attached to %d jobs and %d instances", jobs, count)
+        _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
 
     def tick(self) -> Decision | None:
         """Do one tick; return what was decided, None where it could not be done."""
@@ -202,7 +203,7 @@ class Daemon:
         """Observe and decide; record where there is a database, and touch nothing."""
         if self.books is None:
             count = sum(node.ended_at is None for node in self.world.cloud.nodes())
-            self.standing.notes = [f"{count} instances are listed; nothing is touched"]
+            self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
             return None
         self._learn()
         controller = self.controller()
@@ -473,7 +474,8 @@ class Daemon:
         if picture is None:
             return "starting"
         return (
-            f"{picture.usd_per_hour:.2f} USD/hour, {picture.nodes} nodes, {picture.running} jobs running, "
+            f"{picture.usd_per_hour:.2f} USD/hour, {counted(picture.nodes, 'node')}, "
+            f"{counted(picture.running, 'job')} running, "
             f"{picture.waiting} waiting"
         )
 

@@ -28,7 +28,7 @@ from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
 from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.tick.state import WaitReason
-from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from boa_daemon.units import SECONDS_PER_HOUR, counted, dollars, format_hours
 from policies.model import JobId
 from policies.online.pacing import Pace
 
@@ -130,7 +130,8 @@ class Service:
         mine = [job for job in list(queue.active.values()) if job.user == user]
         if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
             raise NotAllowed(
-                f"user {user} has {len(mine)} jobs and may have {limits.max_jobs}; {more} more are too many"
+                f"user {user} has {counted(len(mine), 'job')} and may have {limits.max_jobs}; "
+                f"{more} more would be too many"
             )
         if limits.usd_per_day_cap is not None:
             spent = self.spent_today(user)

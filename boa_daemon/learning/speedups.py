@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from boa_daemon.units import SECONDS_PER_HOUR
+from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.model import JobClass, Phase, Width, check_positive
 from policies.speedup import SpeedupCurve, Table
 
@@ -356,8 +356,9 @@ def worth_exploring(
         if worth - cost > best and wasted <= stakes.most_gpu_seconds:
             best = worth - cost
             reason = (
-                f"{width.gpus} GPUs are tried for {seconds:.0f} s: their speed is known to {spread:.0%}; "
-                f"knowing it is worth {worth:.2g} hours of waiting and costs {cost:.2g}"
+                f"a try of {counted(width.gpus, 'GPU')} for {seconds:.0f} s: "
+                f"the speed is known to ±{spread:.0%}; "
+                f"knowing it saves {worth:.2g} hours of waiting and costs {cost:.2g}"
             )
             found = Exploration(gpus=width.gpus, gpu_seconds=wasted, reason=reason, seconds=seconds)
     return found

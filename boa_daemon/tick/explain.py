@@ -10,7 +10,7 @@ from boa_daemon.tick.link_order import rank
 from boa_daemon.tick.offers import NO_PRICE_SECONDS
 from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
-from boa_daemon.units import format_hours
+from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
@@ -106,7 +106,7 @@ def _losses(job: JobState) -> list[str]:
     """Return what a job lost to ends without a checkpoint, and how often it failed."""
     found, lost = [], job.lost_steps
     if lost:
-        steps = f"{lost} step{'s' if lost > 1 else ''}"
+        steps = counted(lost, "step")
         found.append(
             f"It lost {steps} to ends without a checkpoint; it is to do {'them' if lost > 1 else 'it'} again."
         )
@@ -175,4 +175,4 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
 def _nodes(names: Iterable[str]) -> str:
     """Return node names, each with the number of GPUs used on it."""
     counts = Counter(names)
-    return ", ".join(f"{name} ({gpus} GPU{'s' if gpus > 1 else ''})" for name, gpus in counts.items())
+    return ", ".join(f"{name} ({counted(gpus, 'GPU')})" for name, gpus in counts.items())

@@ -207,7 +207,7 @@ def test_a_user_has_a_limit_on_jobs_and_on_dollars(tmp_path: Path) -> None:
     """Two jobs at most; and none after a cent was spent today."""
     stage = Stage(tmp_path, users={"ann": {"max_jobs": 2}, "bob": {"usd_per_day_cap": 0.01}})
     try:
-        with pytest.raises(NotAllowed, match="3 more are too many"):
+        with pytest.raises(NotAllowed, match="3 more would be too many"):
             stage.submit(*[job_content()] * 3)
         stage.submit(job_content(hours=0.2), user="bob")
         stage.run(1200.0)

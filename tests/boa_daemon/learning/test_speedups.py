@@ -167,7 +167,7 @@ def test_a_width_is_tried_where_knowing_its_speed_is_worth_more_than_the_try() -
     found = worth_exploring(curve, planned_gpus=1, stakes=STAKES)
     assert found is not None
     assert found.gpus == 4
-    assert "4 GPUs are tried for 120 s" in found.reason
+    assert "a try of 4 GPUs for 120 s" in found.reason
     assert worth_exploring(curve, planned_gpus=1, stakes=replace(STAKES, hours_to_come=0.5)) is None
 
 
