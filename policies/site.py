@@ -47,7 +47,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """What can be set on a policy; None means "choose for me"."""
+    """What can be set on a policy; None means "choose for me".
+
+    Fleets of one type: which `gpu_type`, how many `nodes`, and `gpus_per_job`. The paced policy: the
+    `window_hours` over which the spend is the budget. One parallel `efficiency` for all jobs; `share` is the
+    part of the jobs that get the next wider limit. Pollux: the `utility` at which it rents.
+    """
 
     gpu_type: str | None = None
     gpus_per_job: int | None = None
@@ -71,8 +76,9 @@ def with_boots(problem: Problem, boot_hours: float) -> Problem:
 class BuiltPolicy:
     """An allocator, and what its plan promises in the long run where it has one.
 
-    What a policy brings along: the pace that it keeps, how long it holds idle nodes where that is not the
-    site's choice, and how often it wants to be asked again.
+    `planned_spend` is in the unit of the budget. What a policy brings along: the `pace` that it keeps, for
+    how many seconds it holds idle nodes where that is not the site's choice (`idle_hold_seconds`), and after
+    how many it wants to be asked again (`round_seconds`).
     """
 
     allocator: Allocator

@@ -81,7 +81,7 @@ LAST_RESORT: tuple[Stage, ...] = (keep_caps,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was seen, what is wanted, and what to do about the difference."""
+    """What was seen (`state`), what is wanted (`plan`), and what to do about the difference, in order."""
 
     state: ClusterState
     plan: Plan

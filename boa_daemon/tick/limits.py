@@ -61,6 +61,7 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
 class Caps:
     """Hard limits; None is no limit.  Money in dollars, time in seconds.
 
+    `usd_per_day` and `usd_per_month` are those of the calendar (UTC), `instances` counts all that may exist.
     `usd_per_hour` is a ceiling on what all nodes cost together at any instant. The rest says how fast the
     site is: `tick_seconds` is the longest time between two looks, `checkpoint_seconds` what a job is given
     to stop, `shutdown_seconds` how long after the order to end it a node may still be billed, lost answers

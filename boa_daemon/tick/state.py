@@ -138,7 +138,8 @@ class ClusterState:
 
     `jobs` stand in order of arrival. `offers` is what the cloud rents; empty where it names no zones or
     prices. `cooldowns` are the scopes that were refused, and when to ask again.
-    `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
+    `nodes` are those that live or may live, by name. `settled_micro_dollars` is the sum of final bills,
+    `settled_today_micro_dollars` and
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
     are known where there are caps. `acts` are the recent ones in order of time, known where the rules
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
@@ -169,12 +170,12 @@ class ClusterState:
 class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
 
-    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that
-    prices the hold itself keeps it no longer than `longest_hold_seconds`, where that is given. With
-    `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
-    that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
-    after it last changed its mind, even if nothing happens. `caps` are never exceeded;
-    `steady` keeps jobs from moving about.
+    `instance_types` are by GPU type; `max_nodes` is how many nodes may be held. A node that falls idle is
+    kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that prices the hold itself
+    keeps it no longer than `longest_hold_seconds`, where that is given. With `orders_links` the plan says
+    who sends first on each link that jobs share. With a `pace`, money that was not spent for a whole window
+    is forgone. With `round_seconds` the policy is asked again that long after it last changed its mind,
+    even if nothing happens. `caps` are never exceeded; `steady` keeps jobs from moving about.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -208,7 +209,9 @@ class Plan:
 
     `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
     be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
-    nothing. `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
+    nothing. `reasons` are the policy's words on the widths. `wake_at` is when to decide again even if nothing
+    happens. `head_starts` are the widths that are planned for jobs that start narrower for now.
+    `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
     are the sizes of those groups among them that are of use only together. `releases` names nodes that
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
