@@ -7,9 +7,9 @@ nox.options.sessions = ["tests", "lint", "types", "contracts"]
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole suite, on every core."""
+    """The whole suite, on every core, the exhaustive tests too."""
     session.install("-e", ".[test]")
-    session.run("pytest", "-q", "-n", "auto", *session.posargs)
+    session.run("pytest", "-q", "-n", "auto", "-m", "", *session.posargs)
 
 
 @nox.session

@@ -29,7 +29,7 @@ from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, mocked
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import JobState, Rules
+from boa_daemon.tick.state import JobState, Rules, UserMoney
 from policies.placement.first_fit import FirstFit
 
 TYPE, TICK_SECONDS = "g5.xlarge", 30.0
@@ -45,6 +45,10 @@ class Jobs:
     def jobs(self) -> dict[str, JobState]:
         """Return the jobs."""
         return self._jobs
+
+    def users(self) -> dict[str, UserMoney]:
+        """Return none."""
+        return {}
 
 
 def a_cloud(fake: FakeCloud, clock: ManualClock) -> AwsCloud:

@@ -290,7 +290,7 @@ class Fluid:
             if hour == month:
                 month_error = spent / (budget * month) - 1.0
             money = Money(
-                spent_usd=spent,
+                spent=spent,
                 elapsed_hours=float(hour),
                 month_elapsed_hours=float(hour % month),
                 month_left_hours=float(month - hour % month),

@@ -88,3 +88,8 @@ def format_hours(hours: float) -> str:
     if hours < 48.0:
         return f"{hours:.2f} h"
     return f"{hours / HOURS_PER_DAY:.1f} days"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as a person says it: ``1 node``, ``2 nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

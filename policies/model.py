@@ -47,7 +47,8 @@ class GpuType:
 class Phase:
     """A stretch of a job with one speed-up per GPU type (an epoch, say).
 
-    `size_gpu_hours` is work: hours on one GPU of the reference type.
+    `size_gpu_hours` is work: hours on one GPU of the reference type. `speedups` are by GPU type; on a type
+    that has none it cannot run.
     """
 
     size_gpu_hours: float
@@ -75,6 +76,8 @@ class AllReduce:
 class JobClass:
     """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order.
 
+    `weight` is what an hour of a job's time is worth beside those of other classes. A job holds its GPUs for
+    `startup_hours` before its first work, and for `rescale_hours` more at each change of width or type.
     `network` says what an iteration sends between nodes, where that is known.
     """
 
@@ -109,7 +112,7 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A time average: dollars per hour, or GPUs held."""
+    """A time average: `amount` dollars per hour, or GPUs held, as `unit` says."""
 
     amount: float
     unit: BudgetUnit = "usd_per_hour"
@@ -167,7 +170,10 @@ def _check_distinct(what: str, names: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """A machine the cloud rents, at the price it asks."""
+    """A machine the cloud rents, at the price it asks.
+
+    `link_gigabits_per_second` is what its network card carries to other machines.
+    """
 
     name: str
     gpu_type: str
@@ -200,7 +206,7 @@ class Width:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GpuSlot:
-    """One GPU of one node."""
+    """One GPU of one node; `index` counts them from 0."""
 
     node: NodeId
     index: int
@@ -208,7 +214,7 @@ class GpuSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An instance as a policy sees it."""
+    """An instance as a policy sees it; one that is not `is_ready` was asked for, or boots."""
 
     id: NodeId
     instance_type: InstanceType
@@ -219,6 +225,8 @@ class Node:
 class Job:
     """What a policy may know of one job now.
 
+    `phase` counts from 0. Its work is `scale` times that of its class. `width` is what it holds; None while
+    it waits.
     `draw` is uniform on [0, 1) and fixed at arrival: where the optimum mixes two plans, it picks the job's.
     `remaining_gpu_hours` is the work left, hours on one reference GPU, of all phases. `restarts` counts the
     starts after the first. `counted_at` is the instant that the work left is as of, in the future while the
@@ -242,14 +250,15 @@ class Job:
 class Money:
     """What a policy may know of the books: hours since they opened, and what was spent since.
 
-    `spent_usd` is final bills, running meters and requested nodes together; GPU-hours where GPUs are counted.
+    `spent` is final bills, running meters and requested nodes together: dollars, or GPU-hours where GPUs are
+    counted.
     `elapsed_hours` are hours of budget; `accrual` is how many of them an hour of this month brings, not
     one where every month has the same money. `month_elapsed_hours` are the hours of budget that accrued in
     this month, `month_left_hours` the hours until it ends. `is_refused` says that the cloud has no stock of
     some type now. `memory` is what the policy remembered at its last tick, `memory_age_hours` ago.
     """
 
-    spent_usd: float
+    spent: float
     elapsed_hours: float
     accrual: float = 1.0
     month_elapsed_hours: float = 0.0

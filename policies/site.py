@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
@@ -47,7 +47,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """What can be set on a policy; None means "choose for me"."""
+    """What can be set on a policy; None means "choose for me".
+
+    Fleets of one type: which `gpu_type`, how many `nodes`, and `gpus_per_job`. The paced policy: the
+    `window_hours` over which the spend is the budget. One parallel `efficiency` for all jobs; `share` is the
+    part of the jobs that get the next wider limit. Pollux: the `utility` at which it rents.
+    """
 
     gpu_type: str | None = None
     gpus_per_job: int | None = None
@@ -58,12 +63,22 @@ class PolicyOptions:
     share: float | None = None
 
 
+def with_boots(problem: Problem, boot_hours: float) -> Problem:
+    """Return the problem with a boot in each job's start-up: a job waits for nodes that are billed meanwhile.
+
+    Jobs that start on warm nodes are spared it, so plans err on the narrow side.
+    """
+    classes = tuple(replace(one, startup_hours=one.startup_hours + boot_hours) for one in problem.classes)
+    return replace(problem, classes=classes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPolicy:
     """An allocator, and what its plan promises in the long run where it has one.
 
-    What a policy brings along: the pace that it keeps, how long it holds idle nodes where that is not the
-    site's choice, and how often it wants to be asked again.
+    `planned_spend` is in the unit of the budget. What a policy brings along: the `pace` that it keeps, for
+    how many seconds it holds idle nodes where that is not the site's choice (`idle_hold_seconds`), and after
+    how many it wants to be asked again (`round_seconds`).
     """
 
     allocator: Allocator

@@ -19,6 +19,7 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
 from boa_daemon.inputs.job_file import job_schema
+from boa_daemon.units import counted
 
 
 def daemon(
@@ -82,7 +83,7 @@ def recover(
         return
     console = stdout_console()
     console.print(
-        f"{answer['instances']} instances found by their tags, {answer['jobs']} jobs from "
+        f"{counted(answer['instances'], 'instance')} found by tags, {counted(answer['jobs'], 'job')} from "
         f"{answer['backup'] or 'no backup'}; the old database is {answer['old'] or 'gone'}",
         markup=False,
     )

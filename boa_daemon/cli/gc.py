@@ -21,6 +21,7 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
+from boa_daemon.units import counted
 
 RegionsOption = Annotated[
     list[str] | None, typer.Option("--region", help="Instead of the region of the settings; may be repeated.")
@@ -113,8 +114,10 @@ def print_receipts(receipts: list[Receipt]) -> None:
     for receipt in receipts:
         left = receipt.left
         console.print(
-            f"{receipt.region}: {left['instance']} instances, {left['volume']} volumes, "
-            f"{left['network-interface']} interfaces, {left['spot-request']} spot requests left; "
+            f"{receipt.region}: {counted(left['instance'], 'instance')}, "
+            f"{counted(left['volume'], 'volume')}, "
+            f"{counted(left['network-interface'], 'interface')}, "
+            f"{counted(left['spot-request'], 'spot request')} left; "
             f"{receipt.ended} ended.",
             soft_wrap=True,
         )

@@ -25,6 +25,7 @@ from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, sa
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.units import counted
 
 LOG_SECONDS = 1.0
 
@@ -51,7 +52,7 @@ def submit(
         return
     names = document["jobs"]
     stdout_console().print(
-        f"{len(names)} job{'s' if len(names) != 1 else ''} {'valid' if check else 'submitted'}: "
+        f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
         f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
     )
     if not check:

@@ -12,6 +12,7 @@ from rich.text import Text
 from boa_daemon.cli.output import a_table
 from boa_daemon.tick.ledger import Ledger
 from boa_daemon.tick.state import ClusterState, JobState, NodeState
+from boa_daemon.units import counted
 from policies.model import Budget, JobClass, JobId
 
 COLOURS = (
@@ -42,8 +43,8 @@ def status_line(state: ClusterState, *, started_at: float, budget: Budget) -> st
     allowed = budget.amount * elapsed / 3600.0
     running = sum(job.is_running for job in state.jobs.values())
     return (
-        f"{clock_text(elapsed)}  {running} jobs run, {len(state.jobs) - running} wait, "
-        f"{len(state.nodes)} nodes, "
+        f"{clock_text(elapsed)}  {counted(running, 'job')} running, {len(state.jobs) - running} waiting, "
+        f"{counted(len(state.nodes), 'node')}, "
         f"{state.usd_per_hour:.2f} {unit}/hour now, {Ledger.of(state).committed_usd:.2f} {unit} so far "
         f"(budget {allowed:.2f})"
     )
@@ -57,7 +58,7 @@ def view(
     colours = {job: COLOURS[_stable(job) % len(COLOURS)] for job in state.jobs}
     tables = Table.grid(padding=(0, 4))
     tables.add_row(_nodes(state, colours), _jobs(state, classes, colours))
-    return Group(header, Text(f"{finished} jobs finished"), Text(), tables)
+    return Group(header, Text(f"{counted(finished, 'job')} finished"), Text(), tables)
 
 
 def _stable(job: JobId) -> int:

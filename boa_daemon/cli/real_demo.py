@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,10 @@ from boa_daemon.daemon.real_run import (
     NODE,
     PACE,
     PLACES,
-    PLANNED,
     RealRun,
     ticks,
     uninterrupted_loss,
 )
-from boa_daemon.engines.desk import Left
 from boa_daemon.errors import PARTLY_DONE
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.tick.decision import Decision
@@ -36,8 +34,8 @@ from policies.model import Budget
 DEFAULT_BUDGET = Budget(amount=20.0)
 MOST_SECONDS = 110.0
 LOG_LINES = 6
-WAITS = "has not let go yet"
-"""Every resize says so once: a job lets go first and starts in a later tick."""
+LEFT_OUT = ("has yet to let go", "planning by what was seen", "re-attached")
+"""Each resize says the first once, because a job lets go before it starts in a later tick."""
 
 
 def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
@@ -53,22 +51,24 @@ def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
             with _watching(run, is_quiet=is_quiet) as on_tick:
                 for decision in ticks(run, most_seconds=MOST_SECONDS):
                     on_tick(decision)
-            last = run.tick()
+            document = _document(run, run.tick(), wall_seconds=time.monotonic() - began)
         finally:
             run.close()
-        document = _document(run, last, wall_seconds=time.monotonic() - began)
     show(output, document, rows=lambda: document["jobs"], table=lambda: _print(document))
-    return 0 if run.is_over and all(left.is_finished for left in run.desk.left) else PARTLY_DONE
+    return (
+        0
+        if len(document["jobs"]) == jobs and all(row["finished"] for row in document["jobs"])
+        else PARTLY_DONE
+    )
 
 
 def _opening(jobs: int, budget: Budget) -> str:
     """Return what is about to happen, and what of it is pretended."""
     return (
         f"{jobs} training jobs ({', '.join(kind.name for kind in KINDS)}) arrive here, one every "
-        f"{ARRIVAL_SECONDS:.0f} s, and really run: numpy processes with checkpoints and logs. Pretended are "
-        f"the money (a budget of {budget}, of which the plan aims at {PLANNED:.0%}, because booting, idle "
-        f"and partly used nodes take the rest; a node of {NODE.gpus} workers is {NODE.usd_per_hour:.0f} "
-        f"USD/hour, at most {PLACES} nodes), the clock of the plan (a second counts as "
+        f"{ARRIVAL_SECONDS:.0f} s, and really run under the daemon: numpy processes with checkpoints and "
+        f"logs. Pretended are the money (a budget of {budget}; a node of {NODE.gpus} workers is "
+        f"{NODE.usd_per_hour:.0f} USD/hour, at most {PLACES} nodes), the clock (a second counts as "
         f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any "
         "machine. It takes about a minute."
     )
@@ -89,24 +89,25 @@ def _watching(run: RealRun, *, is_quiet: bool) -> Iterator[Callable[[Decision], 
 
 def _frame(run: RealRun, decision: Decision) -> RenderableType:
     """Return one instant: nodes and jobs, what was done last, and what jobs print."""
-    state = decision.state
-    classes = run.classes
-    cluster = view(state, classes, started_at=run.started_at, budget=run.budget, finished=len(run.desk.left))
-    done = [said for said in run.teller.sentences if WAITS not in said][-LOG_LINES:]
+    state, finished = decision.state, sum(job["status"] == "finished" for job in run.jobs)
+    classes = run.daemon.planner.planned
+    cluster = view(state, classes, started_at=run.started_at, budget=run.budget, finished=finished)
+    done = [said for said in run.sentences.said if _is_shown(said)][-LOG_LINES:]
     said = Text("\n".join(done), style="dim", no_wrap=True, overflow="ellipsis")
     logs = Text(no_wrap=True, overflow="ellipsis")
-    for job in list(run.desk.reports())[:LOG_LINES]:
+    for job in [name for name, job in state.jobs.items() if job.slots][:LOG_LINES]:
         logs.append(f"{job}: {_newest_line(run, job)}\n")
     return Group(cluster, Text("\nDone last", style="bold"), said, Text("\nLogs", style="bold"), logs)
 
 
+def _is_shown(sentence: str) -> bool:
+    """Whether a sentence of the daemon's log says something that whoever watches wants to know."""
+    return not any(part in sentence for part in LEFT_OUT)
+
+
 def _newest_line(run: RealRun, job: str) -> str:
     """Return what a job printed last."""
-    at = 0
-    lines: list[str] = []
-    while (chunk := run.desk.runner.logs(job, since=at)).text:
-        lines, at = chunk.text.splitlines(), chunk.next_offset
-    return lines[-1] if lines else ""
+    return (run.lines_of(job) or [""])[-1]
 
 
 def _lines(run: RealRun) -> Callable[[Decision], None]:
@@ -115,15 +116,14 @@ def _lines(run: RealRun) -> Callable[[Decision], None]:
 
     def show(decision: Decision) -> None:
         nonlocal told, count
-        for sentence in run.teller.sentences[told:]:
-            if WAITS in sentence:
-                continue
-            console.print(f"  {sentence}", soft_wrap=True, markup=False)
-        told = len(run.teller.sentences)
+        for sentence in run.sentences.said[told:]:
+            if _is_shown(sentence):
+                console.print(f"  {sentence}", soft_wrap=True, markup=False)
+        told = len(run.sentences.said)
         if count % 10 == 0:
             line = status_line(decision.state, started_at=run.started_at, budget=run.budget)
             console.print(line, soft_wrap=True)
-            for job in list(run.desk.reports())[:2]:
+            for job in [name for name, job in decision.state.jobs.items() if job.slots][:2]:
                 console.print(f"  {job} | {_newest_line(run, job)}", soft_wrap=True, markup=False)
         count += 1
 
@@ -132,38 +132,39 @@ def _lines(run: RealRun) -> Callable[[Decision], None]:
 
 def _document(run: RealRun, last: Decision, *, wall_seconds: float) -> dict[str, Any]:
     """Return the figures."""
-    rows = [_row(run, left) for left in run.desk.left]
+    jobs, spent = run.jobs, run.spent_usd
+    rows = [_row(run, job) for job in jobs if job["ended_at"] is not None]
     hours = (last.state.now - run.started_at) / 3600.0
     done = [row for row in rows if row["finished"]]
     return {
         "jobs": rows,
         "jobs_in_all": run.jobs_in_all,
         "mean_jct_seconds": sum(row["jct_seconds"] for row in done) / len(done) if done else None,
-        "resizes": run.desk.rescales,
-        "lost_steps": run.desk.lost_steps,
+        "resizes": sum(max(job["generation"] - 1, 0) for job in jobs),
+        "lost_steps": sum(job["lost_steps"] for job in jobs),
         "same_loss_as_uninterrupted": bool(done) and all(row["same_loss"] for row in done),
         "budget_usd_per_hour": run.budget.amount,
-        "spent_usd": run.spent_usd(last.state),
-        "mean_usd_per_hour": run.spent_usd(last.state) / hours,
+        "spent_usd": spent,
+        "mean_usd_per_hour": spent / hours,
         "pretended_hours": hours,
-        "curves": [explain_curve(curve) for curve in run.curves.values()],
+        "curves": [explain_curve(curve) for curve in run.daemon.planner.curves.values()],
         "wall_seconds": wall_seconds,
     }
 
 
-def _row(run: RealRun, left: Left) -> dict[str, Any]:
+def _row(run: RealRun, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return one job's figures."""
-    job = left.ticket.spec.job
-    expected = uninterrupted_loss(left.ticket.phase_ends[-1])
+    (kind,) = (kind for kind in KINDS if kind.name == job["class"])
+    loss = run.loss_of(job["id"], job["generation"])
     return {
-        "job": job,
-        "finished": left.is_finished,
-        "jct_seconds": (left.left_at - left.ticket.job.arrived_at) / PACE,
-        "widths": " > ".join(map(str, run.widths_of(job))),
-        "steps": left.report.step,
-        "loss": left.report.loss,
-        "same_loss": left.report.loss is not None and math.isclose(left.report.loss, expected, rel_tol=1e-9),
-        "why": left.why or left.report.evidence,
+        "job": job["id"],
+        "finished": job["status"] == "finished",
+        "jct_seconds": (job["ended_at"] - job["arrived_at"]) / PACE,
+        "widths": " > ".join(map(str, run.widths_of(job["id"]))),
+        "steps": job["step"],
+        "loss": loss,
+        "same_loss": loss is not None and math.isclose(loss, uninterrupted_loss(kind.steps), rel_tol=1e-9),
+        "why": job["cause"],
     }
 
 

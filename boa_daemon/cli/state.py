@@ -34,7 +34,7 @@ from boa_daemon.cli.talking import (
     usd,
 )
 from boa_daemon.errors import PARTLY_DONE
-from boa_daemon.units import format_hours
+from boa_daemon.units import counted, format_hours
 
 WATCH_SECONDS = 2.0
 
@@ -134,7 +134,7 @@ def _gate(document: dict[str, Any]) -> str:
     if "nics" not in document:
         return f"{document['policy']}, busy"
     cards = f"{document['nics_ordered']} of {document['nics']} cards ordered"
-    return f"{document['policy']}, {cards}, {document['jobs']} jobs asking"
+    return f"{document['policy']}, {cards}, {counted(document['jobs'], 'job')} asking"
 
 
 def instances(
@@ -264,10 +264,17 @@ def _options(row: dict[str, Any]) -> str:
     """Return the two ways that a decision chose between."""
     chosen, other = row["chosen"], row["runner_up"]
     return (
-        f"chosen {chosen['gpus']} GPUs at {usd(chosen['usd_per_hour'])} USD/hour, "
-        f"{chosen['job_hours_left']:.2f} job-hours left; {other['name']}: {other['gpus']} GPUs, "
-        f"{other['job_hours_left']:.2f} job-hours left, {other['jobs_without_gpus']} jobs without GPUs"
-        f"{_weighed(chosen, other)}"
+        f"chose: {_option(chosen)}; alternative: {other['name']} ({_option(other)}){_weighed(chosen, other)}"
+    )
+
+
+def _option(one: dict[str, Any]) -> str:
+    """Return what a decision would hold, what that costs, and what is left to do."""
+    left_out = one["jobs_without_gpus"]
+    wait = f", {counted(left_out, 'job')} without GPUs" if left_out else ""
+    return (
+        f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour), "
+        f"{one['job_hours_left']:.2f} job-hours left{wait}"
     )
 
 
@@ -301,8 +308,7 @@ def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) 
         console.print(f"held back: {sentence}", markup=False)
     if not document["actions"]:
         console.print("Nothing would change.")
-    waiting = len(document["waiting"])
-    console.print(f"Nothing was started. {waiting} job{'s' if waiting != 1 else ''} would wait.")
+    console.print(f"Nothing was started. {counted(len(document['waiting']), 'job')} would wait.")
     say_as_of(document)
 
 
@@ -324,7 +330,7 @@ def let_go(
     elif resume:
         stdout_console().print("Work goes on.")
     else:
-        stdout_console().print(f"{len(left)} instances left; spent this month: {usd(spent)} USD")
+        stdout_console().print(f"{counted(len(left), 'instance')} left; spent this month: {usd(spent)} USD")
         say_next("boa instances", "boa down --resume")
     if left and not resume:
         raise typer.Exit(PARTLY_DONE)
@@ -359,7 +365,7 @@ def replay(
     else:
         said = "the same" if again.is_same else "NOT the same"
         stdout_console().print(
-            f"tick {again.tick}: {len(again.decision.actions)} actions, {said} as recorded"
+            f"tick {again.tick}: {counted(len(again.decision.actions), 'action')}, {said} as recorded"
         )
         for action in again.decision.actions:
             stdout_console().print(f"  {action.id}: {action.reason}", markup=False)

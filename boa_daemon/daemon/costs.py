@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import select
 
+from boa_daemon.store.database import Database
+from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
 from boa_daemon.tick.ledger import bill, bill_within
@@ -31,21 +33,21 @@ def spent_usd(books: Storage, *, now: float) -> float:
     return dollars(books.store.settled_micro_dollars() + running)
 
 
-def cost_rows(books: Storage, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
+def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
     """Return rows of a name, dollars and GPU-hours, the dearest first; days in order."""
-    nodes = {record.node.id: record.node for record in books.queue.past_instances(since)}
-    nodes |= {name: record.node for name, record in books.queue.instances.items()}
+    nodes = {record.node.id: record.node for record in queue.past_instances(since)}
+    nodes |= {name: record.node for name, record in queue.instances.items()}
     window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
     total = {
         name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
         for name, node in nodes.items()
     }
     if by == "day":
-        return _by_day(books, nodes, since, now)
+        return _by_day(queue.database, nodes, since, now)
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
-    labels = _labels(books, by)
-    for usage in books.queue.usages(since):
+    labels = _labels(queue.database, by)
+    for usage in queue.usages(since):
         begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         if end <= begin:
             continue
@@ -67,26 +69,28 @@ def cost_rows(books: Storage, *, by: CostBy, since: float, now: float) -> list[d
     return rows
 
 
-def spent_today(books: Storage, *, now: float) -> Mapping[str, float]:
+def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
     """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
-    rows = cost_rows(books, by="user", since=day_of(now).begins_at, now=now)
+    rows = cost_rows(queue, by="user", since=day_of(now).begins_at, now=now)
     return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
 
 
-def _labels(books: Storage, by: CostBy) -> Mapping[str, str]:
+def _labels(database: Database, by: CostBy) -> Mapping[str, str]:
     """Return the label of each job."""
     if by == "job":
         return {}
     column = JOBS.c.user_name if by == "user" else JOBS.c.class_name
-    with books.store.database.read() as connection:
+    with database.read() as connection:
         return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
 
 
-def _by_day(books: Storage, nodes: Mapping[str, NodeState], since: float, now: float) -> list[dict[str, Any]]:
+def _by_day(
+    database: Database, nodes: Mapping[str, NodeState], since: float, now: float
+) -> list[dict[str, Any]]:
     """Return a row per day: final bills, and what runs."""
     first = int(since // DAY_SECONDS)
     days: dict[int, int] = defaultdict(int)
-    with books.store.database.read() as connection:
+    with database.read() as connection:
         charged = set(connection.scalars(select(CHARGES.c.node).where(CHARGES.c.ended_at >= since)))
         rows = connection.execute(
             select(CHARGE_DAYS.c.day, CHARGE_DAYS.c.micro_dollars).where(CHARGE_DAYS.c.day >= first)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from boa_daemon.daemon.costs import spent_today
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
@@ -23,7 +24,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.state import JobState, UserMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Job, JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD, mean_left
@@ -40,8 +41,8 @@ class Work:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
     `class_of` names the class that a job is planned by, limits on its width included; `spread_of` says how
-    much the sizes of its jobs differ. `alert` is told of jobs that failed for good. `held_users` have no
-    money left today: their jobs that wait are not started, those that run go on.
+    much the sizes of its jobs differ. `alert` is told of jobs that failed for good. `user_caps` are the
+    dollars per day (UTC) of users who have a cap.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Work:
         *,
         class_of: Callable[[str], JobClass | None],
         spread_of: Callable[[str], float] = lambda _name: SPREAD,
+        user_caps: Callable[[], Mapping[str, float]] = dict,
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         learner: Learner | None = None,
         liveness: Liveness | None = None,
@@ -60,7 +62,7 @@ class Work:
         self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
-        self.held_users: frozenset[str] = frozenset()
+        self._user_caps = user_caps
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
         self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
@@ -83,14 +85,14 @@ class Work:
         return self._take_in(self._runner.poll())
 
     def jobs(self) -> Mapping[JobId, JobState]:
-        """Return the jobs that wait or run, in order of arrival, but those that rest or are held back."""
+        """Return the jobs that wait or run, in order of arrival."""
         now = self._clock.now()
         states: dict[JobId, JobState] = {}
         seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
         for job in list(self._queue.active.values()):
             if job.slots:
                 states[job.id] = self._state(job, now)
-            elif not (job.is_cancelled or job.not_before > now or job.user in self.held_users):
+            elif not job.is_cancelled:
                 # One that waits is as it was: of ten thousand only those are looked at that are new.
                 job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
                 if known is None or known[0] is not job or known[1] is not job_class:
@@ -100,11 +102,13 @@ class Work:
         self._seen = seen
         return states
 
-    def next_rest_ends_at(self) -> float | None:
-        """Return when the first job that rests after a failure may start again; None where none rests."""
-        now = self._clock.now()
-        rests = [job.not_before for job in list(self._queue.active.values()) if job.not_before > now]
-        return min(rests, default=None)
+    def users(self) -> Mapping[str, UserMoney]:
+        """Return what users with a cap of their own have spent today (UTC)."""
+        caps = self._user_caps()
+        if not caps:
+            return {}
+        spent = spent_today(self._queue, now=self._clock.now())
+        return {name: UserMoney(cap_usd=cap, spent_usd=spent.get(name, 0.0)) for name, cap in caps.items()}
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Bring the queue up to reports; return whether a generation has ended."""
@@ -164,7 +168,6 @@ class Work:
                 # The flag is written before the order: a process that died between the two left it to us.
                 self._order_stop(job)
             self._watch(job, report, now)
-            self._within_its_money(self._queue.active[job.id], now)
 
     def _watch(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Note how far a job is, and whether it still gets on; end one that has not for long."""
@@ -215,7 +218,7 @@ class Work:
         elif job.is_cancelled:
             self._let_go(job, now, end=report.phase, status="cancelled")
         elif report.phase == "stopped":
-            if job.cause.startswith("max_usd") or self._is_too_dear(job, now):
+            if self._is_too_dear(job, now):
                 self._let_go(replace(job, cause="max_usd reached"), now, end="max-usd", status="failed")
             else:
                 self._let_go(job, now, end="stopped", status="queued")
@@ -284,15 +287,22 @@ class Work:
 
     def _is_too_dear(self, job: JobRecord, now: float) -> bool:
         """Whether a job has cost what its file allows."""
-        most = job.content.get("max_usd")
-        spent = job.micro_dollars + cost_of(job, self._queue.instances, until=now)
-        return most is not None and dollars(spent) >= float(most)
+        ends_at = self._money_ends_at(job, now)
+        return ends_at is not None and ends_at <= now
 
-    def _within_its_money(self, job: JobRecord, now: float) -> None:
-        """Stop a job that has cost what its file allows."""
-        if job.id not in self._stopping and self._is_too_dear(job, now):
-            self._alert(f"max-usd:{job.id}", f"job {job.id} reached its max_usd and is stopped")
-            self._order_stop(job)
+    def _money_ends_at(self, job: JobRecord, now: float) -> float | None:
+        """Return when a job has cost what its file allows, if it holds its GPUs until then."""
+        most = job.content.get("max_usd")
+        if most is None:
+            return None
+        left = float(most) - dollars(job.micro_dollars + cost_of(job, self._queue.instances, until=now))
+        nodes = (self._queue.instances.get(slot.node) for slot in job.slots)
+        usd_per_hour = sum(
+            record.node.usd_per_hour / record.node.instance_type.gpus for record in nodes if record
+        )
+        if left <= 0.0:
+            return now
+        return now + left / usd_per_hour * SECONDS_PER_HOUR if usd_per_hour else None
 
     def _order_stop(self, job: JobRecord) -> Accepted | Refused:
         """Ask the engine for a checkpoint and an end."""
@@ -423,4 +433,9 @@ class Work:
             generation=job.generation,
             is_stopping=job.id in self._stopping and bool(job.slots),
             lost_steps=job.lost_steps,
+            user=job.user,
+            rests_until=job.not_before or None,
+            failures=job.failures,
+            last_end=job.cause if job.failures else "",
+            money_ends_at=self._money_ends_at(job, now) if job.slots else None,
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from boa_daemon.tick.ports import JobSource
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.state import JobState, UserMoney
 from policies.model import JobId
 
 
@@ -27,3 +27,7 @@ class KnownJobs:
         if all(state.job.class_name in self.classes for state in found.values()):
             return found
         return {name: state for name, state in found.items() if state.job.class_name in self.classes}
+
+    def users(self) -> Mapping[str, UserMoney]:
+        """Return what users with a cap of their own have spent today."""
+        return self.source.users()

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,7 +19,7 @@ from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, due
 from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.costs import spent_today, spent_usd
+from boa_daemon.daemon.costs import spent_usd
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
@@ -33,23 +32,22 @@ from boa_daemon.errors import BoaError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
 from boa_daemon.learning.exploring import Worth
-from boa_daemon.learning.learner import Learner, import_speeds
+from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
-from boa_daemon.store.database import Database
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.actions import StopJob, TerminateNode
-from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.decision import LAST_RESORT, Decision, decide
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
-from boa_daemon.tick.state import NodeState, Plan
+from boa_daemon.tick.state import NodeState
+from boa_daemon.units import counted
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.model import JobClass, JobId, Width
 from policies.online.best_effort import Account
@@ -110,7 +108,7 @@ class Daemon:
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.liveness = Liveness()
-        self.learning = LearningStep(learner=Learner(None if database is None else _samples(database)))
+        self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
         self.use(settings)
@@ -122,6 +120,7 @@ class Daemon:
                 world.clock,
                 class_of=self._class_of,
                 spread_of=self._spread_of,
+                user_caps=self._user_caps,
                 alert=self._alert,
                 learner=self.learning.learner,
                 liveness=self.liveness,
@@ -169,7 +168,7 @@ class Daemon:
         self.standing.is_down = self.books.store.flag("is_down")
         self.standing.is_started = True
         jobs, count = self.standing.reattached
-        _LOG.info("re-attached to %d jobs and %d instances", jobs, count)
+        _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
 
     def tick(self) -> Decision | None:
         """Do one tick; return what was decided, None where it could not be done."""
@@ -204,7 +203,7 @@ class Daemon:
         """Observe and decide; record where there is a database, and touch nothing."""
         if self.books is None:
             count = sum(node.ended_at is None for node in self.world.cloud.nodes())
-            self.standing.notes = [f"{count} instances are listed; nothing is touched"]
+            self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
             return None
         self._learn()
         controller = self.controller()
@@ -222,6 +221,8 @@ class Daemon:
         if standing.fault:
             _LOG.info("working again after: %s", standing.fault)
         caps = self.planner.rules().caps
+        last = standing.decision
+        before = set() if last is None else {held.what for held in last.plan.held}
         picture = DecisionSummary.of(decision, caps)
         standing.decision, standing.picture, standing.fault = decision, picture, ""
         standing.is_ready = True
@@ -235,9 +236,12 @@ class Daemon:
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
-        wakes = [decision.wake_at, None if self.books is None else self.work.next_rest_ends_at()]
-        if due_at := [at for at in wakes if at is not None]:
-            self.wake(max(min(due_at) - self.world.clock.now(), 0.0))
+            elif held.code == "max-usd":
+                self._alert(f"max-usd:{held.what}", held.sentence)
+            elif held.code == "user-day-cap" and held.what not in before:
+                _LOG.info("%s", held.sentence)
+        if decision.wake_at is not None:
+            self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
@@ -259,8 +263,8 @@ class Daemon:
 
     def _keep_caps(self) -> None:
         """Give back, without a record, what would break a cap: money is spent whether written down or not."""
-        last = self.standing.decision
-        if last is None or self.books is None:
+        last, planned = self.standing.decision, self._planned
+        if last is None or planned is None or self.books is None:
             return
         held = self.books.queue.holders()
         nodes = {
@@ -272,16 +276,17 @@ class Daemon:
             if node.ended_at is None
         }
         state = replace(last.state, now=self.world.clock.now(), nodes=nodes, jobs=self.work.jobs())
-        plan = within_caps(state, Plan(widths={}, slots={}), self.planner.rules())
-        for name in plan.stops:
-            generation = state.jobs[name].generation
-            self.world.runner.stop(
-                StopJob(id=f"cap-{name}", job=name, generation=generation, reason="a cap would be broken")
-            )
-        orders = [
-            TerminateNode(id=f"cap-{name}", node=name, reason="a cap would be broken")
-            for name in (*plan.releases, *plan.forced)
-        ]
+        found = decide(
+            state,
+            allocator=planned.allocator,
+            placer=planned.placer,
+            rules=self.planner.rules(),
+            stages=LAST_RESORT,
+        )
+        for action in found.actions:
+            if isinstance(action, StopJob):
+                self.world.runner.stop(action)
+        orders = [action for action in found.actions if isinstance(action, TerminateNode)]
         if orders:
             self.world.cloud.terminate(orders)
 
@@ -289,7 +294,6 @@ class Daemon:
         """Return the controller for the classes in use; a policy is built once and written down."""
         if self.books is None:
             raise BoaError("there is no database to work with")
-        self._hold_users()
         try:
             record = self._record(self.books)
             found = self._controllers.get(record.hash) or self._built(record, self.books)
@@ -362,21 +366,6 @@ class Daemon:
             self._alert(f"best-effort:{now}", shortfall_sentence(short))
         elif before is not None:
             self._alert(f"best-effort-over:{now}", "the budget pays for the load again")
-
-    def _hold_users(self) -> None:
-        """Hold back the waiting jobs of users who have spent what they may spend today (UTC)."""
-        capped = {
-            name: user.usd_per_day_cap
-            for name, user in self.settings.users.items()
-            if user.usd_per_day_cap is not None
-        }
-        held: frozenset[str] = frozenset()
-        if capped and self.books is not None:
-            spent = spent_today(self.books, now=self.world.clock.now())
-            held = frozenset(name for name, cap in capped.items() if spent.get(name, 0.0) >= cap)
-        for name in sorted(held - self.work.held_users):
-            _LOG.info("user %s has reached %.2f USD today: jobs that wait are held back", name, capped[name])
-        self.work.held_users = held
 
     def _learn(self) -> None:
         """Take in who has come, write down what was seen, and plan by it where that has changed."""
@@ -485,7 +474,8 @@ class Daemon:
         if picture is None:
             return "starting"
         return (
-            f"{picture.usd_per_hour:.2f} USD/hour, {picture.nodes} nodes, {picture.running} jobs running, "
+            f"{picture.usd_per_hour:.2f} USD/hour, {counted(picture.nodes, 'node')}, "
+            f"{counted(picture.running, 'job')} running, "
             f"{picture.waiting} waiting"
         )
 
@@ -501,6 +491,11 @@ class Daemon:
         """Return how much the sizes of the jobs of a class differ."""
         return self.learning.beliefs.spread_of(name)
 
+    def _user_caps(self) -> Mapping[str, float]:
+        """Return the dollars per day (UTC) of users who have a cap."""
+        users = self.settings.users.items()
+        return {name: user.usd_per_day_cap for name, user in users if user.usd_per_day_cap is not None}
+
     def _speed(self, name: str, phase: int, width: Width) -> float:
         """Return how fast a class works; 0 where nobody knows."""
         return self.planner.speed(name, phase, width)
@@ -508,20 +503,6 @@ class Daemon:
     def _alert(self, key: str, sentence: str) -> None:
         """Tell whoever is to be told, once."""
         self.alerts.say(key, sentence, at=self.world.clock.now())
-
-
-def _samples(database: Database) -> SqlSamples:
-    """Return the samples of a database, with what an earlier version kept in a file beside it."""
-    samples, path = SqlSamples(database), database.engine.url.database
-    if database.engine.dialect.name == "sqlite" and path and path != ":memory:":
-        try:
-            count = import_speeds(Path(path).with_name("speeds.json"), samples)
-        except OSError as error:
-            _LOG.warning("speeds.json was read and cannot be put aside: %s", error)
-            return samples
-        if count:
-            _LOG.info("%d measured speeds were taken over from speeds.json", count)
-    return samples
 
 
 def _fault(error: Exception) -> str:

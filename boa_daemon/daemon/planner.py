@@ -36,6 +36,7 @@ from policies.registry import (
     find_placer,
     find_policy,
 )
+from policies.site import with_boots
 from policies.speedup import Amdahl
 
 DEFAULT_CLASS = "default"
@@ -89,7 +90,7 @@ class PolicyRecord:
                 for job, (gpus, cost, reason) in self.tries.items()
             }
             allocator = Exploring(base=allocator, tries=tries)
-        return allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
+        return allocator, find_placer(self.placer), self.rules.under(built)
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -299,7 +300,7 @@ class Planner(LearntClasses):
             options=options,
             placer=workload.placer,
             site=Site(
-                problem=_with_boots(problem, boot_hours),
+                problem=with_boots(problem, boot_hours),
                 budget=Budget(amount=money.mean_usd_per_hour),
                 instance_types=self.machines,
                 boot_hours=boot_hours,
@@ -419,9 +420,3 @@ def _classes(
             hint="Name machines of its GPU types in [cloud] instance_types",
         )
     return found, file.classes_without_rates & found.keys()
-
-
-def _with_boots(problem: Problem, boot_hours: float) -> Problem:
-    """Return the problem with a boot in each job's start-up, as a planned job waits for billed nodes."""
-    classes = tuple(replace(c, startup_hours=c.startup_hours + boot_hours) for c in problem.classes)
-    return replace(problem, classes=classes)

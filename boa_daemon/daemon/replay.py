@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from boa_daemon.daemon.planner import PolicyRecord
 from boa_daemon.errors import InputError
-from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.tick.codec import decode, digest, dumps
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.runner_up import Alternatives
@@ -26,7 +24,7 @@ class Replay:
     outputs_hash: str
     recorded_inputs_hash: str
     recorded_outputs_hash: str
-    recorded_costs: tuple[float | None, float | None] | None = None
+    recorded_costs: tuple[float | None, float | None]
 
     @property
     def costs(self) -> tuple[float | None, float | None]:
@@ -35,10 +33,10 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        """Whether facts, actions and what was weighed are those of the record; old ones lack the last."""
+        """Whether facts, actions and what was weighed are those of the record."""
         hashes = (self.inputs_hash, self.outputs_hash)
         recorded = (self.recorded_inputs_hash, self.recorded_outputs_hash)
-        return hashes == recorded and self.recorded_costs in (None, self.costs)
+        return hashes == recorded and self.recorded_costs == self.costs
 
 
 def replay(record: Mapping[str, Any]) -> Replay:
@@ -51,7 +49,7 @@ def replay(record: Mapping[str, Any]) -> Replay:
         state: ClusterState = decode(record["state"])
         policy = decode(record["policy_document"])
         inputs, outputs, tick = record["inputs_hash"], record["outputs_hash"], int(record["tick"])
-        costs = _costs_in(record)
+        first, second = (record[name]["usd_of_money_and_waiting"] for name in ("chosen", "runner_up"))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"that is not the record of a decision: {error}",
@@ -66,19 +64,5 @@ def replay(record: Mapping[str, Any]) -> Replay:
         outputs_hash=digest(dumps(list(decision.actions))),
         recorded_inputs_hash=inputs,
         recorded_outputs_hash=outputs,
-        recorded_costs=costs,
+        recorded_costs=(first, second),
     )
-
-
-def _costs_in(record: Mapping[str, Any]) -> tuple[float | None, float | None] | None:
-    """Return what the two options cost by the record; None where an earlier version wrote it."""
-    options = [record[name] for name in ("chosen", "runner_up")]
-    if any("usd_of_money_and_waiting" not in option for option in options):
-        return None
-    first, second = (option["usd_of_money_and_waiting"] for option in options)
-    return first, second
-
-
-def record_text(store: DaemonStore, tick: int) -> str:
-    """Return the record of a decision as JSON."""
-    return json.dumps(store.decision_record(tick))

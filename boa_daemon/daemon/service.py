@@ -28,7 +28,7 @@ from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
 from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.tick.state import WaitReason
-from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from boa_daemon.units import SECONDS_PER_HOUR, counted, dollars, format_hours
 from policies.model import JobId
 from policies.online.pacing import Pace
 
@@ -37,7 +37,6 @@ LATE_TICKS, LATE_SECONDS = 3, 60.0
 """After so many ticks and so long without one the status says so: who reads it must not trust old figures."""
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
-_TAKEN = "has been taken and no tick has looked at it yet"
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
@@ -131,7 +130,8 @@ class Service:
         mine = [job for job in list(queue.active.values()) if job.user == user]
         if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
             raise NotAllowed(
-                f"user {user} has {len(mine)} jobs and may have {limits.max_jobs}; {more} more are too many"
+                f"user {user} has {counted(len(mine), 'job')} and may have {limits.max_jobs}; "
+                f"{more} more would be too many"
             )
         if limits.usd_per_day_cap is not None:
             spent = self.spent_today(user)
@@ -142,7 +142,7 @@ class Service:
     def spent_today(self, user: str) -> float:
         """Return what the GPUs of a user's jobs cost today."""
         now = self.daemon.world.clock.now()
-        return spent_today(self._books(), now=now).get(user, 0.0)
+        return spent_today(self._books().queue, now=now).get(user, 0.0)
 
     def jobs(self, *, user: str | None = None, ended: bool = True, limit: int = 1000) -> dict[str, Any]:
         """Return jobs, the newest first."""
@@ -170,12 +170,8 @@ class Service:
     def _job(self, job: JobRecord) -> dict[str, Any]:
         """Return a job as a document."""
         decision = self.daemon.standing.decision
-        waits: WaitReason | JobReason | None = None if decision is None else decision.plan.waiting.get(job.id)
-        if job.is_active and not job.slots and job.user in self.daemon.work.held_users:
-            waits = "user-day-cap"
+        waits: WaitReason | None = None if decision is None else decision.plan.waiting.get(job.id)
         now = self.daemon.world.clock.now()
-        if job.is_active and not job.slots and job.not_before > now:
-            waits = "resting"
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
             "id": job.id,
@@ -267,24 +263,8 @@ class Service:
         if over is not None:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return self._said(name, f"{said}.", over)
-        now = self.daemon.world.clock.now()
-        if record.not_before > now and not record.slots:
-            rest = record.not_before - now
-            text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
-            return self._said(name, text, "resting")
-        # Settings may have changed since the tick that held the user back.
-        limits = self.daemon.settings.users.get(record.user)
-        cap = None if limits is None else limits.usd_per_day_cap
-        if cap is not None and record.user in self.daemon.work.held_users and not record.slots:
-            spent = self.spent_today(record.user)
-            text = (
-                f"Job {name} is held back: user {record.user} has spent {spent:.2f} USD "
-                f"today and may spend {cap:.2f} USD. It may start after midnight UTC."
-            )
-            return self._said(name, text, "user-day-cap")
         if decision is None or name not in decision.state.jobs:
-            seen = "waits again and no tick has looked at it since" if record.generation else _TAKEN
-            return self._said(name, " ".join([f"Job {name} {seen}.", *_failures(record)]), "new")
+            return self._said(name, f"Job {name} has been taken and no tick has looked at it yet.", "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
@@ -296,7 +276,6 @@ class Service:
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
-        weighed += _failures(record)
         short = self.daemon.watched.shortfall
         if short is not None:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
@@ -315,7 +294,7 @@ class Service:
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in decision.plan.held
-                if held.what.startswith(f"job {name} ")
+                if held.what in (f"job {name}", f"user {record.user}")
             ],
         }
 
@@ -398,7 +377,7 @@ class Service:
         books, now = self._books(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
-        rows = cost_rows(books, by=by, since=begin, now=now)
+        rows = cost_rows(books.queue, by=by, since=begin, now=now)
         picture = self.daemon.standing.picture
         return {
             "as_of": now,
@@ -482,14 +461,6 @@ class Service:
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
-
-
-def _failures(job: JobRecord) -> list[str]:
-    """Return how often a job failed and how it ended last, where it did."""
-    if not job.failures:
-        return []
-    times = "once" if job.failures == 1 else f"{job.failures} times"
-    return [f"It failed {times} so far; how it ended last: {job.cause}."]
 
 
 def _check_text(contents: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from boa_daemon.engines.causes import cause_of
 from boa_daemon.tick.ports import FailureCause, Manifest, RunPhase, RunReport
+from boa_daemon.units import counted
 from policies.model import JobId
 
 Status: TypeAlias = Mapping[str, Any]
@@ -140,7 +141,7 @@ def _said(code: int | None) -> str:
 
 
 def _lost_note(lost: int) -> str:
-    return f"{lost} step{'s' if lost > 1 else ''} lost" if lost else ""
+    return f"{counted(lost, 'step')} lost" if lost else ""
 
 
 def _linger_note(units: Sequence[Status]) -> str:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from boa_daemon.job.unit import read_json
 from boa_daemon.learning.samples import (
     HOUR,
     KEPT_SECONDS,
@@ -26,7 +24,6 @@ from boa_daemon.learning.samples import (
 )
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, estimate_all
 from boa_daemon.tick.ports import RunReport
-from policies.errors import InvalidProblem
 from policies.model import JobClass, JobId, Width
 
 STRETCH_SECONDS = 5.0
@@ -254,28 +251,3 @@ def _row_of(sample: SpeedSample) -> Sample:
         batch=sample.batch,
         gradient_noise=sample.gradient_noise,
     )
-
-
-def import_speeds(file: Path, store: SampleStore) -> int:
-    """Take the file in which earlier versions kept speeds into the store, once; return how many there were.
-
-    The file is renamed after its rows are written. Where that does not come about the rows are there already
-    the next time, and stay as they are. A damaged file is left alone: what was learnt can be learnt again.
-
-    Raises:
-        OSError: when the file cannot be renamed.
-    """
-    document = read_json(file)
-    if document is None:
-        return 0
-    try:
-        found = [_row_of(SpeedSample(**row)) for row in document["samples"]]
-    except (KeyError, TypeError, InvalidProblem):
-        return 0
-    rows: dict[str, Sample] = {}
-    for row in found:
-        known = rows.get(row.key)
-        rows[row.key] = row if known is None else merged_of([known, row])
-    store.add(rows.values())
-    file.rename(file.with_name(f"{file.name}.imported"))
-    return len(found)

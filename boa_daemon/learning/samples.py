@@ -72,10 +72,6 @@ class SampleStore(Protocol):
         """Put rows in place of those with the same keys and drop others, all or nothing."""
         ...
 
-    def add(self, rows: Iterable[Sample]) -> None:
-        """Put rows whose keys are not there yet; the others stay as they are."""
-        ...
-
 
 def compacted(
     rows: Mapping[str, Sample], *, now: float, kept_seconds: float = KEPT_SECONDS

@@ -43,9 +43,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri, stdtrit
 
-from boa_daemon.units import SECONDS_PER_HOUR
+from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.model import JobClass, Phase, Width, check_positive
-from policies.speedup import PowerLaw, SpeedupCurve, Table
+from policies.speedup import SpeedupCurve, Table
 
 Floats = NDArray[np.float64]
 
@@ -64,8 +64,6 @@ SHARED_STEPS = 10
 
 MOST_WIDTHS = 256
 """Curves with more widths than this are corrected at powers of two only."""
-NEW_CURVE = PowerLaw(exponent=0.85, max_gpus=64)
-"""What a class of which nothing is known is believed to be: doubling the GPUs gives 1.8 times the speed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +194,6 @@ def estimate_curve(
         log_odds=wrong - right,
         doubt=float(expit(wrong - right)),
     )
-
-
-def new_class(name: str, *, gpu_types: Collection[str], size_gpu_hours: float = 1.0) -> JobClass:
-    """Return a class of which nothing is known yet: the prior that its first measurements correct."""
-    phase = Phase(size_gpu_hours=size_gpu_hours, speedups=dict.fromkeys(gpu_types, NEW_CURVE))
-    return JobClass(name=name, phases=(phase,))
 
 
 def _menu(stated: SpeedupCurve) -> list[int]:
@@ -390,8 +382,9 @@ def worth_exploring(
         if worth - cost > best and wasted <= stakes.most_gpu_seconds:
             best = worth - cost
             reason = (
-                f"{width.gpus} GPUs are tried for {seconds:.0f} s: their speed is known to {spread:.0%}; "
-                f"knowing it is worth {worth:.2g} hours of waiting and costs {cost:.2g}"
+                f"a try of {counted(width.gpus, 'GPU')} for {seconds:.0f} s: "
+                f"the speed is known to ±{spread:.0%}; "
+                f"knowing it saves {worth:.2g} hours of waiting and costs {cost:.2g}"
             )
             found = Exploration(gpus=width.gpus, gpu_seconds=wasted, reason=reason, seconds=seconds)
     return found

@@ -21,7 +21,7 @@ from boa_daemon.sim.settings import Checkpoints
 from boa_daemon.sim.workload import Physics
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.state import JobState, UserMoney
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobId, NodeId
 
@@ -84,6 +84,10 @@ class SimulatedJobs:
                 if job.slots:
                     states[name] = job.state(now)
         return self._states.copy()
+
+    def users(self) -> Mapping[str, UserMoney]:
+        """Return nothing: no user of a simulation has a cap of their own."""
+        return {}
 
     @property
     def running(self) -> Mapping[JobId, Running]:

@@ -178,7 +178,7 @@ def _account_at(decision: Decision, site: Site) -> Account:
     """Return the account of a best effort that begins with a decision."""
     state = decision.state
     money = money_of(state)
-    spent = 0.0 if money is None else money.spent_usd
+    spent = 0.0 if money is None else money.spent
     return Account(budget=site.budget.amount, opened_at=state.now, spent_before=spent)
 
 

@@ -39,6 +39,7 @@ from policies.registry import (
     find_policy,
     shortfall_of_site,
 )
+from policies.site import with_boots
 
 REHEARSALS = 14
 """Planning budgets that a rehearsal tries over the whole range."""
@@ -227,7 +228,7 @@ def site_of(settings: SimulationSettings) -> Site:
     fraction = settings.world.mean_price_fraction
     return Site(
         problem=_at_prices(
-            _with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds),
+            with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds / SECONDS_PER_HOUR),
             dict.fromkeys(settings.instance_types, fraction),
         ),
         budget=settings.planning_budget or settings.budget,
@@ -275,7 +276,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         allocator=allocator,
         is_job_by_job=entry.is_job_by_job and short is None,
         placer=find_placer(settings.placer),
-        rules=_rules_for(settings, policy),
+        rules=settings.rules.under(policy),
         ports=Ports(
             clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
         ),
@@ -290,14 +291,6 @@ def _policy_of(settings: SimulationSettings) -> tuple[BuiltPolicy, Shortfall | N
     if short is None or not short.is_short:
         return build_policy(settings.policy, site, settings.options), None
     return build_best_effort(settings.policy, site, settings.options), short
-
-
-def _rules_for(settings: SimulationSettings, policy: BuiltPolicy) -> Rules:
-    """Return the site's rules with what the policy brings along."""
-    rules = replace(settings.rules, pace=policy.pace, round_seconds=policy.round_seconds)
-    if policy.idle_hold_seconds is None:
-        return rules
-    return replace(rules, idle_hold_seconds=policy.idle_hold_seconds)
 
 
 def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] | None = None) -> Simulation:
@@ -362,18 +355,6 @@ def _least_plan(settings: SimulationSettings) -> float:
     except InfeasibleBudget as error:
         return error.least_spend * (1.0 + 1e-9)
     return settings.budget.amount
-
-
-def _with_boots(problem: Problem, boot_seconds: float) -> Problem:
-    """Return the problem with a boot in each job's start-up: a job waits for nodes that are billed meanwhile.
-
-    Jobs that start on warm nodes are spared it, so plans err on the narrow side.
-    """
-    classes = tuple(
-        replace(job_class, startup_hours=job_class.startup_hours + boot_seconds / SECONDS_PER_HOUR)
-        for job_class in problem.classes
-    )
-    return replace(problem, classes=classes)
 
 
 def _at_prices(problem: Problem, fractions: Mapping[str, float]) -> Problem:

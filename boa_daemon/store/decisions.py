@@ -19,7 +19,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
 from boa_daemon.tick.actions import Action
-from boa_daemon.tick.codec import Scribe, digest, dumps, loads, pack, unpack
+from boa_daemon.tick.codec import Scribe, digest, dumps, pack, unpack
 from boa_daemon.tick.runner_up import Alternatives, action_choice
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import Width
@@ -174,21 +174,6 @@ class DaemonStore(SqlStore):
                 update(DECISIONS).where(old, DECISIONS.c.state.is_not(None)).values(state=None)
             )
             connection.execute(delete(DECISIONS).where(DECISIONS.c.at < now - KEPT_SECONDS))
-
-    def last_state(self) -> ClusterState | None:
-        """Return the newest state that was kept."""
-        query = (
-            select(DECISIONS.c.state)
-            .where(DECISIONS.c.state.is_not(None))
-            .order_by(DECISIONS.c.tick.desc())
-            .limit(1)
-        )
-        with self.database.read() as connection:
-            found = connection.scalar(query)
-        if found is None:
-            return None
-        state: ClusterState = loads(unpack(found))
-        return state
 
 
 def _listed(state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:

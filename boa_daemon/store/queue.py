@@ -393,7 +393,6 @@ def _row_of(job: JobRecord) -> dict[str, Any]:
         "spec": json.dumps({name: getattr(job, name) for name in _IN_SPEC}, separators=(",", ":")),
         "arrived_at": job.arrived_at,
         "remaining_gpu_hours": job.remaining_gpu_hours,
-        "phase": 0,
         "generation": job.generation,
         "started_at": job.started_at,
         "ended_at": job.ended_at,
@@ -425,14 +424,13 @@ def _job_of(row: Any) -> JobRecord:
         failures=spec["failures"],
         starts=tuple(spec["starts"]),
         micro_dollars=spec["micro_dollars"],
-        # From here on absent in rows that an earlier version wrote.
-        begun_step=spec.get("begun_step", 0),
-        lost_steps=spec.get("lost_steps", 0),
-        settled_generation=spec.get("settled_generation", row.generation),
-        failed=tuple((at, step) for at, step in spec.get("failed", ())),
-        not_before=spec.get("not_before", 0.0),
-        exit_code=spec.get("exit_code"),
-        last_lines=tuple(spec.get("last_lines", ())),
+        begun_step=spec["begun_step"],
+        lost_steps=spec["lost_steps"],
+        settled_generation=spec["settled_generation"],
+        failed=tuple((at, step) for at, step in spec["failed"]),
+        not_before=spec["not_before"],
+        exit_code=spec["exit_code"],
+        last_lines=tuple(spec["last_lines"]),
     )
 
 

@@ -17,33 +17,6 @@ ARRIVED, FIGURES = "arrivals_sampled_through", "planned_figures"
 _NAMES = tuple(field.name for field in fields(Sample))
 
 
-class MemorySamples:
-    """Implements `SampleStore` for as long as the process lives."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, Sample] = {}
-        self._arrived_through = 0
-
-    def read(self) -> Remembered:
-        """Return everything."""
-        return Remembered(rows=tuple(self._rows.values()), arrived_through=self._arrived_through)
-
-    def write(
-        self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None
-    ) -> None:
-        """Put rows in place of those with the same keys and drop others."""
-        for key in forget:
-            self._rows.pop(key, None)
-        self._rows.update((row.key, row) for row in rows)
-        if arrived_through is not None:
-            self._arrived_through = arrived_through
-
-    def add(self, rows: Iterable[Sample]) -> None:
-        """Put rows whose keys are not there yet."""
-        for row in rows:
-            self._rows.setdefault(row.key, row)
-
-
 class SqlSamples:
     """Implements `SampleStore`; a batch is one transaction, or part of one that is open already."""
 
@@ -72,14 +45,6 @@ class SqlSamples:
                 put(connection, SAMPLES, **_values(row))
             if arrived_through is not None:
                 put(connection, META, key=ARRIVED, value=json.dumps(arrived_through))
-
-    def add(self, rows: Iterable[Sample]) -> None:
-        """Put rows whose keys are not there yet, all or nothing."""
-        with self._database.write() as connection:
-            known = set(connection.scalars(select(SAMPLES.c.key)))
-            for row in rows:
-                if row.key not in known:
-                    put(connection, SAMPLES, **_values(row))
 
 
 def read_figures(database: Database) -> dict[str, list[float]]:

@@ -30,6 +30,11 @@ def _name(name: str, *, key: bool = False) -> Column[str]:
 
 
 META = Table("meta", METADATA, _name("key", key=True), Column("value", Text, nullable=False))
+"""Single values: `key` names one, `value` is it as JSON.
+
+Among them are the last `tick`, the number of the `next_job`, the `name` of the database, and what classes
+are planned by.
+"""
 JOBS = Table(
     "jobs",
     METADATA,
@@ -42,7 +47,6 @@ JOBS = Table(
     Column("spec", Text, nullable=False),
     Column("arrived_at", _Instant, nullable=False),
     Column("remaining_gpu_hours", _Instant, nullable=False),
-    Column("phase", Integer, nullable=False),
     Column("generation", Integer, nullable=False),
     Column("started_at", _Instant),
     Column("ended_at", _Instant),
@@ -51,6 +55,15 @@ JOBS = Table(
     Column("is_cancelled", Boolean, nullable=False),
     Index("jobs_by_status", "status", "seq"),
 )
+"""Every job that was ever submitted.
+
+`id` is made of `name` and `seq`, its number; `user_name` submitted it. `class_name` is the class that its
+widths are planned by, `status` one of queued, running, finished, failed, cancelled. `spec` holds the job
+file as `content` and the fields of `JobRecord` that nothing searches for. `remaining_gpu_hours` was left
+when the newest `generation` began, which counts the starts; `started_at` is when that one began, `step` the
+last step that it reported. `cause` is a sentence on how it ended last. `is_cancelled` is set before the
+stop is ordered.
+"""
 GENERATIONS = Table(
     "generations",
     METADATA,
@@ -65,6 +78,10 @@ GENERATIONS = Table(
     Column("micro_dollars", BigInteger),
     Index("generations_by_start", "started_at"),
 )
+"""Each start of a job: `generation` counts them, `slots` are the GPUs that it held, as the codec writes them.
+
+`end` says how it ended (empty while it runs), `micro_dollars` what its GPUs cost, once that is known.
+"""
 PLACEMENTS = Table(
     "placements",
     METADATA,
@@ -74,6 +91,7 @@ PLACEMENTS = Table(
     Column("generation", Integer, nullable=False),
     Index("placements_by_job", "job"),
 )
+"""GPUs that are held now: number `gpu` of a `node`, by a `generation` of a `job`."""
 INTENTS = Table(
     "intents",
     METADATA,
@@ -89,6 +107,12 @@ INTENTS = Table(
     Index("intents_by_status", "status"),
     Index("intents_by_at", "at"),
 )
+"""What was ordered, written before it was tried.
+
+`action` is the order as the codec writes it, `kind` and `target` what it does to what. `status` is open
+until `outcome` is known: what became of it. Of a launch, `nodes` are those that the answer named, and
+`seen` those of them that a listing has shown.
+"""
 COOLDOWNS = Table(
     "cooldowns",
     METADATA,
@@ -97,6 +121,9 @@ COOLDOWNS = Table(
     Column("times", Integer, nullable=False),
     _name("kind"),
 )
+"""What the cloud refused: a `scope` is not asked `until` an instant, after `times` refusals of a `kind` in a
+row.
+"""
 INSTANCES = Table(
     "instances",
     METADATA,
@@ -112,6 +139,11 @@ INSTANCES = Table(
     Column("ended_at", _Instant),
     Index("instances_by_end", "ended_at"),
 )
+"""Every node that a listing ever showed; `launched_by` is the id of the intent.
+
+`node` is the `NodeState` as the codec writes it, as of `last_seen_at`. `ready_at` is when it could first
+run a job, `idle_since` since when it carries none, `was_used` whether it ever carried one.
+"""
 CHARGES = Table(
     "charges",
     METADATA,
@@ -121,6 +153,7 @@ CHARGES = Table(
     Column("ended_at", _Instant, nullable=False),
     Column("micro_dollars", BigInteger, nullable=False),
 )
+"""Final bills: what a `node` cost from its launch to its end."""
 CHARGE_DAYS = Table(
     "charge_days",
     METADATA,
@@ -129,9 +162,11 @@ CHARGE_DAYS = Table(
     Column("micro_dollars", BigInteger, nullable=False),
     Index("charge_days_by_day", "day"),
 )
+"""The parts of final bills by the `day` since the epoch (UTC) that they fall into."""
 POLICIES = Table(
     "policies", METADATA, _name("hash", key=True), Column("document", LargeBinary, nullable=False)
 )
+"""Policies that decided: `document` is the compressed `PolicyRecord`, `hash` its short name."""
 DECISIONS = Table(
     "decisions",
     METADATA,
@@ -145,6 +180,12 @@ DECISIONS = Table(
     Column("state", LargeBinary),
     Index("decisions_by_at", "at"),
 )
+"""One row for each tick.
+
+`inputs` and `outputs` are short names of the state and the actions, which a replay must come to again;
+`policy` is a hash of `policies`. `actions` counts them, `summary` is the decision in numbers. `state` is
+the compressed `ClusterState`; null where nothing was done, or once it is old.
+"""
 SAMPLES = Table(
     "samples",
     METADATA,
@@ -169,3 +210,4 @@ ALERTS = Table(
     Column("at", _Instant, nullable=False),
     Column("sentence", Text, nullable=False),
 )
+"""What somebody was told, once: a `key` for what it is about, and the `sentence`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
-from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, Rules
+from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, Rules, UserMoney
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.answer import Allocation
 from policies.model import (
@@ -195,6 +195,10 @@ class Ideal:
     def jobs(self) -> Mapping[JobId, JobState]:
         """Return the jobs."""
         return dict(self.jobs_by_id)
+
+    def users(self) -> Mapping[str, UserMoney]:
+        """Return nothing: no user has a cap of their own."""
+        return {}
 
     def offers(self) -> Sequence[Offer]:
         """Return nothing: one zone, the types' own prices."""

@@ -18,7 +18,7 @@ from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopJob:
-    """Checkpoint a job and free its GPUs."""
+    """Checkpoint a job and free its GPUs; `generation` is the start that is to end."""
 
     id: str
     job: JobId
@@ -37,7 +37,7 @@ class TerminateNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
-    """Start a generation of a job on the given GPUs."""
+    """Start a generation of a job on the given GPUs; generations count a job's starts from 1."""
 
     id: str
     job: JobId
@@ -49,7 +49,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNodes:
-    """Rent instances of one type in one request.
+    """Rent `count` instances of one type in one request.
 
     A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` says where and on
     which market; None leaves that to the cloud. `for_jobs` are the first of the jobs that wait for nodes of

@@ -99,6 +99,7 @@ class Controller:
             settled_micro_dollars=ports.store.settled_micro_dollars(),
             books_opened_at=ports.store.books_opened_at(now),
             memory=ports.store.memory(),
+            users=ports.jobs.users(),
         )
         return self._with_books_in_time(self._with_history(state))
 

@@ -6,7 +6,7 @@ replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,6 +23,7 @@ from boa_daemon.tick.stages.empty_nodes import empty_nodes
 from boa_daemon.tick.stages.find_changes import find_changes
 from boa_daemon.tick.stages.keep_caps import keep_caps
 from boa_daemon.tick.stages.keep_fleet import keep_fleet
+from boa_daemon.tick.stages.keep_job_limits import keep_job_limits
 from boa_daemon.tick.stages.keep_node_limit import keep_node_limit
 from boa_daemon.tick.stages.keep_still import keep_still
 from boa_daemon.tick.stages.leave_lent import leave_lent
@@ -33,6 +34,7 @@ from boa_daemon.tick.stages.pay import pay
 from boa_daemon.tick.stages.place import place
 from boa_daemon.tick.stages.release import release
 from boa_daemon.tick.stages.rent import rent
+from boa_daemon.tick.stages.set_aside import set_aside
 from boa_daemon.tick.stages.start_early import start_early
 from boa_daemon.tick.stages.use_spare import use_spare
 from boa_daemon.tick.stages.want import want
@@ -42,6 +44,8 @@ from policies.protocols import Allocator, Placer
 
 Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
 STAGES: tuple[Stage, ...] = (
+    # Which jobs have a part in it?
+    set_aside,
     # Which width should each job have?
     want,
     keep_still,
@@ -64,17 +68,20 @@ STAGES: tuple[Stage, ...] = (
     # What is not allowed?
     pay,
     break_loops,
+    keep_job_limits,
     keep_caps,
     # Who sends first, and when is the next look?
     order_links,
     look_again,
 )
 """What makes a plan, in this order: each stage takes the plan so far and returns a better one."""
+LAST_RESORT: tuple[Stage, ...] = (keep_caps,)
+"""What is still decided where a tick fails: nothing is started, and what would break a cap is given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was seen, what is wanted, and what to do about the difference."""
+    """What was seen (`state`), what is wanted (`plan`), and what to do about the difference, in order."""
 
     state: ClusterState
     plan: Plan
@@ -90,9 +97,16 @@ class Decision:
         return explain_job(self.state, self.plan, job)
 
 
-def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
+def decide(
+    state: ClusterState,
+    *,
+    allocator: Allocator,
+    placer: Placer,
+    rules: Rules,
+    stages: Sequence[Stage] = STAGES,
+) -> Decision:
     """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
     draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)
-    for stage in STAGES:
+    for stage in stages:
         draft = stage(state, draft)
     return Decision(state=state, plan=draft.plan, actions=diff(state, draft.plan))

@@ -12,7 +12,7 @@ from itertools import islice
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer, open_offers
 from boa_daemon.tick.state import ClusterState, Plan
-from boa_daemon.units import format_hours
+from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, InstanceType, JobId
 
 NAMED_JOBS = 4
@@ -60,7 +60,7 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
         generation=state.jobs[job].generation + 1,
         width=width,
         slots=slots,
-        reason=f"{width} planned, free on {nodes} node{'s' if nodes > 1 else ''}",
+        reason=f"{width} planned, free on {counted(nodes, 'node')}",
     )
 
 
@@ -129,7 +129,7 @@ def _launch_reason(plan: Plan, instance_type: InstanceType, count: int) -> str:
     """Return why nodes of a type are rented, with the numbers."""
     waiting = [plan.widths[job] for job in plan.waiting if _wants(plan, job, instance_type)]
     gpus = sum(width.gpus for width in waiting)
-    jobs = f"{len(waiting)} job{'s' if len(waiting) != 1 else ''}"
     if not waiting:
         return f"{count} more {instance_type.name} planned than present"
-    return f"{jobs} wait for {gpus} GPUs of {instance_type.gpu_type}: {count} more {instance_type.name}"
+    jobs = f"{counted(len(waiting), 'job')} wait{'s' if len(waiting) == 1 else ''}"
+    return f"{jobs} for {counted(gpus, 'GPU')} of {instance_type.gpu_type}: {count} more {instance_type.name}"

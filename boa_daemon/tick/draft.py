@@ -34,11 +34,12 @@ class Changes:
 class Draft:
     """The plan so far, and what later stages need to know of earlier ones.
 
-    `rules`, `allocator` and `placer` are given and stay as they are. `allocation` is the policy's answer, as
-    far as money, caps and rest allow it. `left_out` says why jobs that no longer have a width wait. `lent`
-    are the planned widths of jobs that hold more GPUs than that. `room` is where the wishes may be placed;
-    None where there is no wish. `claimed` are nodes that waiting jobs count on. `is_at_node_limit` says that
-    jobs wait because no more nodes may be held.
+    `rules`, `allocator` and `placer` are given and stay as they are. `set_aside` says why waiting jobs have
+    no part in the decision. `allocation` is the policy's answer, as far as money, caps and rest allow it.
+    `left_out` says why jobs that no longer have a width wait. `lent` are the planned widths of jobs that hold
+    more GPUs than that. `room` is where the wishes may be placed; None where there is no wish. `claimed` are
+    nodes that waiting jobs count on. `is_at_node_limit` says that jobs wait because no more nodes may be
+    held.
     """
 
     rules: Rules
@@ -46,6 +47,7 @@ class Draft:
     placer: Placer
     allocation: Allocation = field(default_factory=lambda: Allocation(widths=_NOTHING))
     plan: Plan = field(default_factory=lambda: Plan(widths=_NOTHING, slots=_NOTHING))
+    set_aside: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     left_out: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     lent: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
     changes: Changes = field(default_factory=Changes)

@@ -8,18 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.link_order import rank
 from boa_daemon.tick.offers import NO_PRICE_SECONDS
+from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
-from boa_daemon.units import format_hours
+from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, JobId, NodeId, Width
 
-_CLOSED: Mapping[WaitReason, str] = {
-    "out-of-stock": "The cloud is out of stock",
-    "quota": "The account's quota is used up",
-    "denied": "The cloud denies the launch: see `boa doctor`",
-    "throttled": "The cloud asks to slow down",
-    "bad-request": "The cloud does not understand the launch: see `boa doctor`",
-    "no-price": "No price of what it needs is known, and nothing is rented without one",
+_ASKED_AGAIN: frozenset[WaitReason] = frozenset(
+    ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
+)
+"""What the cloud said, or did not say: it is asked again after a while."""
+_NO_WIDTH: Mapping[WaitReason, str] = {
+    "budget": "Jobs are served by weight per dollar of work left, the most first.",
+    "cap-hour": "The nodes of its narrowest width cost more than that ceiling; other jobs go on.",
+    "cap-instances": "Its narrowest width takes more nodes than that cap; other jobs go on.",
 }
+"""Where a job has no width at all for a reason, what that means for it."""
 
 
 def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
@@ -32,7 +35,10 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     if job is None:
         raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
     width = plan.widths.get(job_id)
-    sentences = [_presence(state, job), *_losses(job), _left_out(plan, job_id) or _width(plan, job, width)]
+    sentences = [_presence(state, job), *_losses(job)]
+    if aside := _set_aside(state, plan, job):
+        return " ".join([*sentences, aside])
+    sentences.append(_left_out(plan, job_id) or _width(plan, job, width))
     if job_id in plan.waiting and width is not None:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
@@ -97,40 +103,48 @@ def _presence(state: ClusterState, job: JobState) -> str:
 
 
 def _losses(job: JobState) -> list[str]:
-    """Return what a job lost to ends without a checkpoint, where it did."""
-    lost = job.lost_steps
-    if not lost:
-        return []
-    return [f"It lost {lost} step{'s' if lost > 1 else ''} to ends without a checkpoint; it is left again."]
+    """Return what a job lost to ends without a checkpoint, and how often it failed."""
+    found, lost = [], job.lost_steps
+    if lost:
+        steps = counted(lost, "step")
+        found.append(
+            f"It lost {steps} to ends without a checkpoint; it is to do {'them' if lost > 1 else 'it'} again."
+        )
+    if job.failures:
+        times = "once" if job.failures == 1 else f"{job.failures} times"
+        found.append(f"It failed {times} so far; how it ended last: {job.last_end}.")
+    return found
+
+
+def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
+    """Return why a job has no part in the decision; nothing where it has."""
+    reason = plan.waiting.get(job.job.id)
+    if reason == "resting":
+        rest = max((job.rests_until or state.now) - state.now, 0.0)
+        return f"It rests for {rest:.0f} s more before it is tried again."
+    if reason == "user-day-cap":
+        money = state.users.get(job.user)
+        said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
+        return (
+            f"It is held back: what the jobs of user {job.user} may cost today is spent{said and ':'}{said}. "
+            "It may start after midnight UTC."
+        )
+    return ""
 
 
 def _left_out(plan: Plan, job_id: JobId) -> str:
-    """Return why a ceiling on dollars per hour leaves a job out; nothing where none does."""
-    if job_id in plan.widths:
-        return ""
+    """Return why a ceiling leaves a job out; nothing where none does."""
     reason = plan.waiting.get(job_id)
-    if reason == "budget":
-        return (
-            "The budget is below what the load takes, so it waits until money for its nodes has accrued; "
-            "jobs are served by weight per dollar of work left, the most first."
-        )
-    if reason == "cap-hour":
-        return (
-            "The nodes of its narrowest width cost more than the ceiling on dollars per hour: it waits until "
-            "that is raised, and others go on."
-        )
-    if reason == "cap-instances":
-        return (
-            "Its narrowest width takes more nodes than the cap on instances allows: it waits until that is "
-            "raised, and others go on."
-        )
-    return ""
+    if job_id in plan.widths or reason is None or reason not in _NO_WIDTH:
+        return ""
+    return f"It waits: {WAITING[reason]}. {_NO_WIDTH[reason]}"
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
     """Return which width is planned and why."""
     if width is None:
-        return "The policy gives it no GPUs now: earlier jobs have them all."
+        why = plan.reasons.get(job.job.id, "earlier jobs have them all")
+        return f"The policy gives it no GPUs now: {why}."
     why = plan.reasons.get(job.job.id, "the policy's width for its class and phase")
     return f"Planned are {width}: {why}."
 
@@ -144,29 +158,21 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
         count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
     )
     have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
-    if reason in _CLOSED:
+    said, more = WAITING[reason], ""
+    if reason in _ASKED_AGAIN:
         until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
         if reason == "no-price":
             until = state.now + NO_PRICE_SECONDS
-        return f"{_CLOSED[reason]}; it is asked again in {until - state.now:.0f} s. {have}."
-    if reason in ("cap-day", "cap-month", "cap-hour", "cap-instances", "loop"):
-        said = next((held.sentence for held in plan.held if held.code == reason), "a hard cap is reached")
-        return f"It is held back: {said}. {have}."
-    if reason == "node-limit":
-        held = len(state.nodes)
-        return f"The limit on nodes is reached ({held} held); it is served in order of arrival. {have}."
-    if reason == "budget":
-        return (
-            f"It waits until money for a node has accrued: the budget is below what the load takes. {have}."
-        )
-    if reason == "fleet-full":
-        return f"The fixed fleet is full. {have}."
-    if reason == "gpus-to-fall-free":
-        return f"It waits for GPUs that other jobs let go of soon: a new node is not worth its boot. {have}."
-    return f"It waits for nodes. {have}."
+        more = f"; it is asked again in {until - state.now:.0f} s"
+    elif reason == "node-limit":
+        more = f" ({len(state.nodes)} held)"
+    else:
+        # The note of what was not allowed has the numbers.
+        said = next((held.sentence for held in plan.held if held.code == reason), said)
+    return f"It waits: {said}{more}. {have}."
 
 
 def _nodes(names: Iterable[str]) -> str:
     """Return node names, each with the number of GPUs used on it."""
     counts = Counter(names)
-    return ", ".join(f"{name} ({gpus} GPU{'s' if gpus > 1 else ''})" for name, gpus in counts.items())
+    return ", ".join(f"{name} ({counted(gpus, 'GPU')})" for name, gpus in counts.items())

@@ -10,7 +10,11 @@ from boa_daemon.tick.limits import Act, ActKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Recent acts, sorted by what was done to whom: instants in order."""
+    """Recent acts: instants in order, sorted by what was done to whom (`by_target`).
+
+    `stops` are those of all jobs. `launches_without_start` are by instance type, since the last start of a
+    job.
+    """
 
     by_target: dict[tuple[ActKind, str], list[float]]
     stops: list[float]

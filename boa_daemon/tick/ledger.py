@@ -126,7 +126,7 @@ def money_of(state: ClusterState, pace: Pace | None = None) -> Money | None:
     accrued = _hours_of_mean_months if is_monthly else _hours
     memory, remembered_at = state.memory or ((), now)
     return Money(
-        spent_usd=Ledger.of(state).committed_usd,
+        spent=Ledger.of(state).committed_usd,
         elapsed_hours=accrued(opened_at, now),
         accrual=MONTH_HOURS / _hours(month.begins_at, month.ends_at) if is_monthly else 1.0,
         month_elapsed_hours=accrued(max(month.begins_at, opened_at), now),

@@ -15,7 +15,10 @@ from policies.model import check_positive
 
 CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
 """Which hard cap."""
-HeldCode: TypeAlias = CapCode | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+HeldCode: TypeAlias = (
+    CapCode
+    | Literal["user-day-cap", "max-usd", "minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+)
 """Why something that the policy wanted is not done; a closed list."""
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -43,10 +46,12 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "cap-month": "the cap on dollars per month leaves no room for it",
         "cap-hour": "the ceiling on dollars per hour leaves no room for it",
         "cap-instances": "the cap on instances is reached",
+        "user-day-cap": "what its jobs may cost today (UTC) is spent: those that wait are not started",
+        "max-usd": "it has cost what its file allows, and is stopped",
         "minimum-hold": "it started too recently to be moved",
         "moves-of-job": "it was moved as often as an hour allows",
         "moves-of-all": "jobs were moved as often as an hour allows",
-        "loop": "the same was done over and over and led nowhere; it rests",
+        "loop": "the same was ordered over and over and led nowhere; it is paused",
         "no-effect": "the same was ordered over and over without effect; it is still tried",
     }
 )
@@ -56,6 +61,7 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
 class Caps:
     """Hard limits; None is no limit.  Money in dollars, time in seconds.
 
+    `usd_per_day` and `usd_per_month` are those of the calendar (UTC), `instances` counts all that may exist.
     `usd_per_hour` is a ceiling on what all nodes cost together at any instant. The rest says how fast the
     site is: `tick_seconds` is the longest time between two looks, `checkpoint_seconds` what a job is given
     to stop, `shutdown_seconds` how long after the order to end it a node may still be billed, lost answers

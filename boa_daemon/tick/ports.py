@@ -17,7 +17,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Offer, RefusalKind
-from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, UserMoney
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
 
@@ -279,6 +279,10 @@ class JobSource(Protocol):
 
     def jobs(self) -> Mapping[JobId, JobState]:
         """Return the jobs that are present and not finished, in order of arrival."""
+        ...
+
+    def users(self) -> Mapping[str, UserMoney]:
+        """Return what users with a cap of their own have spent today (UTC)."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The closed list of reason codes: everything that the daemon says about why, in one place.
+"""The closed list of reason codes and their texts: everything that the daemon says about why, in one place.
 
 A code is what programs may match on; a sentence with numbers goes with it wherever it is said. There is what
 a job waits for, what was wanted and not allowed, and how a job is where neither applies. No code is said that
@@ -12,50 +12,49 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from boa_daemon.tick.limits import SENTENCES as HELD
+from boa_daemon.tick.state import WaitReason
 
 JobReason: TypeAlias = Literal[
     "new",
     "starting",
     "running",
     "not-planned",
-    "resting",
-    "user-day-cap",
     "finished",
     "failed",
     "cancelled",
 ]
 """How a job is, where it waits for nothing that a plan names."""
 
-WAITING: Mapping[str, str] = MappingProxyType(
+WAITING: Mapping[WaitReason, str] = MappingProxyType(
     {
-        "nodes-to-come": "nodes that it can run on boot, or were asked for",
-        "gpus-to-fall-free": "GPUs fall free sooner than a node boots",
+        "nodes-to-come": "the nodes that it is to run on boot, or were asked for",
+        "gpus-to-fall-free": "other jobs let go of GPUs sooner than a new node would boot",
         "node-limit": "the limit on nodes is reached; jobs are served in order of arrival",
-        "out-of-stock": "the cloud has none of its type left",
-        "fleet-full": "the fixed fleet of the policy is full",
+        "out-of-stock": "the cloud has no machine of its type left",
+        "fleet-full": "all nodes of the policy's fixed number are full",
         "quota": "the account's quota is used up",
         "denied": "the account may not launch: see `boa doctor`",
         "throttled": "the cloud asks to slow down",
         "bad-request": "the cloud does not understand the launch: see `boa doctor`",
         "no-price": "no price of its type is known, and nothing is rented without one",
-        "cap-day": "the cap on dollars per day leaves no room for it",
-        "cap-month": "the cap on dollars per month leaves no room for it",
-        "cap-hour": "the ceiling on dollars per hour leaves no room for it",
-        "cap-instances": "the cap on instances is reached",
-        "loop": "the same was done over and over and led nowhere; it rests",
+        "cap-day": HELD["cap-day"],
+        "cap-month": HELD["cap-month"],
+        "cap-hour": HELD["cap-hour"],
+        "cap-instances": HELD["cap-instances"],
+        "loop": HELD["loop"],
         "budget": "the budget is below what the load takes: money for its nodes has to accrue",
+        "resting": "it failed and is tried again after a while",
+        "user-day-cap": "its user has spent what they may spend today (UTC)",
     }
 )
 """What a plan says that a job waits for."""
 
-JOBS: Mapping[str, str] = MappingProxyType(
+JOBS: Mapping[JobReason, str] = MappingProxyType(
     {
         "new": "it was taken and no tick has looked at it yet",
         "starting": "it is to start now",
         "running": "it runs",
         "not-planned": "the policy gives it no GPUs now: others have them all, or `boa down` was ordered",
-        "resting": "it failed and is tried again after a while",
-        "user-day-cap": "its user has spent what they may spend today (UTC)",
         "finished": "it ended well",
         "failed": "it failed for good, or reached its max_usd",
         "cancelled": "it was cancelled",
@@ -64,6 +63,6 @@ JOBS: Mapping[str, str] = MappingProxyType(
 """How a job is otherwise."""
 
 REASONS: Mapping[str, str] = MappingProxyType(
-    {**JOBS, **WAITING, **{str(code): said for code, said in HELD.items()}}
+    {str(code): said for table in (JOBS, WAITING, HELD) for code, said in table.items()}
 )
 """Every code and what it says."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Market, Offer
 from policies.answer import NodePrices
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
+
+if TYPE_CHECKING:
+    from policies.site import BuiltPolicy
 
 NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
@@ -34,6 +37,8 @@ WaitReason: TypeAlias = Literal[
     "cap-instances",
     "loop",
     "budget",
+    "resting",
+    "user-day-cap",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
@@ -91,7 +96,10 @@ class JobState:
 
     `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
     `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
-    in no checkpoint; the work in them is part of what remains.
+    in no checkpoint; the work in them is part of what remains. `user` is who submitted it. After a failure it
+    is not started again before `rests_until`; it failed `failures` times so far, the last time as the
+    sentence `last_end` says. `money_ends_at` is when it will have cost what its file allows, if it holds its
+    GPUs until then; None where its file sets no limit.
     """
 
     job: Job
@@ -99,6 +107,11 @@ class JobState:
     generation: int = 0
     is_stopping: bool = False
     lost_steps: int = 0
+    user: str = ""
+    rests_until: float | None = None
+    failures: int = 0
+    last_end: str = ""
+    money_ends_at: float | None = None
 
     @property
     def is_running(self) -> bool:
@@ -107,16 +120,30 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserMoney:
+    """What a user's jobs may cost per day (UTC), and what they have cost today."""
+
+    cap_usd: float
+    spent_usd: float
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left today."""
+        return self.spent_usd >= self.cap_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """Everything that a tick may look at.
 
     `jobs` stand in order of arrival. `offers` is what the cloud rents; empty where it names no zones or
     prices. `cooldowns` are the scopes that were refused, and when to ask again.
-    `settled_micro_dollars` is the sum of final bills, `settled_today_micro_dollars` and
+    `nodes` are those that live or may live, by name. `settled_micro_dollars` is the sum of final bills,
+    `settled_today_micro_dollars` and
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
     are known where there are caps. `acts` are the recent ones in order of time, known where the rules
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
-    opened. `memory` is what the policy remembered last, and when.
+    opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own.
     """
 
     now: float
@@ -131,6 +158,7 @@ class ClusterState:
     settled_today_micro_dollars: int = 0
     settled_month_micro_dollars: int = 0
     acts: tuple[Act, ...] = ()
+    users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def usd_per_hour(self) -> float:
@@ -142,12 +170,12 @@ class ClusterState:
 class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
 
-    A node that falls idle is kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that
-    prices the hold itself keeps it no longer than `longest_hold_seconds`, where that is given. With
-    `orders_links` the plan says who sends first on each link that jobs share. With a `pace`, money
-    that was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
-    after it last changed its mind, even if nothing happens. `caps` are never exceeded;
-    `steady` keeps jobs from moving about.
+    `instance_types` are by GPU type; `max_nodes` is how many nodes may be held. A node that falls idle is
+    kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that prices the hold itself
+    keeps it no longer than `longest_hold_seconds`, where that is given. With `orders_links` the plan says
+    who sends first on each link that jobs share. With a `pace`, money that was not spent for a whole window
+    is forgone. With `round_seconds` the policy is asked again that long after it last changed its mind,
+    even if nothing happens. `caps` are never exceeded; `steady` keeps jobs from moving about.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -159,6 +187,15 @@ class Rules:
     caps: Caps | None = None
     steady: Steady | None = None
     round_seconds: float | None = None
+
+    def under(self, built: BuiltPolicy) -> Rules:
+        """Return the rules with what a policy brings along: its pace, its rounds, its hold of idle nodes."""
+        hold, longest = built.idle_hold_seconds, self.longest_hold_seconds
+        if hold is None:
+            hold = self.idle_hold_seconds
+        elif longest is not None:
+            hold = min(hold, longest)
+        return replace(self, pace=built.pace, round_seconds=built.round_seconds, idle_hold_seconds=hold)
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:
@@ -172,7 +209,9 @@ class Plan:
 
     `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
     be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
-    nothing. `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
+    nothing. `reasons` are the policy's words on the widths. `wake_at` is when to decide again even if nothing
+    happens. `head_starts` are the widths that are planned for jobs that start narrower for now.
+    `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
     are the sizes of those groups among them that are of use only together. `releases` names nodes that
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
     `link_order` names, for each node whose link several jobs send through, those jobs in the order in which

@@ -29,8 +29,6 @@ from __future__ import annotations
 
 import math
 
-from policies.links.contention import Link
-
 INFINITY = math.inf
 
 
@@ -54,29 +52,3 @@ def overlap_pays(message_bytes: float, bytes_left: float, ratio: float) -> bool:
     if ratio == 0.0:
         return False
     return ratio == INFINITY or message_bytes < ratio * bytes_left
-
-
-def best_start_seconds(link: Link, *, message_bytes: float, bytes_left: float) -> float:
-    """Return when the second message should start: now (0), or when the first ends."""
-    ratio = threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
-    if overlap_pays(message_bytes, bytes_left, ratio):
-        return 0.0
-    return bytes_left * link.seconds_per_byte
-
-
-def finish_seconds(
-    link: Link, *, message_bytes: float, bytes_left: float, start_seconds: float
-) -> tuple[float, float]:
-    """Return when the message in flight and the one started later each end.
-
-    The latency is left out: it shifts every choice alike.
-    """
-    alone, shared = link.pace(1), link.pace(2)
-    if start_seconds >= bytes_left * alone:
-        return bytes_left * alone, start_seconds + message_bytes * alone
-    old_left = bytes_left - start_seconds / alone
-    if message_bytes <= old_left:
-        second = start_seconds + message_bytes * shared
-        return second + (old_left - message_bytes) * alone, second
-    first = start_seconds + old_left * shared
-    return first, first + (message_bytes - old_left) * alone

@@ -92,7 +92,7 @@ class Account:
     def balance(self, money: Money, *, now: float) -> float:
         """Return the money ahead of what was spent, in the unit of the budget."""
         hours = money.elapsed_hours if self.opened_at is None else (now - self.opened_at) / 3600.0
-        return self.budget * hours - (money.spent_usd - self.spent_before)
+        return self.budget * hours - (money.spent - self.spent_before)
 
 
 def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:

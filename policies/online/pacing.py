@@ -127,11 +127,11 @@ class Pace:
     def ahead(self, money: Money) -> float:
         """Return what has accrued and is not spent; what is forgone does not count."""
         most = self.budget * self._most_unspent_hours(money)
-        return min(self.budget * money.elapsed_hours - money.spent_usd, most)
+        return min(self.budget * money.elapsed_hours - money.spent, most)
 
     def opening_hours(self, money: Money) -> float:
         """Return by how many hours later the books should open: older credit than may be kept is forgone."""
-        unspent_hours = money.elapsed_hours - money.spent_usd / self.budget
+        unspent_hours = money.elapsed_hours - money.spent / self.budget
         return max(0.0, unspent_hours - self._most_unspent_hours(money))
 
     def _most_unspent_hours(self, money: Money) -> float:
@@ -301,7 +301,7 @@ class Step:
 def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money) -> Step:
     """Return where on the frontier the jobs present and those to come use up the money, and not more."""
     budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
-    committed = money.spent_usd + (owed := table.cost_at(present, table.planned(budget)))
+    committed = money.spent + (owed := table.cost_at(present, table.planned(budget)))
     # What was there at the first tick says nothing of how much comes.
     forgotten, stated, before = money.memory[:3] if money.memory else (committed, 0.0, yardstick)
     stated *= yardstick / before

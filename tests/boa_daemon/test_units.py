@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.errors import InputError
-from boa_daemon.units import dollars, format_hours, micro_dollars, parse_budget, parse_dollars
+from boa_daemon.units import counted, dollars, format_hours, micro_dollars, parse_budget, parse_dollars
 from policies.model import Budget
 
 amounts = st.floats(min_value=1e-6, max_value=1e9)
@@ -109,3 +109,8 @@ def test_micro_dollars_survive_the_way_to_dollars_and_back(micro: int) -> None:
 def test_durations_are_said_in_a_fitting_unit(hours: float, words: str) -> None:
     """Seconds, minutes, hours or days, whichever a person would use."""
     assert format_hours(hours) == words
+
+
+def test_one_thing_is_no_plural() -> None:
+    """None and many are, one is not."""
+    assert [counted(number, "node") for number in (0, 1, 2)] == ["0 nodes", "1 node", "2 nodes"]

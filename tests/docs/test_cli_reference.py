@@ -123,7 +123,13 @@ def test_the_page_names_the_flags_that_there_are(verb: str) -> None:
     assert set(re.findall(r"`(--[\w-]+)`", table)) == real - SHARED
 
 
-@pytest.mark.parametrize("verb", sorted(ANSWERS))
+@pytest.mark.parametrize(
+    "verb",
+    [
+        pytest.param(verb, marks=pytest.mark.exhaustive if verb == "compare" else ())
+        for verb in sorted(ANSWERS)
+    ],
+)
 def test_the_page_names_the_keys_that_there_are(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +160,7 @@ def test_the_page_names_the_keys_of_a_list(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == stems - {"least_hours"}
 
 
+@pytest.mark.exhaustive
 def test_the_demo_answers_with_runs_and_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are those of boa simulate, with a name."""
     monkeypatch.chdir(ROOT)

@@ -26,7 +26,21 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+LONG = ("docs/how-to/compare-policies.md", "docs/tutorial/first-plan.md")
+"""Pages whose commands take half a minute each."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page,
+            id=name_of(page),
+            marks=pytest.mark.exhaustive if name_of(page) in LONG else (),
+        )
+        for page in PAGES
+    ],
+)
 def test_commands_print_what_is_recorded(page: Path, follow: Callable[[Path], None]) -> None:
     """Every ``$ boa`` with an output beside it, in order, in one folder per page."""
     follow(page)

@@ -68,6 +68,10 @@ class NoJobs:
         """Return none."""
         return {}
 
+    def users(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
 
 def a_controller(rig: AwsRig, store: MemoryStore, wanted: int) -> Controller:
     """Return a controller that holds so many nodes."""

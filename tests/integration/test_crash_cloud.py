@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from aws_rigs import START
+from kill_points import shares
 
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Lifetime, Terms
@@ -28,10 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 UP = [(0, 2), (20, 2), (400, 2), (480, 2)]
 DOWN = [(700, 1), (720, 1), (800, 0), (830, 0)]
 USD_PER_HOUR = 1.006
-STRIDE = int(os.environ.get("BOA_KILL_STRIDE", "4"))
-"""Every fourth point, for `test_crash_daemon_aws` takes each; with BOA_KILL_STRIDE=1 each here as well."""
-PARTS = 3
-"""Tests that share the points, side by side."""
 
 
 @dataclass(slots=True)
@@ -150,11 +147,11 @@ def check_the_books(site: Site, kill_at: int | None) -> None:
         assert micro_dollars == round(max(end - start, 60.0) / 3600.0 * USD_PER_HOUR * 1e6)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_no_death_loses_or_doubles_an_instance(site: Site, part: int) -> None:
+@pytest.mark.parametrize(("first", "step"), shares(4, parts=3))
+def test_no_death_loses_or_doubles_an_instance(site: Site, first: int, step: int) -> None:
     """Points before and after each call and each commit, one run each."""
     points = one_run(site, None)
     assert points > 50, points
-    for kill_at in range(part * STRIDE, points, PARTS * STRIDE):
+    for kill_at in range(first, points, step):
         one_run(site, kill_at)
     assert site.fake.forbidden == []

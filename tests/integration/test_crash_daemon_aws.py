@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from aws_rigs import START
+from kill_points import shares
 
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Lifetime, Terms
@@ -26,8 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 TICKS = [*range(0, 180, 20), 460, *range(530, 720, 20)]
 """After a lost launch nothing is rented for five minutes, and its offer rests for one more."""
 USD_PER_HOUR = 1.006
-PARTS = 4
-"""Tests that share the points, side by side."""
 
 
 class Site:
@@ -119,11 +118,11 @@ def one_run(site: Site, kill_at: int | None) -> int:
     return int(report["points"])
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_no_death_of_the_daemon_loses_a_job_or_an_instance(site: Site, part: int) -> None:
+@pytest.mark.parametrize(("first", "step"), shares(8, parts=2))
+def test_no_death_of_the_daemon_loses_a_job_or_an_instance(site: Site, first: int, step: int) -> None:
     """Jobs finish once, instances are ended, the ledger is EC2's own history, at each point of death."""
     points = one_run(site, None)
     assert points > 50, points
-    for kill_at in range(part, points, PARTS):
+    for kill_at in range(first, points, step):
         one_run(site, kill_at)
     assert site.fake.forbidden == []

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kill_points import shares
 from sqlalchemy import event
 
 from boa_daemon.testing import ManualClock
@@ -31,10 +32,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "daemon": {"tick_seconds": STEP, "idle_hold_seconds": 30.0},
 }
 TICKS = 60
-STRIDE = int(os.environ.get("BOA_KILL_STRIDE", "8"))
-"""Every eighth boundary, beginning with the first; with BOA_KILL_STRIDE=1 it is each of them."""
-PARTS = 3
-"""Tests that share the boundaries, side by side."""
 
 
 class Boundaries:
@@ -157,14 +154,14 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return kept
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(("first", "step"), shares(8, parts=3))
 def test_killed_at_every_boundary_of_every_kind_of_tick(
-    story: dict[int, Path], tmp_path: Path, part: int
+    story: dict[int, Path], tmp_path: Path, first: int, step: int
 ) -> None:
     """Launch, start, end, release and quiet ticks: whatever is on disk, the next tick goes on from there."""
     cases = 0
     for tick, before in story.items():
-        at = 1 + part * STRIDE
+        at = 1 + first
         while True:
             folder = tmp_path / f"{tick}-{at}"
             shutil.copytree(before, folder)
@@ -173,6 +170,6 @@ def test_killed_at_every_boundary_of_every_kind_of_tick(
             play_on(folder, tick + 1)
             shutil.rmtree(folder)
             cases += 1
-            at += PARTS * STRIDE
-    assert cases > 20 / PARTS
+            at += step
+    assert cases > 160 / step
     print(f"{cases} kills in {len(story)} ticks")  # noqa: T201 - shown with -s

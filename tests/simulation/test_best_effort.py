@@ -109,7 +109,13 @@ def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None
 
 @pytest.mark.parametrize(
     ("share", "policy", "gpus"),
-    [(0.3, "boa", 1), (0.6, "boa", 1), (0.9, "boa", 1), (0.3, "boa-paced", 4), (0.9, "boa-paced", 1)],
+    [
+        (0.3, "boa", 1),
+        pytest.param(0.6, "boa", 1, marks=pytest.mark.exhaustive),
+        pytest.param(0.9, "boa", 1, marks=pytest.mark.exhaustive),
+        pytest.param(0.3, "boa-paced", 4, marks=pytest.mark.exhaustive),
+        (0.9, "boa-paced", 1),
+    ],
 )
 def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gpus: int) -> None:
     """Within 3 % on average, whole nodes and boots included; a node of 4 GPUs is rented now and then."""
@@ -119,6 +125,7 @@ def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gp
     assert seen.spent == pytest.approx(run_settings.budget.amount, rel=0.03)
 
 
+@pytest.mark.exhaustive
 def test_a_fortieth_of_a_node_rents_one_now_and_then() -> None:
     """After 39 hours an hour of the node is paid for: then it is rented, also under the paced policy."""
     run_settings = replace(a_run(0.1, policy="boa-paced", gpus=4), budget=Budget(amount=0.1))
@@ -128,6 +135,7 @@ def test_a_fortieth_of_a_node_rents_one_now_and_then() -> None:
     assert 0.75 * 0.1 <= seen.spent <= 1.1 * 0.1
 
 
+@pytest.mark.exhaustive
 def test_the_queue_grows_by_the_work_that_was_said() -> None:
     """A third of the load's money for two weeks: the work left is what was said, within a quarter."""
     seen = seen_after(a_run(0.33), 335.0)

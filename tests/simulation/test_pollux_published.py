@@ -25,6 +25,7 @@ def pollux() -> ModuleType:
     return module
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "published"), [(6, 3469.69375), (1, 2473.65)])
 def test_tiresias_comes_out_to_the_second(pollux: ModuleType, number: int, published: float) -> None:
     """The published mean JCT of 160 jobs on 16 nodes of 4 T4, to the last digit."""
@@ -33,6 +34,7 @@ def test_tiresias_comes_out_to_the_second(pollux: ModuleType, number: int, publi
     assert pollux.World(jobs=jobs, nodes=16).run(pollux.TiresiasRounds()) == published
 
 
+@pytest.mark.exhaustive
 def test_our_pollux_is_within_a_tenth_of_the_published_one(pollux: ModuleType) -> None:
     """2446 s with rounds of 60 s on workload-6; ours finds better shares, so it may be a little faster."""
     jobs = pollux.jobs_of(DATA / "workloads/workload-6.csv", pollux.applications_of(DATA), rigid=False)

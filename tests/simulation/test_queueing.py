@@ -35,7 +35,7 @@ def a_poisson_trace(seed: int, jobs: int = JOBS) -> Trace:
     return Trace(tuple(TraceJob(f"j{n}", t, name, scale) for n, (t, name, scale) in enumerate(rows)))
 
 
-@pytest.mark.parametrize("budget", [30.0, 45.0])
+@pytest.mark.parametrize("budget", [30.0, pytest.param(45.0, marks=pytest.mark.exhaustive)])
 def test_mean_jct_and_spend_are_those_of_the_optimum(budget: float) -> None:
     """On one-GPU nodes that boot at once, JCT and dollars are the plan's, within the statistical error."""
     plan = solve(PROBLEM, budget)
@@ -60,6 +60,7 @@ def test_mean_jct_and_spend_are_those_of_the_optimum(budget: float) -> None:
     assert result.planned_mean_jct_hours == pytest.approx(plan.mean_jct_hours)
 
 
+@pytest.mark.exhaustive
 def test_over_several_seeds_the_means_are_the_closed_form() -> None:
     """Six seeds of 2,000 jobs: mean JCT and spend over the plan's are 1 within 3 standard errors.
 
@@ -91,6 +92,7 @@ def test_over_several_seeds_the_means_are_the_closed_form() -> None:
     assert -3.0 * errors[1] <= means[1] - 1.0 <= 3.0 * errors[1] + 0.005
 
 
+@pytest.mark.exhaustive
 def test_with_no_overheads_nobody_waits_and_every_gpu_second_works() -> None:
     """Rented GPU-hours are used GPU-hours, but for the 60 s minimum, which is money and not time."""
     settings = SimulationSettings(
@@ -107,6 +109,7 @@ def test_with_no_overheads_nobody_waits_and_every_gpu_second_works() -> None:
     assert result.rescales == 0
 
 
+@pytest.mark.exhaustive
 def test_the_gpus_held_vary_as_a_compound_poisson() -> None:
     """Jobs held are independent Poisson: the variance of GPUs is the sum of width squared x rate x time."""
     settings = SimulationSettings(

@@ -16,20 +16,22 @@ def look_again(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with a wake-up for what this decision, or the next round, makes necessary."""
     plan, every = draft.plan, draft.rules.round_seconds
     if every is not None:
-        plan = plan.looked_at_by(_next_round(state, plan, every))
+        plan = plan.looked_at_by(_next_round(state, draft, every))
     elif _empties_a_node(state, plan):
         plan = plan.looked_at_by(state.now + SOON_SECONDS)
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
-def _next_round(state: ClusterState, plan: Plan, round_seconds: float) -> float | None:
+def _next_round(state: ClusterState, draft: Draft, round_seconds: float) -> float | None:
     """Return when a policy that decides in rounds is due again; None where no round can change anything.
 
     With no node there, and none allowed before a cap opens again, nothing changes until then.
     """
-    if not state.jobs:
+    plan = draft.plan
+    if state.jobs.keys() <= draft.set_aside.keys():
         return None
-    if not state.nodes and plan.held and not plan.launches and plan.wake_at is not None:
+    is_held = any(held.code != "user-day-cap" for held in plan.held)
+    if not state.nodes and is_held and not plan.launches and plan.wake_at is not None:
         return None
     held_at = state.now if plan.memory is not None or state.memory is None else state.memory[1]
     return held_at + round_seconds

@@ -1,4 +1,4 @@
-"""May change everything, for it comes first: the policy is asked for the width of every job."""
+"""May give every job a width: the policy is asked for that, of all jobs that are not set aside."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.ledger import money_of
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.state import ClusterState
 
 
 def want(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths and reasons, given the jobs and the money."""
     money = money_of(state, draft.rules.pace)
-    jobs = [job.job for job in state.jobs.values()]
+    aside = draft.set_aside
+    jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     allocation = draft.allocator.allocate(jobs, now=state.now, money=money)
-    plan = Plan(
+    plan = replace(
+        draft.plan,
         widths=allocation.widths,
-        slots={},
         reasons=allocation.reasons,
         memory=allocation.memory,
         node_prices=allocation.node_prices,

@@ -184,7 +184,7 @@ def test_costs_are_listed_and_add_up(boa: Boa) -> None:
 def test_decisions_are_listed_with_the_other_way(boa: Boa) -> None:
     """Each start with its reason and the next best width, and how to replay it."""
     said = boa("decisions", "--acting")[1]
-    assert re.search(r"^tick \d+ .*, chosen \d+ GPUs at [\d.]+ USD/hour", said, re.M)
+    assert re.search(r"^tick \d+ .*, chose: \d+ GPUs? \([\d.]+ USD/hour\)", said, re.M)
     assert re.search(r"^  start long-2: ", said, re.M)
     assert re.search(r"^    \d x \S+ at [\d.e+-]+ USD, not \d+ x \S+ at [\d.e+-]+$", said, re.M)
     assert next_commands(said) == [

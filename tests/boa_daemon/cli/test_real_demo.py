@@ -10,23 +10,21 @@ from engine_bench import numpy_loss
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.daemon.real_run import KINDS, RealRun, uninterrupted_loss
-from boa_daemon.learning.exploring import Exploring
-from boa_daemon.learning.speedups import Exploration
-from boa_daemon.testing import Wishes, a_job
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.real_run import KINDS, PACE, SHARDS, RealRun, uninterrupted_loss
 from policies.model import Budget
 
 
 def test_one_job_really_runs_and_the_figures_are_one_document() -> None:
-    """A single vision job goes through its phases, is resized, and ends with the loss of a run in peace."""
+    """A single vision job runs under the daemon, and ends with the loss of a run in peace."""
     result = CliRunner().invoke(app, ["demo", "--real", "--jobs", "1", "--json"])
     document = json.loads(result.stdout)
 
     assert result.exit_code == 0, document
     (row,) = document["jobs"]
     assert row["finished"]
-    assert row["loss"] == pytest.approx(numpy_loss(100), rel=1e-9)
-    assert (row["steps"], document["lost_steps"]) == (100, 0)
+    assert row["loss"] == pytest.approx(numpy_loss(120), rel=1e-9)
+    assert (row["steps"], document["lost_steps"]) == (120, 0)
     assert document["same_loss_as_uninterrupted"]
     assert document["spent_usd"] > 0.0
     assert document["wall_seconds"] < 110.0
@@ -44,23 +42,20 @@ def test_the_reference_loss_is_the_trainers() -> None:
     assert uninterrupted_loss(30) == pytest.approx(numpy_loss(30), rel=1e-12)
 
 
-def test_the_plan_widens_the_first_kind_half_way(tmp_path: Path) -> None:
-    """What the demo shows follows from its figures: its first half scales badly, its second does not."""
-    allocator = RealRun(tmp_path, jobs=2, budget=Budget(amount=20.0))._controller.allocator
-    phases = [a_job("a", class_name="vision", phase=phase, draw=0.5) for phase in (0, 1)]
-    widths = [allocator.allocate([job], now=0.0).widths["a"].gpus for job in phases]
-
-    assert widths[0] < widths[1]
-    assert [len(kind.phase_ends) for kind in KINDS] == [2, 1]
-
-
-def test_a_job_tries_a_width_and_the_others_do_not() -> None:
-    """Only jobs that hold something by plan try anything, and the reason says so."""
-    base = Wishes(widths={"a": 4, "b": 4})
-    tried = Exploration(gpus=2, gpu_seconds=1.0, reason="2 GPUs are tried")
-    jobs = [a_job("a"), a_job("b")]
-    found = Exploring(base=base, tries={"a": tried, "z": tried}).allocate(jobs, now=0.0)
-
-    assert {job: width.gpus for job, width in found.widths.items()} == {"a": 2, "b": 4}
-    assert found.reasons["a"] == "2 GPUs are tried"
-    assert Exploring(base=base).allocate(jobs, now=0.0) == base.allocate(jobs, now=0.0)
+def test_the_demo_is_a_daemon_with_the_classes_as_they_are_believed(tmp_path: Path) -> None:
+    """A database, a class file, a fast clock; one kind scales better than believed, one worse."""
+    run = RealRun(tmp_path, jobs=2, budget=Budget(amount=20.0))
+    try:
+        assert isinstance(run.daemon, Daemon)
+        assert run.daemon.settings.budget.mean_usd_per_hour == 20.0
+        classes = run.daemon.planner.classes
+        for kind, is_flattered in zip(KINDS, (False, True), strict=True):
+            believed = classes[kind.name].phases[0].speedups["worker"].speed_at(4)
+            alone = SHARDS * kind.shard_seconds + kind.serial_seconds
+            truth = alone / (SHARDS * kind.shard_seconds / 4.0 + kind.serial_seconds)
+            assert (believed > truth) == is_flattered
+            assert classes[kind.name].size_gpu_hours == pytest.approx(kind.steps * alone * PACE / 3600.0)
+        assert (tmp_path / "boa.sqlite").exists()
+        assert not run.is_over
+    finally:
+        run.close()

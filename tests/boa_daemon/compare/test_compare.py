@@ -101,6 +101,7 @@ def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[R
         assert (again.mean_jct_hours, again.mean_usd_per_hour) == (row.mean_jct_hours, row.mean_usd_per_hour)
 
 
+@pytest.mark.exhaustive
 def test_processes_change_nothing() -> None:
     """Two workers give the very rows of one."""
     comparison = a_comparison(budgets=(Budget(amount=20.0), Budget(amount=30.0)), rivals=("equal-width",))
@@ -108,6 +109,7 @@ def test_processes_change_nothing() -> None:
     assert run(comparison, processes=2) == run(comparison)
 
 
+@pytest.mark.exhaustive
 def test_rivals_spend_the_same_where_their_settings_allow() -> None:
     """On the shipped workload both come within a step, and say whether that is within 1 %.
 
@@ -359,6 +361,7 @@ def test_without_a_fleet_there_is_nothing_to_take_apart(all_rows: tuple[Comparis
     assert decompose(rows, lines, 20.0) is None
 
 
+@pytest.mark.exhaustive
 def test_every_rival_can_be_tuned() -> None:
     """All policies there are, on twenty jobs: each comes to a row, and none beats the bound."""
     comparison = a_comparison(rivals=tuple(name for name in POLICIES if name != "boa"))
@@ -380,6 +383,7 @@ def capped_rows() -> tuple[Comparison, list[Row]]:
     return comparison, run(comparison)
 
 
+@pytest.mark.exhaustive
 def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison, list[Row]]) -> None:
     """Each run again from its row: jobs that do not fit wait, and all of them end."""
     comparison, rows = capped_rows
@@ -392,6 +396,7 @@ def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison,
         assert again.mean_jct_hours == row.mean_jct_hours
 
 
+@pytest.mark.exhaustive
 def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[Row]]) -> None:
     """Rivals meet what BOA spent at the same cap, and ratios are taken there."""
     comparison, rows = capped_rows

@@ -20,6 +20,7 @@ from boa_daemon.testing import ManualClock
             r"\[cloud\] provider: 'locla' is not known\. Did you mean",
         ),
         ({"engine": {"name": "slurm"}}, r"\[engine\] name: 'slurm' is not known\. Known: local, ray, ssm"),
+        ({"engine": {"name": "ray"}}, "shared_dir, a folder that all nodes share"),
         ({"engine": {"name": "ssm"}}, "does not go with the provider 'simulated'"),
     ],
 )

@@ -22,7 +22,7 @@ from boa_daemon.learning.speedups import (
     estimate_all,
     estimate_curve,
 )
-from boa_daemon.testing import a_class, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.testing import Wishes, a_class, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decision import decide
 from policies.model import JobClass, Phase
 from policies.placement.first_fit import FirstFit
@@ -152,3 +152,15 @@ def test_who_tries_a_width_holds_exactly_that() -> None:
         known = Exploring(base=Known(widths=widths, stretches=True), tries=tried)
         plan = decide(state, allocator=known, placer=FirstFit(), rules=rules()).plan
         assert len(plan.slots.get("a", state.jobs["a"].slots)) == 2
+
+
+def test_a_job_tries_a_width_and_the_others_do_not() -> None:
+    """Only jobs that hold something by plan try anything, and the reason says so."""
+    base = Wishes(widths={"a": 4, "b": 4})
+    tried = Exploration(gpus=2, gpu_seconds=1.0, reason="2 GPUs are tried")
+    jobs = [a_job("a"), a_job("b")]
+    found = Exploring(base=base, tries={"a": tried, "z": tried}).allocate(jobs, now=0.0)
+
+    assert {job: width.gpus for job, width in found.widths.items()} == {"a": 2, "b": 4}
+    assert found.reasons["a"] == "2 GPUs are tried"
+    assert Exploring(base=base).allocate(jobs, now=0.0) == base.allocate(jobs, now=0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_samples import MemorySamples
 
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import InputError
 from boa_daemon.learning.beliefs import Beliefs, ClassBelief, Weights, estimate_class
-from boa_daemon.learning.learner import Learner, import_speeds
+from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import Sample, SampleStore, compacted
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.store.database import Database
 from boa_daemon.store.engine import migrate, open_engine, sqlite_url
-from boa_daemon.store.samples import MemorySamples, SqlSamples
+from boa_daemon.store.samples import SqlSamples
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.ports import RunReport
@@ -122,38 +122,6 @@ def test_a_batch_that_cannot_be_written_is_written_with_the_next(tmp_path: Path)
     learner.save(601.0)
     assert {row.key for row in store.read().rows} == learner.rows.keys()
     assert store.read().arrived_through == 1
-
-
-def test_speeds_of_an_earlier_version_are_taken_over_once(tmp_path: Path, new_samples: Opener) -> None:
-    """Every row of speeds.json is a row of the store; the file is put aside; a damaged one is left alone."""
-    file = tmp_path / "speeds.json"
-    row = {"class_name": "c", "gpu_type": "v100", "samples": 640.0, "seconds": 10.0}
-    rows = [
-        row | {"gpus": 1, "at": 0.0, "batch": 64.0},
-        row | {"gpus": 1, "at": 4000.0, "batch": 64.0},
-        row | {"gpus": 2, "at": 0.0, "batch": 32.0, "gradient_noise": 100.0},
-        row | {"gpus": 2, "at": 0.0, "batch": 32.0, "gradient_noise": 300.0},
-    ]
-    file.write_text(json.dumps({"samples": rows}))
-
-    assert import_speeds(file, new_samples()) == 4
-    learner = Learner(new_samples())
-    assert sum(sample.seconds for sample in learner.samples) == 40.0
-    assert [(one.gpus, one.seconds, one.gradient_noise) for one in learner.samples] == [
-        (1, 10.0, None),
-        (2, 20.0, 200.0),
-        (1, 10.0, None),
-    ]
-    assert not file.exists()
-    assert import_speeds(file, new_samples()) == 0
-
-    # Killed between the write and the renaming: the rows are there already and stay.
-    file.with_name("speeds.json.imported").rename(file)
-    import_speeds(file, new_samples())
-    assert Learner(new_samples()).rows == learner.rows
-    file.write_text('{"samples": [{"gpus": 1}]}')
-    assert import_speeds(file, new_samples()) == 0
-    assert file.exists()
 
 
 def test_a_year_of_samples_stays_small_and_says_the_same() -> None:

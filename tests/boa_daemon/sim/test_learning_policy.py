@@ -53,6 +53,7 @@ def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
     assert corrected.mean_jct_hours < 0.8 * wrong.mean_jct_hours
 
 
+@pytest.mark.exhaustive
 def test_a_class_file_that_is_right_is_left_alone() -> None:
     """With true beliefs the plan is made a few times at the most, and costs nothing to learn."""
     right = simulate(settings_with(Beliefs()))
@@ -62,6 +63,7 @@ def test_a_class_file_that_is_right_is_left_alone() -> None:
     assert learned.mean_jct_hours == pytest.approx(right.mean_jct_hours, rel=0.1)
 
 
+@pytest.mark.exhaustive
 def test_the_same_seed_learns_the_same_to_the_bit() -> None:
     """Two runs under the same seed end with the same beliefs and the same bill."""
     (one, first), (other, second) = (taught_run(settings_with(WRONG)) for _ in range(2))
@@ -97,6 +99,7 @@ def test_a_class_that_scales_better_late_is_no_error_of_its_file() -> None:
             assert float(believed.speedups["gpu"].speed_at(gpus)) == pytest.approx(real, rel=0.1)
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_learns_is_the_one_that_watches_itself() -> None:
     """`learns` gives the very run that a policy put in by hand does."""
     settings = replace(settings_with(WRONG), seed=0)

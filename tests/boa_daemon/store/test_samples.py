@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from memory_samples import MemorySamples
 from sqlalchemy import text
 
 from boa_daemon.learning.samples import Sample, SampleStore
 from boa_daemon.store.engine import MIGRATIONS, migrate, open_engine, sqlite_url
 from boa_daemon.store.memory import MemoryStore
-from boa_daemon.store.samples import MemorySamples, SqlSamples
+from boa_daemon.store.samples import SqlSamples
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.tick.ports import Store
 
@@ -66,14 +67,6 @@ def test_rows_are_forgotten_with_what_stands_for_them(new_samples: Callable[[], 
     new_samples().write([day], forget=[row.key for row in rows])
 
     assert new_samples().read().rows == (day,)
-
-
-def test_added_rows_never_replace(new_samples: Callable[[], SampleStore]) -> None:
-    """What is there stays as it is, what is not comes in."""
-    new_samples().write([SPEED])
-    new_samples().add([replace(SPEED, seconds=99.0), ENDED])
-
-    assert set(new_samples().read().rows) == {SPEED, ENDED}
 
 
 def test_a_batch_is_written_whole_or_not_at_all(new_store: Callable[[], Store]) -> None:

@@ -11,6 +11,7 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.placement.first_fit import FirstFit
 
@@ -48,7 +49,8 @@ def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> No
         held={"b": some_slots("n1", 0, 1)},
     )
     assert explained(state, Wishes(widths={"a": 10, "b": 2})).endswith(
-        "It waits for nodes. Of its 10 GPUs 2 are free; nodes booting: 1, asked for now: 1."
+        f"It waits: {WAITING['nodes-to-come']}. "
+        "Of its 10 GPUs 2 are free; nodes booting: 1, asked for now: 1."
     )
 
 
@@ -59,10 +61,10 @@ def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> No
             Wishes(widths={"a": 4}),
             {"cooldowns": {"gpu-x4": Cooldown(until=60.0)}},
             rules(),
-            "out of stock; it is asked again in 60",
+            f"{WAITING['out-of-stock']}; it is asked again in 60 s",
         ),
-        (Wishes(widths={"a": 4}), {}, rules(max_nodes=0), "limit on nodes is reached"),
-        (Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}), {}, rules(), "The fixed fleet is full"),
+        (Wishes(widths={"a": 4}), {}, rules(max_nodes=0), f"{WAITING['node-limit']} (0 held)"),
+        (Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}), {}, rules(), WAITING["fleet-full"]),
         (Wishes(widths={}, nodes={"gpu-x4": 1}), {}, rules(), "earlier jobs have them all"),
     ],
 )

@@ -82,7 +82,7 @@ def test_the_books_as_a_policy_sees_them() -> None:
     money = money_of(state)
 
     assert money is not None
-    assert money.spent_usd == 3.0 + 2.0 * 4.0 + 2.0 * 4.0
+    assert money.spent == 3.0 + 2.0 * 4.0 + 2.0 * 4.0
     assert (money.elapsed_hours, money.is_refused) == (1.0, True)
     assert (money.memory, money.memory_age_hours) == ((0.5,), 0.5)
     assert money_of(a_state()) is None

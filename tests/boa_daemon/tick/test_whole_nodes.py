@@ -35,7 +35,7 @@ def test_no_node_is_rented_for_what_falls_free_before_it_would_have_booted() -> 
 
     assert plan.launches == {}
     assert plan.waiting == {"new": "gpus-to-fall-free"}
-    assert "let go of soon" in explain_job(state, plan, "new")
+    assert "other jobs let go of GPUs sooner than a new node would boot" in explain_job(state, plan, "new")
 
 
 def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from policies.links.adadual import best_start_seconds, finish_seconds, overlap_pays, threshold
+from policies.links.adadual import overlap_pays, threshold
 from policies.links.contention import Link
 
 links = st.builds(
@@ -13,6 +13,32 @@ links = st.builds(
     contention_seconds_per_byte=st.floats(0.0, 20.0),
 )
 sizes = st.floats(0.01, 100.0)
+
+
+def best_start_seconds(link: Link, *, message_bytes: float, bytes_left: float) -> float:
+    """Return when the second message should start: now (0), or when the first ends."""
+    ratio = threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
+    if overlap_pays(message_bytes, bytes_left, ratio):
+        return 0.0
+    return bytes_left * link.seconds_per_byte
+
+
+def finish_seconds(
+    link: Link, *, message_bytes: float, bytes_left: float, start_seconds: float
+) -> tuple[float, float]:
+    """Return when the message in flight and the one started later each end.
+
+    The latency is left out: it shifts every choice alike.
+    """
+    alone, shared = link.pace(1), link.pace(2)
+    if start_seconds >= bytes_left * alone:
+        return bytes_left * alone, start_seconds + message_bytes * alone
+    old_left = bytes_left - start_seconds / alone
+    if message_bytes <= old_left:
+        second = start_seconds + message_bytes * shared
+        return second + (old_left - message_bytes) * alone, second
+    first = start_seconds + old_left * shared
+    return first, first + (message_bytes - old_left) * alone
 
 
 def test_the_papers_threshold_is_0_3923() -> None:

@@ -36,7 +36,7 @@ def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0, name: str = "boa"
 
 def money(spent: float, hours: float) -> Money:
     """Return what the books say."""
-    return Money(spent_usd=spent, elapsed_hours=hours)
+    return Money(spent=spent, elapsed_hours=hours)
 
 
 @given(problem=problems(), share=st.floats(0.01, 1.5))

@@ -84,9 +84,9 @@ def test_a_job_that_is_nearly_done_keeps_its_width() -> None:
 def test_debt_narrows_and_credit_widens() -> None:
     """The same job gets fewer GPUs when the money is spent, more when it is not."""
     job = a_job("language")
-    late = Money(spent_usd=0.0, elapsed_hours=600.0, month_elapsed_hours=600.0, month_left_hours=130.0)
+    late = Money(spent=0.0, elapsed_hours=600.0, month_elapsed_hours=600.0, month_left_hours=130.0)
     spent, saved = (
-        POLICY.allocate([job], now=0.0, money=replace(late, spent_usd=usd)).widths["a"].gpus
+        POLICY.allocate([job], now=0.0, money=replace(late, spent=usd)).widths["a"].gpus
         for usd in (45_000.0, 27_000.0)
     )
 
@@ -105,7 +105,7 @@ def test_short_jobs_get_fewer_gpus() -> None:
 def test_every_job_gets_a_width_and_a_reason() -> None:
     """Nobody queues; the reason names the multiplier."""
     jobs = [a_job(name, id=name) for name in SIZES]
-    allocation = POLICY.allocate(jobs, now=0.0, money=Money(spent_usd=0.0, elapsed_hours=1.0))
+    allocation = POLICY.allocate(jobs, now=0.0, money=Money(spent=0.0, elapsed_hours=1.0))
 
     assert allocation.widths.keys() == allocation.reasons.keys() == set(SIZES)
     assert "one unit of budget is worth" in allocation.reasons["vision"]

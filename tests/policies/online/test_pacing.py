@@ -38,14 +38,14 @@ memories = st.one_of(
 
 def books(
     *,
-    spent_usd: float = 0.0,
+    spent: float = 0.0,
     elapsed_hours: float = 0.0,
     is_refused: bool = False,
     memory: tuple[float, ...] = (),
 ) -> Money:
     """Return books in a month of 730 hours that began with them; the last tick was six minutes ago."""
     return Money(
-        spent_usd=spent_usd,
+        spent=spent,
         elapsed_hours=elapsed_hours,
         month_elapsed_hours=elapsed_hours % MONTH_HOURS,
         month_left_hours=MONTH_HOURS - elapsed_hours % MONTH_HOURS,
@@ -59,7 +59,7 @@ def fluid_run(pace: Pace, load: Floats, *, noise: Floats | None = None) -> tuple
     """Run the law in the fluid limit: each hour so many times the stated load comes, paid at once."""
     steps, paid, spent_usd, memory = list[Step](), list[float](), 0.0, tuple[float, ...]()
     for hour, factor in enumerate(load.tolist()):
-        money = books(spent_usd=spent_usd, elapsed_hours=float(hour), memory=memory)
+        money = books(spent=spent_usd, elapsed_hours=float(hour), memory=memory)
         step = pace_step(pace, TABLE, np.zeros(3), replace(money, memory_age_hours=1.0 if memory else 0.0))
         extra = 0.0 if noise is None else pace.budget * float(noise[hour])
         spent_usd, memory = (
@@ -93,7 +93,7 @@ def test_more_spent_never_means_wider(jobs: Floats, hours: float, low: float, hi
     """The multiplier rises, or stays, with the money spent; but for the last digits."""
     low, high = sorted((low, high))
     less, more = (
-        pace_step(PACE, TABLE, jobs, books(spent_usd=s, elapsed_hours=hours)).position for s in (low, high)
+        pace_step(PACE, TABLE, jobs, books(spent=s, elapsed_hours=hours)).position for s in (low, high)
     )
 
     assert more.multiplier >= less.multiplier * (1.0 - 1e-6)
@@ -102,7 +102,7 @@ def test_more_spent_never_means_wider(jobs: Floats, hours: float, low: float, hi
 @given(jobs=present, hours=elapsed, paid=spent, memory=memories)
 def test_it_is_bounded(jobs: Floats, hours: float, paid: float, memory: tuple[float, ...]) -> None:
     """Multiplier, horizon and load stay in their ranges whatever the books say; so does the memory."""
-    step = pace_step(PACE, TABLE, jobs, books(spent_usd=paid, elapsed_hours=hours, memory=memory))
+    step = pace_step(PACE, TABLE, jobs, books(spent=paid, elapsed_hours=hours, memory=memory))
 
     assert TABLE.multipliers[-1] <= step.position.multiplier <= TABLE.multipliers[0]
     assert PACE.floor_hours <= step.horizon_hours <= MONTH_HOURS
@@ -118,15 +118,15 @@ def test_what_a_month_leaves_is_carried_over_as_far_as_the_tolerance() -> None:
     assert PACE.opening_hours(next_month) == pytest.approx(MONTH_HOURS - allowed)
     assert PACE.ahead(next_month) == pytest.approx(60.0 * allowed)
     assert PACE.opening_hours(books(elapsed_hours=700.0)) == 0.0
-    assert PACE.opening_hours(books(elapsed_hours=MONTH_HOURS, spent_usd=60.0 * 720.0)) == 0.0
-    assert PACE.ahead(books(elapsed_hours=MONTH_HOURS, spent_usd=60.0 * 800.0)) == -60.0 * 70.0
+    assert PACE.opening_hours(books(elapsed_hours=MONTH_HOURS, spent=60.0 * 720.0)) == 0.0
+    assert PACE.ahead(books(elapsed_hours=MONTH_HOURS, spent=60.0 * 800.0)) == -60.0 * 70.0
 
 
 def test_a_window_of_hours_keeps_a_window_of_credit() -> None:
     """With a window that is no month, what is older than the window is forgone at any time."""
     pace = Pace(budget=8.0, window_hours=4.0)
 
-    assert pace.opening_hours(books(elapsed_hours=10.0, spent_usd=8.0)) == 5.0
+    assert pace.opening_hours(books(elapsed_hours=10.0, spent=8.0)) == 5.0
     assert pace_step(pace, TABLE, np.zeros(3), books(elapsed_hours=1.0)).horizon_hours <= 4.0
 
 
@@ -181,12 +181,12 @@ def test_the_grain_grows_with_the_size_of_jobs() -> None:
 def test_the_unit_of_money_does_not_matter(factor: float, hours: float, paid: float, jobs: Floats) -> None:
     """Prices, budget and spend times a factor: the multiplier is divided by it, so no width changes."""
     dearer = replace(PROBLEM, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=factor),))
-    one = pace_step(PACE, TABLE, jobs, books(spent_usd=paid, elapsed_hours=hours))
+    one = pace_step(PACE, TABLE, jobs, books(spent=paid, elapsed_hours=hours))
     other = pace_step(
         replace(PACE, budget=60.0 * factor),
         MultiplierTable.of(dearer),
         jobs,
-        books(spent_usd=paid * factor, elapsed_hours=hours),
+        books(spent=paid * factor, elapsed_hours=hours),
     )
 
     assert other.position.multiplier * factor == pytest.approx(one.position.multiplier, rel=1e-6)
@@ -233,7 +233,7 @@ def test_what_was_believed_of_the_load_outlives_a_change_of_prices() -> None:
     """Prices and budget doubled, as after a new class file: the same correction as before."""
     steps, paid = fluid_run(PACE, np.full(100, 1.5))
     forgotten, *rest = steps[-1].memory
-    money = books(spent_usd=2.0 * float(paid[-1]), elapsed_hours=100.0, memory=(2.0 * forgotten, *rest))
+    money = books(spent=2.0 * float(paid[-1]), elapsed_hours=100.0, memory=(2.0 * forgotten, *rest))
     dearer = MultiplierTable.of(replace(PROBLEM, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=2.0),)))
     after = pace_step(replace(PACE, budget=120.0), dearer, np.zeros(3), money)
 

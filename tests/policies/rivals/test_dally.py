@@ -80,7 +80,7 @@ def test_it_hands_out_no_more_than_there_is_and_leaves_nothing_that_fits(
 
 def test_between_two_rounds_everyone_keeps_what_they_hold() -> None:
     """A job that arrived waits for the minute to end."""
-    money = Money(spent_usd=0.0, elapsed_hours=1.0, memory=(1.0,), memory_age_hours=0.001)
+    money = Money(spent=0.0, elapsed_hours=1.0, memory=(1.0,), memory_age_hours=0.001)
     jobs = [a_job("runs", width=Width("gpu", 2)), a_job("new")]
 
     assert a_dally().allocate(jobs, now=0.0, money=money).widths == {"runs": Width("gpu", 2)}

@@ -86,7 +86,7 @@ def test_between_two_rounds_nothing_changes() -> None:
     """Whoever holds GPUs keeps them; a job that arrived waits; the nodes are those of the last round."""
     policy = a_policy(least=2, most=2)
     jobs = [a_job("runs", class_name="wide", width=Width("gpu", 3)), a_job("new", class_name="steep")]
-    money = Money(spent_usd=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=59.0 / 3600.0)
+    money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=59.0 / 3600.0)
 
     allocation = policy.allocate(jobs, now=3600.0, money=money)
 
@@ -98,7 +98,7 @@ def test_between_two_rounds_nothing_changes() -> None:
 def test_a_round_is_due_after_a_minute() -> None:
     """Then everyone is weighed again, and the books remember when."""
     policy = a_policy(least=2, most=2)
-    money = Money(spent_usd=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=60.0 / 3600.0)
+    money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=60.0 / 3600.0)
 
     allocation = policy.allocate([a_job("new", class_name="wide")], now=3600.0, money=money)
 

@@ -98,7 +98,7 @@ def test_jobs_wider_than_the_fleet_get_what_there_is() -> None:
 
 def test_between_two_rounds_everyone_keeps_what_they_hold() -> None:
     """A job that arrived waits for the minute to end."""
-    money = Money(spent_usd=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=0.001)
+    money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=0.001)
     jobs = [a_job("runs", width=Width("gpu", 4)), a_job("new")]
 
     assert a_tiresias().allocate(jobs, now=0.0, money=money).widths == {"runs": Width("gpu", 4)}

@@ -111,7 +111,6 @@ def upgrade() -> None:
         sa.Column("spec", sa.Text(), nullable=False),
         sa.Column("arrived_at", sa.Float(precision=53), nullable=False),
         sa.Column("remaining_gpu_hours", sa.Float(precision=53), nullable=False),
-        sa.Column("phase", sa.Integer(), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.Float(precision=53), nullable=True),
         sa.Column("ended_at", sa.Float(precision=53), nullable=True),

@@ -1,0 +1,56 @@
+"""A job that has cost what its file allows is stopped at that instant, by a recorded decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.actions import StopJob
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.state import ClusterState
+from policies.placement.first_fit import FirstFit
+
+
+def running(ends_at: float | None, *, now: float = 0.0, is_stopping: bool = False) -> ClusterState:
+    """Return a state in which job a runs on a node of four GPUs and b, c wait for one."""
+    state = a_state(
+        *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0, 1)}, now=now
+    )
+    job = replace(state.jobs["a"], money_ends_at=ends_at, is_stopping=is_stopping)
+    return replace(state, jobs={**state.jobs, "a": job})
+
+
+def decided(state: ClusterState, **widths: int) -> Decision:
+    """Return the decision of a policy that gives widths."""
+    return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules())
+
+
+def test_it_is_stopped_when_its_money_ends_and_not_before() -> None:
+    """A second before, the plan wakes up a second later; then it stops, with the code as the reason."""
+    before = decided(running(10.0, now=9.0), a=2, b=1)
+    assert before.plan.stops == ()
+    assert before.wake_at == 10.0
+    at = decided(running(10.0, now=10.0), a=2, b=1)
+    (stop,) = (action for action in at.actions if isinstance(action, StopJob))
+    assert (stop.job, "it has cost what its file allows" in stop.reason) == ("a", True)
+    assert set(at.plan.slots) == {"b"}
+    assert "it has cost what its file allows" in at.explain("a")
+
+
+def test_a_width_that_was_to_change_in_the_same_tick_does_not() -> None:
+    """It stops once, and starts nowhere, whatever the policy planned for it."""
+    found = decided(running(0.0), a=4, b=1)
+    assert found.plan.stops == ("a",)
+    assert "a" not in found.plan.slots
+    assert [type(action) for action in found.actions].count(StopJob) == 1
+
+
+def test_a_job_that_stops_already_is_left_alone() -> None:
+    """One order is enough."""
+    assert decided(running(0.0, is_stopping=True), a=2).plan.stops == ()
+
+
+def test_a_job_without_a_limit_is_never_looked_at() -> None:
+    """No note, no wake-up."""
+    found = decided(running(None), a=2)
+    assert (found.plan.held, found.plan.stops) == ((), ())

@@ -1,0 +1,25 @@
+"""Hypothesis on shared machines: no deadlines; the same examples every time where CI says so.
+
+Where the exhaustive tests are left out, a property is tried with a quarter of the examples.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+EXAMPLES, SAMPLED = 100, 25
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples a property is tried with, where its test does not say."""
+    settings.register_profile(
+        "boa",
+        deadline=None,
+        derandomize="CI" in os.environ,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
+    )
+    settings.load_profile("boa")

@@ -1,0 +1,29 @@
+"""Samples in memory: what tests learn with where no database matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from boa_daemon.learning.samples import Remembered, Sample
+
+
+class MemorySamples:
+    """Implements `SampleStore` for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Sample] = {}
+        self._arrived_through = 0
+
+    def read(self) -> Remembered:
+        """Return everything."""
+        return Remembered(rows=tuple(self._rows.values()), arrived_through=self._arrived_through)
+
+    def write(
+        self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None
+    ) -> None:
+        """Put rows in place of those with the same keys and drop others."""
+        for key in forget:
+            self._rows.pop(key, None)
+        self._rows.update((row.key, row) for row in rows)
+        if arrived_through is not None:
+            self._arrived_through = arrived_through
