@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,6 +81,8 @@ SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
 """Between sweeps by tag: at first, and after so many of them."""
 REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Between looks at which prices and quotas are old; the first tick waits so long for the first of them."""
+JUMP_SECONDS = 2.0
+"""The machine's clock jumped where it and the time that passed differ by more than before."""
 _AT_ONCE = ("tick", "gate", "refresh")
 
 
@@ -91,6 +94,7 @@ class Clockwork:
         self._guard, self._is_ticking = threading.Lock(), False
         self._again: float | None = None
         self._sweeps = 0
+        self._every: dict[str, float] = {}
         self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(5)},
@@ -115,7 +119,14 @@ class Clockwork:
             first = datetime.now(UTC) + timedelta(seconds=0.0 if name in _AT_ONCE else seconds)
             self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._every = {job.id: job.trigger.interval.total_seconds() for job in self._scheduler.get_jobs()}
         self._scheduler.start()
+
+    def after_a_jump(self) -> None:
+        """Set every alarm anew: the machine's clock jumped, and they ring by it."""
+        for name, seconds in self._every.items():
+            self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
+        self.wake(0.0)
 
     def wake(self, seconds: float) -> None:
         """Tick within so many seconds."""
@@ -167,6 +178,7 @@ class Clockwork:
         except Exception:
             _LOG.exception("the sweep failed in a way that nobody expected")
         if self._sweeps == QUICK_SWEEPS:
+            self._every["sweep"] = SWEEP_SECONDS[1]
             self._scheduler.reschedule_job("sweep", trigger="interval", seconds=SWEEP_SECONDS[1])
 
     def _backup(self) -> None:
@@ -184,6 +196,7 @@ class Clockwork:
 
     def reschedule(self) -> None:
         """Take a new interval."""
+        self._every["tick"] = self._daemon.settings.daemon.tick_seconds
         self._scheduler.reschedule_job(
             "tick", trigger="interval", seconds=self._daemon.settings.daemon.tick_seconds
         )
@@ -248,8 +261,11 @@ def _until_stopped(
     load: Callable[[], Settings],
 ) -> None:
     """Wait for signals; say READY after the first full reconcile."""
-    is_announced = False
+    is_announced, ahead = False, time.time() - time.monotonic()
     while not stop.wait(0.2):
+        if abs(time.time() - time.monotonic() - ahead) > JUMP_SECONDS:
+            ahead = time.time() - time.monotonic()
+            clockwork.after_a_jump()
         if not is_announced and (
             daemon.standing.is_ready or (daemon.books is None and clockwork.first_tick.is_set())
         ):

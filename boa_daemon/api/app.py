@@ -159,10 +159,10 @@ def _open_routes(service: Service) -> APIRouter:
 
     @router.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Say whether the last tick was done; 503 where it was not."""
-        standing = service.daemon.standing
-        if standing.fault or not standing.is_ready:
-            raise NotReady(standing.fault or "the first tick is not done")
+        """Say whether ticks are done; 503 where one failed, or none came to its end for too long."""
+        trouble = service.daemon.trouble
+        if trouble:
+            raise NotReady(trouble)
         return {"status": "ready"}
 
     return router

@@ -17,9 +17,10 @@ import platformdirs
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.clock import ForwardClock
+from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.engines.local import LocalEngine
@@ -180,10 +181,15 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
 def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
     """Return the cloud that rents from EC2."""
     del state
+    given = aws_settings(settings.cloud)
+    calls = AwsCalls(given)
+    if isinstance(clock, SteadyClock):
+        calls.on_date = clock.hear
     return AwsCloud(
-        aws_settings(settings.cloud),
+        given,
         catalog=Catalog.load(),
         clock=clock,
+        calls=calls,
         books=books,
         touches=not settings.daemon.observe,
         say=_LOG.info,
@@ -304,7 +310,7 @@ def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
     """Return the daemon of the settings; one that only observes where the database cannot be read."""
     there = places(settings)
     make_folder(there.state)
-    clock = clock or ForwardClock()
+    clock = clock or SteadyClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:
         opened = open_books(url)

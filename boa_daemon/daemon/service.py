@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
-from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.class_answer import class_document
@@ -33,8 +34,6 @@ from policies.model import JobId
 from policies.online.pacing import Pace
 
 MOST_JOBS_AT_ONCE = 10_000
-LATE_TICKS, LATE_SECONDS = 3, 60.0
-"""After so many ticks and so long without one the status says so: who reads it must not trust old figures."""
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
 _TAKEN = "has been taken and no tick has looked at it yet"
@@ -218,6 +217,7 @@ class Service:
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
+            "refused_messages": REFUSED.counts(),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if picture is not None:
@@ -243,7 +243,12 @@ class Service:
     def _notes(self) -> list[str]:
         """Return what whoever looks after the daemon should know."""
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
-        notes = [*standing.notes, standing.plan_fault, "" if short is None else shortfall_sentence(short)]
+        notes = [
+            *standing.notes,
+            standing.plan_fault,
+            standing.clock_note,
+            "" if short is None else shortfall_sentence(short),
+        ]
         return [note for note in notes if note]
 
     def _best_effort(self) -> dict[str, object] | None:
