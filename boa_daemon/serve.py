@@ -15,19 +15,22 @@ from typing import Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places
+from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places, take_lead
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.lock import Lock
+from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service
 from boa_daemon.errors import BoaError
 from boa_daemon.store.engine import backup
+from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
@@ -81,6 +84,8 @@ SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
 """Between sweeps by tag: at first, and after so many of them."""
 REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Between looks at which prices and quotas are old; the first tick waits so long for the first of them."""
+STANDBY_SECONDS = 1.0
+"""Between two tries of a standby to take over."""
 JUMP_SECONDS = 2.0
 """The machine's clock jumped where it and the time that passed differ by more than before."""
 _AT_ONCE = ("tick", "gate", "refresh")
@@ -97,7 +102,7 @@ class Clockwork:
         self._every: dict[str, float] = {}
         self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(5)},
+            executors={"default": ThreadPoolExecutor(6)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -111,6 +116,7 @@ class Clockwork:
             *gate,
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
+            ("lead", self._lead, RENEW_SECONDS),
             ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
             ("backup", self._backup, settings.backup_seconds),
@@ -170,6 +176,18 @@ class Clockwork:
         finally:
             self._has_prices.set()
 
+    def _lead(self) -> None:
+        """Stay the leader; where another took over, ticks say so."""
+        books = self._daemon.books
+        if books is None or books.leadership is None:
+            return
+        try:
+            books.leadership.renew()
+        except LedElsewhere as error:
+            _LOG.error("%s", error)
+        except Exception as error:
+            _LOG.warning("the database does not confirm that this daemon leads: %s", error)
+
     def _sweep(self) -> None:
         """Sweep: often at first, when a crash may have left something, then every two minutes."""
         self._sweeps += 1
@@ -207,8 +225,15 @@ class Clockwork:
         self._scheduler.shutdown(wait=True)
 
 
-def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lambda _line: None) -> None:
+def serve(
+    load: Callable[[], Settings],
+    *,
+    announce: Callable[[str], None] = lambda _line: None,
+    standby: bool = False,
+) -> None:
     """Run the daemon until SIGTERM or SIGINT; `load` reads the settings, once more on SIGHUP.
+
+    A `standby` waits until no other daemon acts for the database, and takes over then.
 
     Raises:
         AlreadyRunning: when another daemon has the state folder.
@@ -219,17 +244,26 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
     there = places(settings)
     make_folder(there.state)
     lock = Lock(there.state)
-    lock.take()
-    keep_answering()
+    stop, reload = threading.Event(), threading.Event()
     set_up_logs()
-    daemon = open_daemon(settings)
+    if standby:
+        _on_signals(stop, reload)
+        if not _until_free(lock.take, AlreadyRunning, stop):
+            return
+    else:
+        lock.take()
+    keep_answering()
+    try:
+        daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
+    except _Stopped:
+        lock.give_back()
+        return
     gatekeeper = Gatekeeper(settings.api)
     sockets = [unix_socket(there.socket)]
     if settings.api.listen is not None:
         sockets.append(tcp_socket(settings.api.listen))
     server = ApiServer(an_app(Service(daemon), gatekeeper), sockets)
     clockwork = Clockwork(daemon, there)
-    stop, reload = threading.Event(), threading.Event()
     _on_signals(stop, reload)
     try:
         server.start()
@@ -244,6 +278,43 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
         there.socket.unlink(missing_ok=True)
         lock.give_back()
         _LOG.info("stopped; jobs and instances go on")
+
+
+class _Stopped(BoaError):
+    """A standby was told to stop while it waited."""
+
+
+def _waiting(stop: threading.Event) -> Callable[[Engine], Leadership]:
+    """Return what waits until this process leads a database."""
+
+    def lead(engine: Engine) -> Leadership:
+        found: list[Leadership] = []
+        if not _until_free(lambda: found.append(take_lead(engine)), (LedElsewhere, SQLAlchemyError), stop):
+            raise _Stopped("stopped while standing by")
+        _LOG.warning("took over: this daemon leads now")
+        return found[0]
+
+    return lead
+
+
+def _until_free(
+    take: Callable[[], None], held: type[Exception] | tuple[type[Exception], ...], stop: threading.Event
+) -> bool:
+    """Try again each second until it is free; False where the process is told to stop first."""
+    said = ""
+    while not stop.is_set():
+        try:
+            take()
+        except held as error:
+            if str(error) != said:
+                said = str(error)
+                _LOG.info("standing by: %s", said)
+                systemd.ready(f"standing by: {said}")
+            systemd.alive(f"standing by: {said}")
+            stop.wait(STANDBY_SECONDS)
+        else:
+            return True
+    return False
 
 
 def _on_signals(stop: threading.Event, reload: threading.Event) -> None:

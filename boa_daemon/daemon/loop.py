@@ -42,6 +42,7 @@ from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.database import Database
+from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.store.storage import Storage
@@ -140,7 +141,13 @@ class Daemon:
                 liveness=self.liveness,
             )
             self.fleet = Fleet(
-                world.cloud, world.runner, books.queue, world.clock, look=self._look, alert=self._alert
+                world.cloud,
+                world.runner,
+                books.queue,
+                world.clock,
+                look=self._look,
+                alert=self._alert,
+                may_act=books.check_leads,
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,
@@ -199,6 +206,8 @@ class Daemon:
         with self._lock:
             began = time.perf_counter()
             try:
+                if self.books is not None:
+                    self.books.check_leads()
                 self.start()
                 decision = self._observe_only() if self._is_observing else self._run_once()
             except Exception as error:
@@ -301,11 +310,15 @@ class Daemon:
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
         self.metrics.failed()
+        is_deposed = isinstance(error, LedElsewhere)
         first = not self.standing.fault
         self.standing.fault = _fault(error)
         (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
         if isinstance(error, ActsFailed):
             self.standing.decision = error.decision
+        if is_deposed:
+            # Another one acts, or may: what we would do for the caps it does.
+            return
         for do in (self._reload, lambda: self._say_fault(error), self._keep_caps):
             try:
                 do()
@@ -517,6 +530,7 @@ class Daemon:
         if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
         try:
+            self.fleet.may_act()
             has_ended = self.work.look()
             if self.fleet.has_new_warnings() or has_ended:
                 self.wake(0.0)
@@ -552,7 +566,7 @@ class Daemon:
             self.alerts.close()
             self.world.cloud.close()
             if self.books is not None:
-                self.books.store.database.close()
+                self.books.close()
 
     @property
     def status_line(self) -> str:

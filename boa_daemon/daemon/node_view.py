@@ -32,7 +32,10 @@ _LOG = logging.getLogger("boa.daemon")
 
 
 class Fleet:
-    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing."""
+    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing.
+
+    `may_act` raises where another daemon acts for the cluster: it is asked before each order to the cloud.
+    """
 
     def __init__(
         self,
@@ -43,9 +46,10 @@ class Fleet:
         *,
         look: Callable[[], None] = lambda: None,
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
+        may_act: Callable[[], None] = lambda: None,
         missing_seconds: float = MISSING_SECONDS,
     ) -> None:
-        self._look, self._alert = look, alert
+        self._look, self._alert, self.may_act = look, alert, may_act
         self._over: dict[NodeId, float] = {}
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
@@ -192,10 +196,12 @@ class Fleet:
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Ask the cloud for nodes."""
+        self.may_act()
         return self._cloud.launch(action)
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""
+        self.may_act()
         for action in actions:
             for name in self._queue.jobs_on(action.node):
                 self._runner.kill(name, self._queue.active[name].generation)

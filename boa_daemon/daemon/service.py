@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -211,6 +211,7 @@ class Service:
             "fault": standing.fault,
             "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
             "is_down": standing.is_down,
+            "leader": self._leader(),
             "notes": [*self._notes(), *self._late()],
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
@@ -239,6 +240,12 @@ class Service:
                 0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
+
+    def _leader(self) -> dict[str, Any] | None:
+        """Return who acts for the database, where this daemon does."""
+        books = self.daemon.books
+        found = None if books is None or books.leadership is None else books.leadership.leader
+        return None if found is None else asdict(found)
 
     def _notes(self) -> list[str]:
         """Return what whoever looks after the daemon should know."""

@@ -10,17 +10,27 @@ Only when its node is gone from the cloud's list as well, or cannot be asked sev
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, read_s3_log
 from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands, is_about_the_node
-from boa_daemon.engines.ssm_runs import Known, Run, lost, read_known, starting, write_known
+from boa_daemon.engines.ssm_runs import (
+    Known,
+    Run,
+    document_of,
+    known_of,
+    lost,
+    read_known,
+    starting,
+    write_known,
+)
 from boa_daemon.engines.ssm_scripts import (
     STATUS,
     errands_for,
@@ -39,6 +49,7 @@ from policies.model import JobId, NodeId
 MOST_PROBES = 3
 """So many probes in a row that SSM took and the node did not answer, and a silent unit is lost."""
 PROBE = "the answer to a probe"
+_Memory: TypeAlias = tuple[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]], None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +91,7 @@ class SsmEngine:
         self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
+        self._memory: _Memory | None = None
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
@@ -319,8 +331,22 @@ class SsmEngine:
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read back what was known; units that are silent meanwhile are asked."""
-        self._jobs.update(read_known(self._settings.state_file))
+        if self._memory is None:
+            self._jobs.update(read_known(self._settings.state_file))
+            return self.poll()
+        documents = self._memory[0]()
+        if documents:
+            self._jobs.update({job: known_of(json.loads(text)) for job, text in documents.items()})
+        else:
+            # An earlier version kept it in a file beside the database.
+            self._jobs.update(read_known(self._settings.state_file))
         return self.poll()
+
+    def remember_in(
+        self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Keep what is known elsewhere than in a file of this machine, job by job."""
+        self._memory = (read, write)
 
     def forget(self, job: JobId) -> None:
         """Leave a job out from now on, unless it runs."""
@@ -331,7 +357,10 @@ class SsmEngine:
 
     def _save(self) -> None:
         """Write down what is known."""
-        write_known(self._settings.state_file, self._jobs)
+        if self._memory is None:
+            write_known(self._settings.state_file, self._jobs)
+        else:
+            self._memory[1]({job: json.dumps(document_of(known)) for job, known in self._jobs.items()})
         self._has_news = False
 
     def _root(self, node: NodeId) -> str:

@@ -351,6 +351,17 @@ class Warned(Protocol):
         ...
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A runner that lets its memory be kept for it: then nothing of it lies beside the database."""
+
+    def remember_in(
+        self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Keep what is known of each job as a text by its id: `read` returns all, `write` replaces all."""
+        ...
+
+
 class Store(Protocol):
     """Remembers: intents before the act, outcomes after it, charges and decisions."""
 

@@ -227,7 +227,7 @@ def test_no_file_of_a_unit_stops_the_look_at_it(
     said = look_at(folder)
     if said is not None:
         report_of(Generation(job="a", number=1, gpus=1), [said])
-    if {"keeper.json", "exit.json", "ending.json"} & files.keys():
+    if {"keeper.json", "exit.json"} & files.keys():
         assert said is not None
         assert said["exit"] is not None
 
