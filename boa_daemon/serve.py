@@ -28,7 +28,7 @@ from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service
-from boa_daemon.errors import BoaError
+from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.engine import backup
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
@@ -259,25 +259,40 @@ def serve(
         lock.give_back()
         return
     gatekeeper = Gatekeeper(settings.api)
-    sockets = [unix_socket(there.socket)]
-    if settings.api.listen is not None:
-        sockets.append(tcp_socket(settings.api.listen))
-    server = ApiServer(an_app(Service(daemon), gatekeeper), sockets)
+    servers = _servers(settings, there, an_app(Service(daemon), gatekeeper))
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
     try:
-        server.start()
+        for server in servers:
+            server.start()
         clockwork.start()
         announce(str(there.socket))
         _until_stopped(daemon, clockwork, stop, reload, load)
     finally:
         systemd.stopping()
         clockwork.stop()
-        server.stop()
+        for server in servers:
+            server.stop()
         daemon.close()
         there.socket.unlink(missing_ok=True)
         lock.give_back()
         _LOG.info("stopped; jobs and instances go on")
+
+
+def _servers(settings: Settings, there: Places, app: Any) -> list[ApiServer]:
+    """Return what serves the socket of this machine, and TCP where that is asked for.
+
+    Raises:
+        InputError: when TCP would reach other machines without TLS.
+    """
+    api = settings.api
+    found = [ApiServer(app, [unix_socket(there.socket)])]
+    if api.listen is not None:
+        if (api.tls_cert is None) != (api.tls_key is None):
+            raise InputError("[api] tls_cert and tls_key go together", hint="Set both, or neither")
+        tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
+        found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
+    return found
 
 
 class _Stopped(BoaError):

@@ -177,6 +177,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     @router.post("/jobs", status_code=201)
     async def submit(submission: Submission, caller: Caller = ask) -> dict[str, Any]:
         """Take jobs, all or none."""
+        service.check_may_submit(caller.user, is_admin=caller.is_admin)
         ticket = service.entered(submission.jobs, user=caller.user)
         if ticket is None:
             return await run_in_threadpool(service.submit, submission.jobs, user=caller.user)
@@ -191,12 +192,12 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         caller: Caller = ask,
     ) -> dict[str, Any]:
         """List jobs, the newest first."""
-        return service.jobs(user=user, ended=ended, limit=count)
+        return service.jobs(user=user, ended=ended, limit=count, may_read=caller.may_read)
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return one job."""
-        return service.job(name)
+        """Return one job; of somebody else's without what it may hold of secrets."""
+        return service.job(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/explain")
     def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
@@ -211,7 +212,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     ) -> dict[str, Any]:
         """Return what a job printed."""
-        return service.logs(name, since=since, generation=generation)
+        return service.logs(name, since=since, generation=generation, may_read=caller.may_read)
 
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -36,6 +36,7 @@ from policies.online.pacing import Pace
 MOST_JOBS_AT_ONCE = 10_000
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
+HIDDEN = "(only for its user)"
 _TAKEN = "has been taken and no tick has looked at it yet"
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
@@ -143,15 +144,41 @@ class Service:
         now = self.daemon.world.clock.now()
         return spent_today(self._books(), now=now).get(user, 0.0)
 
-    def jobs(self, *, user: str | None = None, ended: bool = True, limit: int = 1000) -> dict[str, Any]:
-        """Return jobs, the newest first."""
-        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
-        return {"as_of": self._as_of(), "jobs": [self._job(job) for job in records]}
+    def check_may_submit(self, user: str, *, is_admin: bool) -> None:
+        """Refuse a user whose jobs would run as somebody else: as the daemon, with all that it may do.
 
-    def job(self, name: JobId) -> dict[str, Any]:
-        """Return one job with its file."""
+        Raises:
+            NotAllowed: when they would.
+        """
+        runner, settings = self.daemon.world.runner, self.daemon.settings.engine
+        if is_admin or settings.shared_account or not getattr(runner, "is_of_own_user", False):
+            return
+        raise NotAllowed(
+            f"jobs run as the daemon's own user here, so only administrators may submit; you are {user}. "
+            "Whoever looks after the daemon can trust you with it: [api] admins, or [engine] shared_account"
+        )
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        ended: bool = True,
+        limit: int = 1000,
+        may_read: Callable[[str], bool] = lambda _owner: True,
+    ) -> dict[str, Any]:
+        """Return jobs, the newest first; what those printed that the caller may not read is left out."""
+        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
+        rows = [_shown(self._job(job), may_read(job.user)) for job in records]
+        return {"as_of": self._as_of(), "jobs": rows}
+
+    def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
+        """Return one job with its file; the values of its environment only to who may read them."""
         record = self._find(name)
-        return {"as_of": self._as_of(), **self._job(record), "file": dict(record.content)}
+        file, is_readable = dict(record.content), may_read(record.user)
+        if not is_readable:
+            file["environment"] = dict.fromkeys(file.get("environment", {}), HIDDEN)
+            file["run"] = HIDDEN
+        return {"as_of": self._as_of(), **_shown(self._job(record), is_readable), "file": file}
 
     def _find(self, name: JobId) -> JobRecord:
         """Return a job.
@@ -344,9 +371,26 @@ class Service:
         """Return the record of one decision, for `boa replay`."""
         return self._books().store.decision_record(tick)
 
-    def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
-        """Return what a job printed from a byte on."""
+    def logs(
+        self,
+        name: JobId,
+        *,
+        since: int = 0,
+        generation: int | None = None,
+        may_read: Callable[[str], bool] = lambda _owner: True,
+    ) -> dict[str, Any]:
+        """Return what a job printed from a byte on.
+
+        Raises:
+            InputError: when there is no such job or generation.
+            NotAllowed: when it is somebody else's, and the caller has no role that may read it.
+        """
         record = self._find(name)
+        if not may_read(record.user):
+            raise NotAllowed(
+                f"job {name} is of user {record.user}, and only they, administrators and readers "
+                "([api] readers) may read what it prints"
+            )
         if generation is not None and generation > record.generation:
             had = (
                 f"it was started {record.generation} times" if record.generation else "it was not started yet"
@@ -494,6 +538,11 @@ class Service:
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
+
+
+def _shown(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
+    """Return a job's row, without what it printed where that is not for the caller."""
+    return row if is_readable else {**row, "last_lines": []}
 
 
 def _failures(job: JobRecord) -> list[str]:

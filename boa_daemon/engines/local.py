@@ -40,6 +40,7 @@ class LocalEngine:
     """Implements `Runner` with processes of this machine, known by files below `root`."""
 
     name = "local"
+    is_of_own_user = True
 
     def __init__(self, root: Path, *, gate: JobGate | None = None) -> None:
         self.layout = Layout(root=root.resolve())
@@ -123,7 +124,7 @@ class LocalEngine:
         """Start the keepers of units that are written down, each on its node."""
         del nodes
         for unit in units:
-            start_apart(unit.folder, os.environ)
+            start_apart(unit.folder, job_environment(os.environ))
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask a generation for a checkpoint and an end; its keepers end it when its grace is over."""
@@ -240,6 +241,23 @@ class LocalEngine:
             (self.layout.job(job) / "forgotten").touch()
         self._runs.pop(job, None)
         self._specs.pop(job, None)
+
+
+PASSED_ON = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
+        "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
+        "SSL_CERT_FILE", "SSL_CERT_DIR",
+    }
+)  # fmt: skip
+PASSED_PREFIXES = ("LC_", "CUDA_", "CONDA_", "NCCL_", "OMP_", "MKL_", "UCX_")
+
+
+def job_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return what a job inherits of the daemon's environment: what a machine is like, and no secret."""
+    return {
+        name: value for name, value in own.items() if name in PASSED_ON or name.startswith(PASSED_PREFIXES)
+    }
 
 
 def _unit_folders(generation: Path) -> list[Path]:
