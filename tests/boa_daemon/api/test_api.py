@@ -354,29 +354,10 @@ def test_tokens_cross_no_network_in_the_clear(listen: str) -> None:
 def test_over_tls_a_token_is_as_good(play: DaemonInAFolder, tokens: Path, tmp_path: Path) -> None:
     """A certificate of the test's own; plain HTTP gets no answer."""
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    words = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subject = [
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-keyout",
-        str(key),
-        "-out",
-        str(cert),
-    ]
-    subprocess.run([*words, *subject], check=True, capture_output=True)
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*words, *names, *files], check=True, capture_output=True)
     settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
     tcp = tcp_socket("127.0.0.1:0", is_secret=True)
     server = ApiServer(an_app(play.service, Gatekeeper(settings)), [tcp], tls=(str(cert), str(key)))
