@@ -18,7 +18,6 @@ import json
 import mmap
 import os
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -36,6 +35,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import boto3
 from botocore.config import Config
@@ -45,7 +45,7 @@ from boa_daemon.engines.ssm_scripts import READY, STATUS
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
 REGION, CLUSTER, PRICE, CAP_USD, MOST = "us-east-1", "chaos", 1.006, 2.5, 3
-HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 300.0
+HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 180.0
 BAD = ("leaked", "lost", "doubled", "cap breaches")
 SHIM = r"""
 #define _GNU_SOURCE
@@ -133,7 +133,7 @@ class Nodes:
 
     def command(self, node: str, script: str) -> str:
         """Run a script on a node; return its id."""
-        name, said = secrets.token_hex(8), READY
+        name, said = str(uuid4()), READY
         with self.lock:
             if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
                 self._start(node, json.loads(found[1]))
@@ -442,7 +442,9 @@ class Storm:
         )  # fmt: skip
         while time.monotonic() < end:
             submitted += self._submit()
-            self.chance.choice(storms)()
+            do = self.chance.choice(storms)
+            self._say(f"{do.__name__.strip('_').replace('_', ' ')}; {len(submitted)} jobs so far")
+            do()
             time.sleep(self.chance.uniform(0.5, 3.0))
         return self._calm(submitted)
 
@@ -459,6 +461,9 @@ class Storm:
             leader = self.leader()
             answer = leader.get("/jobs?limit=20000") if leader is not None else None
             rows.update({row["id"]: row for row in (answer or {}).get("jobs", [])})
+            left = Counter(row["status"] for row in rows.values())
+            trouble = "nobody leads" if leader is None else (leader.get("/status") or {}).get("fault")
+            self._say(f"calm: {dict(left)}; {trouble or 'well'}")
             return bool(rows) and all(row["status"] in ("finished", "failed") for row in rows.values())
 
         self._wait(is_done, "the jobs", fails=False)
@@ -492,6 +497,11 @@ class Storm:
             ]
         return found
 
+    def _say(self, what: str) -> None:
+        """Say how far it is, where somebody watches."""
+        if self.options.verbose:
+            print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """End everything that was started."""
         self._over.set()
@@ -507,10 +517,11 @@ class Storm:
         end = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             if time.monotonic() > end:
+                self._say(f"gave up waiting for {what}")
                 if fails:
                     raise SystemExit(f"{what} did not come: see {self.folder}")
                 return
-            time.sleep(0.2)
+            time.sleep(0.5)
 
     def _live(self) -> list[str]:
         """Return the instances that cost something, by EC2's own list, whatever their tags."""
@@ -751,6 +762,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--database", choices=["sqlite", "postgresql", "both"], default="both")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="say what is done")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
     options = parser.parse_args()
     wanted = ["sqlite", "postgresql"] if options.database == "both" else [options.database]

@@ -23,6 +23,7 @@ from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from boa_daemon.errors import BoaError, InputError, exit_code_of
+from boa_daemon.store.leader import LedElsewhere
 from policies.errors import PolicyError
 
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
@@ -60,6 +61,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (PolicyError, 422),
     (NotAllowed, 403),
     (NotReady, 503),
+    (LedElsewhere, 503),
 )
 
 
