@@ -27,7 +27,7 @@ from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.clock import ForwardClock
+from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon, World
@@ -144,7 +144,7 @@ def main() -> None:
 
 def run(folder: Path, options: argparse.Namespace) -> None:
     """Fill the daemon, then measure."""
-    clock = ForwardClock()
+    clock = SteadyClock()
     values = json.loads(json.dumps(SETTINGS))
     values["budget"]["max_instances"] = options.nodes
     settings = Settings.model_validate(values)

@@ -8,25 +8,29 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places
+from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places, take_lead
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.lock import Lock
+from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service
-from boa_daemon.errors import BoaError
+from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.engine import backup
+from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
@@ -80,6 +84,10 @@ SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
 """Between sweeps by tag: at first, and after so many of them."""
 REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Between looks at which prices and quotas are old; the first tick waits so long for the first of them."""
+STANDBY_SECONDS = 1.0
+"""Between two tries of a standby to take over."""
+JUMP_SECONDS = 2.0
+"""The machine's clock jumped where it and the time that passed differ by more than before."""
 _AT_ONCE = ("tick", "gate", "refresh")
 
 
@@ -91,9 +99,10 @@ class Clockwork:
         self._guard, self._is_ticking = threading.Lock(), False
         self._again: float | None = None
         self._sweeps = 0
+        self._every: dict[str, float] = {}
         self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(5)},
+            executors={"default": ThreadPoolExecutor(6)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -107,6 +116,7 @@ class Clockwork:
             *gate,
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
+            ("lead", self._lead, RENEW_SECONDS),
             ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
             ("backup", self._backup, settings.backup_seconds),
@@ -115,7 +125,14 @@ class Clockwork:
             first = datetime.now(UTC) + timedelta(seconds=0.0 if name in _AT_ONCE else seconds)
             self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._every = {job.id: job.trigger.interval.total_seconds() for job in self._scheduler.get_jobs()}
         self._scheduler.start()
+
+    def after_a_jump(self) -> None:
+        """Set every alarm anew: the machine's clock jumped, and they ring by it."""
+        for name, seconds in self._every.items():
+            self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
+        self.wake(0.0)
 
     def wake(self, seconds: float) -> None:
         """Tick within so many seconds."""
@@ -159,6 +176,18 @@ class Clockwork:
         finally:
             self._has_prices.set()
 
+    def _lead(self) -> None:
+        """Stay the leader; where another took over, ticks say so."""
+        books = self._daemon.books
+        if books is None or books.leadership is None:
+            return
+        try:
+            books.leadership.renew()
+        except LedElsewhere as error:
+            _LOG.error("%s", error)
+        except Exception as error:
+            _LOG.warning("the database does not confirm that this daemon leads: %s", error)
+
     def _sweep(self) -> None:
         """Sweep: often at first, when a crash may have left something, then every two minutes."""
         self._sweeps += 1
@@ -167,6 +196,7 @@ class Clockwork:
         except Exception:
             _LOG.exception("the sweep failed in a way that nobody expected")
         if self._sweeps == QUICK_SWEEPS:
+            self._every["sweep"] = SWEEP_SECONDS[1]
             self._scheduler.reschedule_job("sweep", trigger="interval", seconds=SWEEP_SECONDS[1])
 
     def _backup(self) -> None:
@@ -184,6 +214,7 @@ class Clockwork:
 
     def reschedule(self) -> None:
         """Take a new interval."""
+        self._every["tick"] = self._daemon.settings.daemon.tick_seconds
         self._scheduler.reschedule_job(
             "tick", trigger="interval", seconds=self._daemon.settings.daemon.tick_seconds
         )
@@ -194,8 +225,15 @@ class Clockwork:
         self._scheduler.shutdown(wait=True)
 
 
-def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lambda _line: None) -> None:
+def serve(
+    load: Callable[[], Settings],
+    *,
+    announce: Callable[[str], None] = lambda _line: None,
+    standby: bool = False,
+) -> None:
     """Run the daemon until SIGTERM or SIGINT; `load` reads the settings, once more on SIGHUP.
+
+    A `standby` waits until no other daemon acts for the database, and takes over then.
 
     Raises:
         AlreadyRunning: when another daemon has the state folder.
@@ -206,31 +244,92 @@ def serve(load: Callable[[], Settings], *, announce: Callable[[str], None] = lam
     there = places(settings)
     make_folder(there.state)
     lock = Lock(there.state)
-    lock.take()
-    keep_answering()
-    set_up_logs()
-    daemon = open_daemon(settings)
-    gatekeeper = Gatekeeper(settings.api)
-    sockets = [unix_socket(there.socket)]
-    if settings.api.listen is not None:
-        sockets.append(tcp_socket(settings.api.listen))
-    server = ApiServer(an_app(Service(daemon), gatekeeper), sockets)
-    clockwork = Clockwork(daemon, there)
     stop, reload = threading.Event(), threading.Event()
+    set_up_logs()
+    if standby:
+        _on_signals(stop, reload)
+        if not _until_free(lock.take, AlreadyRunning, stop):
+            return
+    else:
+        lock.take()
+    keep_answering()
+    try:
+        daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
+    except _Stopped:
+        lock.give_back()
+        return
+    gatekeeper = Gatekeeper(settings.api)
+    servers = _servers(settings, there, an_app(Service(daemon), gatekeeper))
+    clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
     try:
-        server.start()
+        for server in servers:
+            server.start()
         clockwork.start()
         announce(str(there.socket))
         _until_stopped(daemon, clockwork, stop, reload, load)
     finally:
         systemd.stopping()
         clockwork.stop()
-        server.stop()
+        for server in servers:
+            server.stop()
         daemon.close()
         there.socket.unlink(missing_ok=True)
         lock.give_back()
         _LOG.info("stopped; jobs and instances go on")
+
+
+def _servers(settings: Settings, there: Places, app: Any) -> list[ApiServer]:
+    """Return what serves the socket of this machine, and TCP where that is asked for.
+
+    Raises:
+        InputError: when TCP would reach other machines without TLS.
+    """
+    api = settings.api
+    found = [ApiServer(app, [unix_socket(there.socket)])]
+    if api.listen is not None:
+        if (api.tls_cert is None) != (api.tls_key is None):
+            raise InputError("[api] tls_cert and tls_key go together", hint="Set both, or neither")
+        tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
+        found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
+    return found
+
+
+class _Stopped(BoaError):
+    """A standby was told to stop while it waited."""
+
+
+def _waiting(stop: threading.Event) -> Callable[[Engine], Leadership]:
+    """Return what waits until this process leads a database."""
+
+    def lead(engine: Engine) -> Leadership:
+        found: list[Leadership] = []
+        if not _until_free(lambda: found.append(take_lead(engine)), (LedElsewhere, SQLAlchemyError), stop):
+            raise _Stopped("stopped while standing by")
+        _LOG.warning("took over: this daemon leads now")
+        return found[0]
+
+    return lead
+
+
+def _until_free(
+    take: Callable[[], None], held: type[Exception] | tuple[type[Exception], ...], stop: threading.Event
+) -> bool:
+    """Try again each second until it is free; False where the process is told to stop first."""
+    said = ""
+    while not stop.is_set():
+        try:
+            take()
+        except held as error:
+            if str(error) != said:
+                said = str(error)
+                _LOG.info("standing by: %s", said)
+                systemd.ready(f"standing by: {said}")
+            systemd.alive(f"standing by: {said}")
+            stop.wait(STANDBY_SECONDS)
+        else:
+            return True
+    return False
 
 
 def _on_signals(stop: threading.Event, reload: threading.Event) -> None:
@@ -248,8 +347,11 @@ def _until_stopped(
     load: Callable[[], Settings],
 ) -> None:
     """Wait for signals; say READY after the first full reconcile."""
-    is_announced = False
+    is_announced, ahead = False, time.time() - time.monotonic()
     while not stop.wait(0.2):
+        if abs(time.time() - time.monotonic() - ahead) > JUMP_SECONDS:
+            ahead = time.time() - time.monotonic()
+            clockwork.after_a_jump()
         if not is_announced and (
             daemon.standing.is_ready or (daemon.books is None and clockwork.first_tick.is_set())
         ):

@@ -23,6 +23,7 @@ from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from boa_daemon.errors import BoaError, InputError, exit_code_of
+from boa_daemon.store.leader import LedElsewhere
 from policies.errors import PolicyError
 
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
@@ -60,6 +61,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (PolicyError, 422),
     (NotAllowed, 403),
     (NotReady, 503),
+    (LedElsewhere, 503),
 )
 
 
@@ -159,10 +161,10 @@ def _open_routes(service: Service) -> APIRouter:
 
     @router.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Say whether the last tick was done; 503 where it was not."""
-        standing = service.daemon.standing
-        if standing.fault or not standing.is_ready:
-            raise NotReady(standing.fault or "the first tick is not done")
+        """Say whether ticks are done; 503 where one failed, or none came to its end for too long."""
+        trouble = service.daemon.trouble
+        if trouble:
+            raise NotReady(trouble)
         return {"status": "ready"}
 
     return router
@@ -177,6 +179,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     @router.post("/jobs", status_code=201)
     async def submit(submission: Submission, caller: Caller = ask) -> dict[str, Any]:
         """Take jobs, all or none."""
+        service.check_may_submit(caller.user, is_admin=caller.is_admin)
         ticket = service.entered(submission.jobs, user=caller.user)
         if ticket is None:
             return await run_in_threadpool(service.submit, submission.jobs, user=caller.user)
@@ -191,12 +194,12 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         caller: Caller = ask,
     ) -> dict[str, Any]:
         """List jobs, the newest first."""
-        return service.jobs(user=user, ended=ended, limit=count)
+        return service.jobs(user=user, ended=ended, limit=count, may_read=caller.may_read)
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return one job."""
-        return service.job(name)
+        """Return one job; of somebody else's without what it may hold of secrets."""
+        return service.job(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/explain")
     def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
@@ -211,7 +214,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     ) -> dict[str, Any]:
         """Return what a job printed."""
-        return service.logs(name, since=since, generation=generation)
+        return service.logs(name, since=since, generation=generation, may_read=caller.may_read)
 
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from boa_daemon.errors import InputError
 
 MOST_BYTES = 32 * 2**20
 """A batch of ten thousand jobs is a few megabytes."""
+MOST_CONNECTIONS, HEAD_SECONDS, BODY_SECONDS = 128, 10.0, 60.0
+"""Over TCP: so many at once, and so long for a request's head, and for its body."""
 GROUP = "boa"
 """Where there is a group of this name, its members may talk to the daemon."""
 _Message = MutableMapping[str, Any]
@@ -32,6 +35,9 @@ _App = Callable[
 class PeerProtocol(H11Protocol):
     """HTTP/1.1 whose client, on a Unix socket, is the user that the kernel names."""
 
+    is_over_tcp = False
+    _alarm: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: Any) -> None:
         """Ask the kernel who connected."""
         super().connection_made(transport)
@@ -40,6 +46,37 @@ class PeerProtocol(H11Protocol):
             raw = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             pid, uid, _ = struct.unpack("3i", raw)
             self.client = (f"uid:{uid}", pid)
+            return
+        # Over TCP anybody may connect: few at a time, and none that takes its time to say what it wants.
+        others = sum(1 for each in self.connections if getattr(each, "is_over_tcp", False))
+        self.is_over_tcp = True
+        if others >= MOST_CONNECTIONS:
+            transport.abort()
+            return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the alarm."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, for as short a time as for the first."""
+        super().on_response_complete()
+        if self.is_over_tcp and not self.transport.is_closing():
+            self._await_head()
+
+    def _await_head(self) -> None:
+        """Hang up on a caller whose request is not there in time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self.loop.call_later(HEAD_SECONDS, self._hang_up_if_silent)
+
+    def _hang_up_if_silent(self) -> None:
+        """Hang up unless a request is being answered."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
 
 
 class SmallBodies:
@@ -64,7 +101,10 @@ class SmallBodies:
             return
         body, more = b"", True
         while more:
-            message = await receive()
+            try:
+                message = await asyncio.wait_for(receive(), BODY_SECONDS)
+            except TimeoutError:
+                return
             if message["type"] != "http.request":
                 return
             body += message.get("body", b"")
@@ -111,23 +151,36 @@ def unix_socket(path: Path) -> socket.socket:
     return channel
 
 
-def tcp_socket(listen: str) -> socket.socket:
-    """Return a listening socket at ``host:port``.
+def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
+    """Return a listening socket at ``host:port``; beyond this machine only where what is said is secret.
 
     Raises:
-        InputError: when that is no address of this machine.
+        InputError: when that is no address of this machine, or tokens would cross a network in the clear.
     """
     host, _, port = listen.rpartition(":")
+    if not is_secret and not _is_loopback(host.strip("[]")):
+        raise InputError(
+            f"[api] listen = {listen!r} reaches other machines, and tokens would go there in the clear",
+            hint="Set [api] tls_cert and tls_key, or listen at 127.0.0.1 behind a proxy that speaks TLS",
+        )
     try:
         return socket.create_server((host.strip("[]"), int(port)), backlog=256)
     except (OSError, ValueError, OverflowError) as error:
         raise InputError(f"[api] listen = {listen!r}: {error}", hint="For example 127.0.0.1:8470") from None
 
 
-class ApiServer:
-    """Serves an application in a thread of its own."""
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
-    def __init__(self, app: Any, sockets: list[socket.socket]) -> None:
+
+class ApiServer:
+    """Serves an application in a thread of its own; over TLS with a certificate and its key."""
+
+    def __init__(self, app: Any, sockets: list[socket.socket], *, tls: tuple[str, str] | None = None) -> None:
         config = uvicorn.Config(
             SmallBodies(app),
             http=PeerProtocol,
@@ -137,8 +190,14 @@ class ApiServer:
             # A header must not say who connected.
             proxy_headers=False,
             timeout_graceful_shutdown=5,
+            ssl_certfile=None if tls is None else tls[0],
+            ssl_keyfile=None if tls is None else tls[1],
             server_header=False,
         )
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            raise InputError(f"[api] tls_cert and tls_key cannot be used: {error}") from None
         self._server, self._sockets = uvicorn.Server(config), sockets
         self._thread = threading.Thread(target=self._run, name="boa-api", daemon=True)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import grp
 import hashlib
 import hmac
+import logging
 import os
 import pwd
 import stat
@@ -20,13 +22,22 @@ from starlette.exceptions import HTTPException
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
 
+_LOG = logging.getLogger("boa.api")
+WRONG_TOKEN_SECONDS = 1.0
+"""So long a caller with a wrong token waits for the answer: with few connections, guessing takes for ever."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A user, and whether the jobs of others are theirs to cancel."""
+    """A user, and whether the jobs of others are theirs to cancel, or to read."""
 
     user: str
     is_admin: bool
+    is_reader: bool = False
+
+    def may_read(self, owner: str) -> bool:
+        """Whether the file and the logs of somebody's jobs are theirs to read."""
+        return self.is_admin or self.is_reader or self.user == owner
 
 
 def read_tokens(path: Path) -> dict[str, str]:
@@ -62,7 +73,7 @@ class Gatekeeper:
     """Admits callers. The user that the daemon runs as, root, and `admins` are administrators."""
 
     def __init__(self, settings: ApiSettings) -> None:
-        self._admins = set(settings.admins)
+        self._admins, self._readers = set(settings.admins), set(settings.readers)
         self._tokens: Mapping[str, str] = {}
         if settings.listen is not None:
             if settings.tokens is None:
@@ -79,13 +90,17 @@ class Gatekeeper:
         if host.startswith("uid:"):
             uid = int(host.removeprefix("uid:"))
             user = user_name(uid)
-            return Caller(user=user, is_admin=uid in (0, os.getuid()) or user in self._admins)
+            is_admin = uid in (0, os.getuid()) or user in self._admins
+            return Caller(user=user, is_admin=is_admin, is_reader=user in self._readers)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and token:
             digest = _digest(token.strip())
             for known, user in self._tokens.items():
                 if hmac.compare_digest(known, digest):
-                    return Caller(user=user, is_admin=user in self._admins)
+                    is_admin, is_reader = user in self._admins, user in self._readers
+                    return Caller(user=user, is_admin=is_admin, is_reader=is_reader)
+            _LOG.warning("a wrong token came from %s", host)
+            await asyncio.sleep(WRONG_TOKEN_SECONDS)
         raise HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
 
 

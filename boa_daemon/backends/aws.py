@@ -1,15 +1,19 @@
 """AWS: instances rented and released through EC2, none forgotten, none paid for twice.
 
-One paginated listing per tick, filtered by our cluster tag, is the truth. Everything else here only corrects
-for what a listing cannot know: launches not visible yet, instances that fell out of it, warnings, and orders
-to end.
+One paginated listing per tick, filtered by our cluster tag, is the truth: what it shows as living lives,
+whatever was believed before. Everything else here only corrects for what a listing cannot know: launches not
+visible yet, instances that fell out of it, warnings, and orders to end. An instance that fell out is asked
+for by its id before it is believed gone: an index of tags may lag.
+
+The tag `boa:books` names the database that rented an instance. What another database rented is not seen, not
+ended and not renewed, unless our own database knows it: it has another daemon, or ours lost its memory.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +21,10 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices
 from boa_daemon.backends.aws_launch import Launcher
-from boa_daemon.backends.aws_listing import lease_of, node_of
+from boa_daemon.backends.aws_listing import lease_of, node_of, tags_of_instance
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_release import Releaser
-from boa_daemon.backends.aws_request import CLUSTER_TAG, LEASE_TAG
+from boa_daemon.backends.aws_request import BOOKS_TAG, CLUSTER_TAG, LEASE_TAG
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
@@ -35,7 +39,13 @@ GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
 """An instance that fell out of the listing is believed gone after this long, and not while it is young."""
 BOOT_SECONDS = 180.0
 """From launch to ready with the driver installed; `boa simulate` assumes the same."""
+RENEWED_AFTER = 0.25
+"""A lease is renewed when this part of it is over: what is left outlasts an hour without AWS."""
+OVERLONG_SECONDS = 60.0
+"""A lease that is longer than a new one by so much was written by a clock that was wrong: it is shortened."""
 _TAG_BATCH = 500
+_ID_BATCH = 200
+_LIVING = ("pending", "running", "stopping", "stopped")
 
 
 class AwsCloud(Provider):
@@ -68,6 +78,11 @@ class AwsCloud(Provider):
         self.releaser = Releaser(self.calls, clock, say)
         self.sweeper = Sweeper(settings, self.calls, clock)
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
+        self._books = books
+        self._known: set[NodeId] = set()
+        self._wanted: frozenset[NodeId] = frozenset()
+        self._instances: Sequence[Mapping[str, Any]] = ()
+        self._elsewhere = ""
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
         self._ended: dict[NodeId, NodeState] = {}
@@ -98,28 +113,79 @@ class AwsCloud(Provider):
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
         """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""
-        self._live.update({node.id: node for node in nodes if node.ended_at is None})
+        live = {node.id: node for node in nodes if node.ended_at is None}
+        self._live.update(live)
+        self._known |= live.keys()
+        self._wanted |= live.keys()
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return our nodes as EC2 lists them; leases are renewed and ends followed up on the way.
+        """Return our nodes as EC2 lists them; ends are followed up on the way.
 
         Raises:
             CallFailed: when EC2 cannot be asked: no list is not an empty list.
         """
-        instances = self._listed()
+        listed = self._listed()
         now = self._clock.now()
-        found = {instance["InstanceId"]: self._node(instance, now) for instance in instances}
-        for name, node in found.items():
-            (self._ended if node.ended_at is not None else self._live)[name] = node
-            self._missing.pop(name, None)
-        for name in [name for name in self._live if name in self._ended]:
-            del self._live[name]
-        self._look_for(self._live.keys() - found.keys(), now)
+        instances = self._ours(listed, now)
+        found = self._take_in(instances, now)
+        missing = self._live.keys() - found.keys()
+        # Asked for by its id, one that fell out of the list may be there after all: that is EC2's word too.
+        asked = self._asked_for([name for name in missing if self._is_long_gone(name, now)])
+        instances += asked
+        found |= self._take_in(asked, now)
+        self._look_for(missing - found.keys(), now)
         if self._touches:
             self.releaser.follow_up({each["InstanceId"]: each["State"]["Name"] for each in instances})
-            self._renew(instances, now)
+        self._instances = instances
         self._forget(found, now)
         return [*self._live.values(), *self._ended.values()]
+
+    def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
+        """Take descriptions in and return them as nodes; one that lives was never ended, whatever we knew."""
+        found = {instance["InstanceId"]: self._node(instance, now) for instance in instances}
+        for name, node in found.items():
+            self._missing.pop(name, None)
+            if node.ended_at is None:
+                self._live[name] = node
+                if self._ended.pop(name, None) is not None:
+                    self._say(f"{name} was taken for ended and is listed again: it is billed on")
+            else:
+                self._ended[name] = node
+                self._live.pop(name, None)
+        return found
+
+    def _ours(self, listed: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
+        """Return the instances that our database rented or knows; note whose the cluster is otherwise."""
+        ours: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
+        for instance in listed:
+            books = tags_of_instance(instance).get(BOOKS_TAG, "")
+            is_ours = not books or not self._books or books == self._books
+            (ours if is_ours or instance["InstanceId"] in self._known else others).append(instance)
+        living = [each for each in others if each["State"]["Name"] in ("pending", "running")]
+        leased = [each for each in living if (lease_of(each) or 0.0) > now]
+        own = [each for each in ours if each["State"]["Name"] in ("pending", "running")]
+        oldest = min(leased, key=_age_of, default=None)
+        self._elsewhere = ""
+        if oldest is not None and all(_age_of(oldest) < _age_of(each) for each in own):
+            self._elsewhere = (
+                f"{len(leased)} instances of cluster {self.settings.cluster} were rented by another database "
+                f"({tags_of_instance(oldest)[BOOKS_TAG]}; ours is {self._books}): another daemon works for "
+                "this cluster, or this database was lost. This one only observes. Give each cluster a name "
+                "of its own ([cloud] cluster), or take the instances over with `boa recover`"
+            )
+        return ours
+
+    def elsewhere(self) -> str:
+        """Return why the cluster is another daemon's, by the last listing; empty where it is ours."""
+        return self._elsewhere
+
+    def renew(self, nodes: Collection[NodeId]) -> None:
+        """Renew the leases of nodes, as of the last listing; those of others run out."""
+        self._wanted = frozenset(nodes)
+        if self._touches:
+            wanted = [each for each in self._instances if each["InstanceId"] in self._wanted]
+            self._renew(wanted, self._clock.now())
 
     def offers(self) -> Sequence[Offer]:
         """Return what the region rents, at cached prices, less what our nodes take of the quotas."""
@@ -159,7 +225,12 @@ class AwsCloud(Provider):
         Raises:
             CallFailed: when EC2 cannot be asked.
         """
-        leaks = tuple(found for found in self.sweeper.find() if found.leak and not found.is_ending)
+        # What the tick wants is no leak: its lease may have run out while AWS could not be reached.
+        leaks = tuple(
+            found
+            for found in self.sweeper.find()
+            if found.leak and not found.is_ending and found.id not in self._wanted
+        )
         failed = self.sweeper.release(leaks) if self._touches else {}
         for name, why in failed.items():
             self._say(f"{name} is a leak and could not be ended: {why}")
@@ -180,6 +251,8 @@ class AwsCloud(Provider):
             self._ready_at.setdefault(name, instance["LaunchTime"].timestamp() if not self._live else now)
         elif state in ("shutting-down", "terminated"):
             self._stopped_at.setdefault(name, now)
+        if state in _LIVING:
+            self._stopped_at.pop(name, None)
         prices: Sequence[tuple[float, float]] = ()
         if instance.get("InstanceLifecycle") == "spot":
             self.market.remember_spot_since(instance["LaunchTime"].timestamp())
@@ -195,14 +268,33 @@ class AwsCloud(Provider):
             stopped_at=self.notices.ended_at(name) or self._stopped_at.get(name),
         )
 
+    def _is_long_gone(self, name: NodeId, now: float) -> bool:
+        """Whether a node was missing from listings for so long that it would be believed gone."""
+        since, listings = self._missing.get(name, (now, 0))
+        is_young = now - self._live[name].launched_at < YOUNG_SECONDS
+        return listings >= 1 and now - since >= GONE_SECONDS and not is_young
+
+    def _asked_for(self, names: Sequence[NodeId]) -> list[dict[str, Any]]:
+        """Return the descriptions of instances by their ids, whatever their tags; those gone are left out.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked: then nothing is known of them.
+        """
+        return [instance for batch in _batches(names) for instance in self._described(batch)]
+
+    def _described(self, names: Sequence[NodeId]) -> Iterator[dict[str, Any]]:
+        """Yield the descriptions of a batch."""
+        by_id = [{"Name": "instance-id", "Values": list(names)}]
+        for reservation in self.calls.pages("ec2:DescribeInstances", "Reservations", Filters=by_id):
+            yield from reservation["Instances"]
+
     def _look_for(self, missing: Iterable[NodeId], now: float) -> None:
         """Believe that nodes are gone after two listings without them, a minute apart; not while young."""
         for name in missing:
             since, listings = self._missing.get(name, (now, 0))
+            is_gone, node = self._is_long_gone(name, now), self._live[name]
             self._missing[name] = (since, listings + 1)
-            node = self._live[name]
-            is_young = now - node.launched_at < YOUNG_SECONDS
-            if listings < 1 or now - since < GONE_SECONDS or is_young:
+            if not is_gone:
                 continue
             end = max(self.notices.ended_at(name) or since, node.launched_at)
             self._ended[name] = replace(node, phase="terminated", ended_at=end, idle_since=None)
@@ -210,13 +302,17 @@ class AwsCloud(Provider):
             del self._live[name], self._missing[name]
 
     def _renew(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
-        """Renew the leases of which more than a third is over, in one call."""
+        """Renew the leases of which more than a quarter is over, in one call; shorten those too long."""
         seconds = 60.0 * self.settings.lease_minutes
         due = [
             instance["InstanceId"]
             for instance in instances
             if instance["State"]["Name"] in ("pending", "running")
-            and (lease_of(instance) or 0.0) - now < seconds * 2.0 / 3.0
+            and not (
+                seconds * (1.0 - RENEWED_AFTER)
+                <= (lease_of(instance) or 0.0) - now
+                <= seconds + OVERLONG_SECONDS
+            )
         ]
         lease = {"Key": LEASE_TAG, "Value": str(int(now + seconds))}
         for begin in range(0, len(due), _TAG_BATCH):
@@ -242,6 +338,17 @@ class AwsCloud(Provider):
                 del self._ended[name]
                 self._ready_at.pop(name, None)
                 self._stopped_at.pop(name, None)
+
+
+def _age_of(instance: Mapping[str, Any]) -> tuple[float, str]:
+    """Return what orders instances from the oldest on, the same for everybody who looks."""
+    return instance["LaunchTime"].timestamp(), instance["InstanceId"]
+
+
+def _batches(names: Sequence[NodeId]) -> Iterator[Sequence[NodeId]]:
+    """Yield ids in batches that one filter takes."""
+    for begin in range(0, len(names), _ID_BATCH):
+        yield names[begin : begin + _ID_BATCH]
 
 
 def _kinds(catalog: Catalog) -> Mapping[str, InstanceType]:

@@ -80,6 +80,7 @@ class AwsCalls:
         self.settings = settings
         self.counts: Counter[str] = Counter()
         self.clock_skew_seconds = 0.0
+        self.on_date: Callable[[float], None] = lambda _instant: None
         self._session = session
         self._timeouts = {"connect_timeout": connect_timeout_seconds, "read_timeout": read_timeout_seconds}
         self._tries, self._sleep = tries, sleep
@@ -170,10 +171,13 @@ class AwsCalls:
     def _read_clock(self, answer: Mapping[str, Any]) -> None:
         """Compare the answer's date with our clock: signatures are refused when they are far apart."""
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-        if date:
-            self.clock_skew_seconds = (
-                datetime.now(UTC) - parsedate_to_datetime(date).astimezone(UTC)
-            ).total_seconds()
+        try:
+            instant = parsedate_to_datetime(date).astimezone(UTC) if date else None
+        except (TypeError, ValueError):
+            return
+        if instant is not None:
+            self.clock_skew_seconds = (datetime.now(UTC) - instant).total_seconds()
+            self.on_date(instant.timestamp())
 
 
 def _code_of(error: BotoCoreError) -> str:

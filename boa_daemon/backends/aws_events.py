@@ -6,19 +6,18 @@ node lives, since when it does not. That a node vanished from the listing is see
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from threading import Event, Lock, Thread
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.inputs.messages import event, json_object
 from policies.model import NodeId
 
 SPOT_WARNING_SECONDS = 120.0
 _PAUSE_SECONDS = 30.0
+SOURCE = "the cloud's queue"
 NoticeKind: TypeAlias = Literal["spot-warning", "rebalance", "state-change"]
 _KINDS: Mapping[str, NoticeKind] = {
     "EC2 Spot Instance Interruption Warning": "spot-warning",
@@ -109,23 +108,20 @@ class InterruptionQueue:
             handles = [
                 {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
                 for number, message in enumerate(messages)
+                if message.get("ReceiptHandle")
             ]
             self._calls.call("sqs:DeleteMessageBatch", QueueUrl=self._queue_url, Entries=handles)
         return notices
 
     def _read(self, message: Mapping[str, Any]) -> Notice | None:
         """Return a message as a notice; None for what is none."""
-        try:
-            event = json.loads(message["Body"])
-            detail = event["detail"]
-            kind = _KINDS.get(event["detail-type"])
-            at = datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
-            node = detail["instance-id"]
-            state = str(detail.get("state", ""))
-        except (KeyError, TypeError, ValueError, AttributeError):
+        document = json_object(message.get("Body"), SOURCE)
+        found = None if document is None else event(document, SOURCE)
+        if found is None:
             self.unreadable += 1
             return None
-        return None if kind is None else Notice(kind=kind, node=node, at=at, state=state)
+        kind = _KINDS.get(found[0])
+        return None if kind is None else Notice(kind=kind, node=found[1], at=found[2], state=found[3])
 
 
 class Listener:
@@ -154,7 +150,8 @@ class Listener:
             try:
                 self._queue.poll_once(self._wait_seconds)
                 is_failing = False
-            except CallFailed as error:
+            except Exception as error:
+                # Whatever it was: a thread that ends here hears no warning ever again.
                 if not is_failing:
                     self._say(f"spot warnings are not heard: {error}")
                 is_failing = True

@@ -26,25 +26,32 @@ _PHASES: Mapping[str, NodePhase] = {
     "stopped": "terminating",
     "terminated": "terminated",
 }
+LEAST_PRICE, MOST_PRICE = 1e-6, 1e6
+"""Dollars per hour; a tag that says something else was written by somebody else."""
+_REASON_FORM = "%Y-%m-%d %H:%M:%S"
 _REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def tags_of_instance(instance: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags of an instance, or of anything else that EC2 describes."""
     found: Sequence[Mapping[str, str]] = instance.get("Tags") or instance.get("TagSet") or ()
-    return {tag["Key"]: tag["Value"] for tag in found}
+    return {tag["Key"]: tag.get("Value", "") for tag in found if "Key" in tag}
 
 
 def ended_at(instance: Mapping[str, Any]) -> float | None:
     """Return when EC2 says that the instance was ended; None where it does not say, to the second."""
     found = _REASON_TIME.search(str(instance.get("StateTransitionReason") or ""))
-    return None if found is None else float(calendar.timegm(time.strptime(found[1], "%Y-%m-%d %H:%M:%S")))
+    try:
+        return None if found is None else float(calendar.timegm(time.strptime(found[1], _REASON_FORM)))
+    except ValueError:
+        return None
 
 
 def lease_of(instance: Mapping[str, Any]) -> float | None:
     """Return until when the node may live; None without a lease that can be read."""
     text = tags_of_instance(instance).get(LEASE_TAG, "")
-    return float(text) if text.isdigit() else None
+    # Digits of other scripts are digits too, for Python; and a hundred of them are no instant.
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def a_type(name: str, kinds: Mapping[str, InstanceType], usd_per_hour: float | None) -> InstanceType:
@@ -119,4 +126,4 @@ def _number(text: str | None) -> float | None:
         value = float(text or "")
     except ValueError:
         return None
-    return value if value > 0 else None
+    return value if LEAST_PRICE <= value <= MOST_PRICE else None

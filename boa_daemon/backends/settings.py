@@ -55,8 +55,8 @@ class AwsSettings(BaseModel):
     """GiB of the root volume of a node."""
     spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
     """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
-    lease_minutes: float = Field(default=30.0, ge=2.0, le=1440.0)
-    """A node that hears nothing from the daemon for so long powers itself off."""
+    lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)
+    """A node that hears nothing from the daemon for so long powers itself off; 90 outlast an hour apart."""
     queue_url: str = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""

@@ -22,11 +22,14 @@ from boa_daemon.inputs.job_file import job_schema
 from boa_daemon.units import counted
 
 
-def daemon(
+def daemon(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigOption = None,
     observe: Annotated[bool, typer.Option("--observe", help="Decide and record, and touch nothing.")] = False,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database.")] = None,
     socket: SocketOption = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait until no other daemon leads, then take over.")
+    ] = False,
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
@@ -44,7 +47,7 @@ def daemon(
         if sys.stderr.isatty():
             stderr_console().print(f"listening at {path}; [dim]boa status, boa submit FILE[/]")
 
-    serve(SettingsReader(config, flags), announce=announce)
+    serve(SettingsReader(config, flags), announce=announce, standby=standby)
 
 
 class What(StrEnum):

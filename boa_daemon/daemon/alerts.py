@@ -113,11 +113,15 @@ class Alerts:
             except (SQLAlchemyError, OSError) as error:
                 # Said anyway: who is told twice after a restart is told at least once.
                 _LOG.error("an alert could not be written down: %s", type(error).__name__)
+        self.shout(sentence, key=key)
+        return True
+
+    def shout(self, sentence: str, *, key: str = "") -> None:
+        """Say something, be it the second time, without the database, which may be what is wrong."""
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         if settings.webhook or settings.sns_topic or settings.command:
             self._sender.submit(self._send, sentence)
-        return True
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages."""

@@ -14,12 +14,14 @@ from typing import TypeVar
 
 import boto3
 import platformdirs
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.clock import ForwardClock
+from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.engines.local import LocalEngine
@@ -33,16 +35,20 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.job.gate.address import BadAddress, GateAddress
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
-from boa_daemon.store.engine import StoreUnusable, check, migrate, open_engine, sqlite_url
+from boa_daemon.store.documents import Documents
+from boa_daemon.store.engine import StoreTooNew, StoreUnusable, check, migrate, open_engine, sqlite_url
+from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
-from boa_daemon.tick.ports import Clock, Provider, Runner
+from boa_daemon.tick.ports import Clock, Provider, Remembering, Runner
 from policies.links.contention import Link
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
 LONGEST_SOCKET = 107
+RECOVERED = "is_recovered"
+"""The flag of a database that `boa recover` made: that it is empty is no surprise."""
 _Part = TypeVar("_Part")
 
 
@@ -180,10 +186,15 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
 def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
     """Return the cloud that rents from EC2."""
     del state
+    given = aws_settings(settings.cloud)
+    calls = AwsCalls(given)
+    if isinstance(clock, SteadyClock):
+        calls.on_date = clock.hear
     return AwsCloud(
-        aws_settings(settings.cloud),
+        given,
         catalog=Catalog.load(),
         clock=clock,
+        calls=calls,
         books=books,
         touches=not settings.daemon.observe,
         say=_LOG.info,
@@ -273,11 +284,14 @@ def _named(table: Mapping[str, _Part], name: str, key: str) -> _Part:
     return table[name]
 
 
-def open_books(url: str, *, durable: bool = True) -> Storage:
-    """Return the books of a database, its schema up to date.
+def open_books(
+    url: str, *, durable: bool = True, lead: Callable[[Engine], Leadership] | None = None
+) -> Storage:
+    """Return the books of a database, its schema up to date; `lead` makes this process its one writer.
 
     Raises:
         StoreUnusable: when it cannot be read.
+        LedElsewhere: when another process is the writer.
     """
     engine = open_engine(url, durable=durable)
     try:
@@ -285,12 +299,17 @@ def open_books(url: str, *, durable: bool = True) -> Storage:
             check(engine)
         migrate(engine)
         database = Database(engine)
+        leadership = None
+        if lead is not None:
+            # Before anything is read into memory: what another one writes meanwhile would be missing there.
+            leadership = lead(engine)
+            database.fence = leadership.fence
         queue = JobQueue(database)
-        return Storage(store=DaemonStore(database, queue), queue=queue)
+        return Storage(store=DaemonStore(database, queue), queue=queue, leadership=leadership)
     except SQLAlchemyError as error:
         engine.dispose()
         raise StoreUnusable(f"the database cannot be used: {error}") from None
-    except StoreUnusable:
+    except (StoreUnusable, LedElsewhere):
         engine.dispose()
         raise
 
@@ -300,20 +319,47 @@ def _is_new(url: str) -> bool:
     return not Path(url.removeprefix("sqlite:///")).exists()
 
 
-def open_daemon(settings: Settings, *, clock: Clock | None = None) -> Daemon:
-    """Return the daemon of the settings; one that only observes where the database cannot be read."""
+def take_lead(engine: Engine) -> Leadership:
+    """Return this process's claim to act for a database.
+
+    Raises:
+        LedElsewhere: when another process has it.
+    """
+    leadership = Leadership(engine)
+    other = leadership.take()
+    if other is not None:
+        raise LedElsewhere(f"this cluster is led by {other.sentence}")
+    return leadership
+
+
+def open_daemon(
+    settings: Settings, *, clock: Clock | None = None, lead: Callable[[Engine], Leadership] = take_lead
+) -> Daemon:
+    """Return the daemon of the settings; one that only observes where the database is not its to write."""
     there = places(settings)
     make_folder(there.state)
-    clock = clock or ForwardClock()
+    clock = clock or SteadyClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:
-        opened = open_books(url)
+        opened = open_books(url, lead=None if settings.daemon.observe else lead)
+        if opened.queue.is_emptied(there.next_job) and not opened.store.flag(RECOVERED):
+            opened.close()
+            raise StoreUnusable("the database is empty, and there was one before, as the file next_job says")
         opened.queue.mark_in(there.next_job)
         books: Storage | None = opened
         fault = ""
+    except LedElsewhere as error:
+        books, fault = None, f"{error}. This daemon only observes; `boa daemon --standby` takes over"
+    except StoreTooNew as error:
+        books, fault = None, f"{error}. The daemon only observes"
     except StoreUnusable as error:
         books = None
         fault = f"{error}. The daemon only observes; `boa recover` makes a new database"
+    if fault:
+        _LOG.error("%s", fault)
     named = "" if books is None else books.store.name
     world = open_world(settings, there.state, clock, books=named)
+    if books is not None and isinstance(world.runner, Remembering):
+        documents = Documents(books.store.database, f"engine {settings.engine.name}")
+        world.runner.remember_in(documents.read, documents.write)
     return Daemon(settings, world, books, fault=fault, gate=open_gate(settings, there.state))

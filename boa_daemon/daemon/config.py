@@ -130,6 +130,11 @@ class EngineSettings(Strict):
     """What runs jobs on machines."""
 
     name: Name = Field(default="local", description="local, ssm or ray")
+    shared_account: bool = Field(
+        default=False,
+        description="let others submit jobs that run as the daemon's own user (local, ray): "
+        "whoever may submit can then do what the daemon can",
+    )
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")
@@ -219,7 +224,14 @@ class ApiSettings(Strict):
 
     listen: str | None = Field(default=None, description="host:port for HTTP over TCP; off if unset")
     tokens: str | None = Field(default=None, description="file of 'TOKEN USER' lines, mode 0600, for TCP")
+    tls_cert: str | None = Field(
+        default=None, description="certificate chain (PEM) for TCP; needed where listen is not this machine"
+    )
+    tls_key: str | None = Field(default=None, description="private key (PEM) of tls_cert, mode 0600")
     admins: list[Name] = Field(default_factory=list, description="users who may cancel the jobs of others")
+    readers: list[Name] = Field(
+        default_factory=list, description="users who may read the files and logs of the jobs of others"
+    )
 
 
 class GateSection(Strict):
@@ -321,7 +333,7 @@ def _merge(
     for section, values in words.items():
         table = dict(values)
         if beside is not None:
-            for key in ("classes", "state_dir", "socket", "tokens"):
+            for key in ("classes", "state_dir", "socket", "tokens", "tls_cert", "tls_key"):
                 if isinstance(table.get(key), str):
                     table[key] = str(beside / table[key])
         before = merged.get(section, {})

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from boa_daemon.daemon.costs import spent_today
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
@@ -116,12 +118,19 @@ class Work:
         self._end_strays(reports)
         before = self._held()
         for job in list(self._queue.active.values()):
-            if job.slots:
-                self._take_in_one(job, reports.get(job.id), now)
-            elif job.is_cancelled:
-                self._queue.save(replace(job, status="cancelled", ended_at=now))
-            else:
-                self._settle(job, reports.get(job.id), now)
+            try:
+                if job.slots:
+                    self._take_in_one(job, reports.get(job.id), now)
+                elif job.is_cancelled:
+                    self._queue.save(replace(job, status="cancelled", ended_at=now))
+                else:
+                    self._settle(job, reports.get(job.id), now)
+            except (SQLAlchemyError, OSError):
+                raise
+            except Exception as error:
+                # One job that cannot be looked at keeps no other from it; it stays as it was.
+                what = f"job {job.id} could not be looked at: {type(error).__name__}: {error}"
+                self._alert(f"unseen:{job.id}:{job.generation}:{type(error).__name__}", what)
         return self._held() < before
 
     def _settle(self, job: JobRecord, report: RunReport | None, now: float) -> None:

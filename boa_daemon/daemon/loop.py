@@ -1,8 +1,9 @@
 """The daemon: one tick after the other for months, whatever happens to it or around it.
 
-A tick that fails is tried again at the next; what memory believes is read back from disk first. While the
-database cannot be written nothing is started, because an intent that is not on disk is a leak in waiting;
-only what would break a cap is given back. While it cannot be read at all, the daemon only looks.
+A tick that fails, by whatever is raised, is tried again at the next; what memory believes is read back from
+disk first. Meanwhile `last_resort.py` keeps the caps. While the database cannot be written nothing is
+started, because an intent that is not on disk is a leak in waiting. While it cannot be read at all, the
+daemon only looks.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon.clock import SMALL_SECONDS, SteadyClock
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, due
 from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
@@ -23,6 +25,7 @@ from boa_daemon.daemon.costs import spent_usd
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
+from boa_daemon.daemon.last_resort import LastResort
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
@@ -37,13 +40,14 @@ from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
+from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.store.storage import Storage
-from boa_daemon.tick.actions import StopJob, TerminateNode
+from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.codec import dumps
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.decision import LAST_RESORT, Decision, decide
+from boa_daemon.tick.controller import ActsFailed, Controller, Ports
+from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
@@ -54,8 +58,8 @@ from policies.online.best_effort import Account
 from policies.online.pacing import Pace
 
 _LOG = logging.getLogger("boa.daemon")
-_TROUBLE = (SQLAlchemyError, OSError, BoaError, PolicyError)
-
+LATE_TICKS, LATE_SECONDS = 3, 60.0
+"""After so many intervals and so long without a tick that was done, the daemon is not ready."""
 
 SWEEP_PATIENCE_SECONDS = 5.0
 """A sweep waits this long for a tick to end, then leaves it to the next sweep."""
@@ -86,6 +90,17 @@ class Standing:
     notes: list[str] = field(default_factory=list)
     plan_fault: str = ""
     pace: Pace | None = None
+    done_at: float = field(default_factory=time.monotonic)
+    is_late: bool = False
+    clock_note: str = ""
+
+
+class ClockInDoubt(BoaError):
+    """The cloud says that the time is another than ours."""
+
+
+class NotOurs(BoaError):
+    """The cluster is another daemon's: this one only observes."""
 
 
 class Daemon:
@@ -125,7 +140,23 @@ class Daemon:
                 learner=self.learning.learner,
                 liveness=self.liveness,
             )
-            self.fleet = Fleet(world.cloud, world.runner, books.queue, world.clock, look=self._look)
+            self.fleet = Fleet(
+                world.cloud,
+                world.runner,
+                books.queue,
+                world.clock,
+                look=self._look,
+                alert=self._alert,
+                may_act=books.check_leads,
+            )
+            self.last_resort = LastResort(
+                cloud=world.cloud,
+                fleet=self.fleet,
+                runner=world.runner,
+                work=self.work,
+                books=books,
+                grace_seconds=settings.daemon.checkpoint_seconds,
+            )
 
     def use(self, settings: Settings) -> None:
         """Take settings; nothing changes where they are wrong.
@@ -175,14 +206,20 @@ class Daemon:
         with self._lock:
             began = time.perf_counter()
             try:
+                if self.books is not None:
+                    self.books.check_leads()
                 self.start()
                 decision = self._observe_only() if self._is_observing else self._run_once()
-            except _TROUBLE as error:
+            except Exception as error:
+                # Whatever it is, money goes on being spent: nothing that is raised ends the caps.
                 self._stumble(error)
                 decision = None
             self.standing.tick_seconds = time.perf_counter() - began
             if decision is not None:
-                self._succeed(decision)
+                try:
+                    self._succeed(decision)
+                except Exception as error:
+                    self._stumble(error)
             systemd.alive(self.status_line)
             return decision
 
@@ -193,11 +230,43 @@ class Daemon:
 
     def _run_once(self) -> Decision:
         """Observe, decide, act."""
+        self._check_clock()
+        if self.world.cloud.elsewhere():
+            self.world.cloud.nodes()
+            if said := self.world.cloud.elsewhere():
+                raise NotOurs(said)
         self._learn()
         self._explore()
         controller = self.controller()
         self.standing.pace = controller.rules.pace
-        return controller.run_once()
+        decision = controller.run_once()
+        going = {action.node for action in decision.actions if isinstance(action, TerminateNode)}
+        self.world.cloud.renew([name for name in decision.state.nodes if name not in going])
+        return decision
+
+    def _check_clock(self) -> None:
+        """Say that the machine's clock jumped; do nothing while nobody knows what the time is.
+
+        Raises:
+            ClockInDoubt: when the cloud disagrees with our clock, until that is settled.
+        """
+        clock = self.world.clock
+        if not isinstance(clock, SteadyClock):
+            return
+        if clock.doubt:
+            self.world.cloud.nodes()
+        if doubt := clock.doubt:
+            raise ClockInDoubt(doubt)
+        jump = clock.jump_seconds
+        is_off = abs(jump) > SMALL_SECONDS
+        self.standing.clock_note = (
+            f"the clock of this machine is {abs(jump):.0f} s {'ahead' if jump > 0 else 'behind'}: it is not "
+            "followed. Set it right; where it is right, restart the daemon"
+            if is_off
+            else ""
+        )
+        if is_off:
+            self._alert(f"clock:{int(clock.now() // DAY)}", self.standing.clock_note)
 
     def _observe_only(self) -> Decision | None:
         """Observe and decide; record where there is a database, and touch nothing."""
@@ -225,7 +294,7 @@ class Daemon:
         before = set() if last is None else {held.what for held in last.plan.held}
         picture = DecisionSummary.of(decision, caps)
         standing.decision, standing.picture, standing.fault = decision, picture, ""
-        standing.is_ready = True
+        standing.is_ready, standing.is_late, standing.done_at = True, False, time.monotonic()
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
         if self.gate is not None:
@@ -246,49 +315,65 @@ class Daemon:
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
         self.metrics.failed()
+        is_deposed = isinstance(error, LedElsewhere)
         first = not self.standing.fault
         self.standing.fault = _fault(error)
         (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
-        try:
-            if self.books is not None:
-                self.books.store.reload()
-                self.books.queue.reload()
-                self.learning.learner.reload()
-        except _TROUBLE:
-            pass
-        try:
-            self._keep_caps()
-        except _TROUBLE as trouble:
-            _LOG.error("the caps could not be looked after: %s", trouble)
+        if isinstance(error, ActsFailed):
+            self.standing.decision = error.decision
+        if is_deposed:
+            # Another one acts, or may: what we would do for the caps it does.
+            return
+        for do in (self._reload, lambda: self._say_fault(error), self._keep_caps):
+            try:
+                do()
+            except Exception as trouble:
+                _LOG.error("after a tick that failed: %s: %s", type(trouble).__name__, trouble)
+
+    def _reload(self) -> None:
+        """Read back what memory believes from disk."""
+        if self.books is not None:
+            self.books.store.reload()
+            self.books.queue.reload()
+            self.learning.learner.reload()
+
+    def _say_fault(self, error: Exception) -> None:
+        """Tell whoever is to be told what keeps ticks from being done: once an hour of each kind."""
+        hour = int(self.world.clock.now() // 3600)
+        self._alert(f"fault:{type(error).__name__}:{hour}", f"a tick failed: {self.standing.fault}")
 
     def _keep_caps(self) -> None:
-        """Give back, without a record, what would break a cap: money is spent whether written down or not."""
-        last, planned = self.standing.decision, self._planned
-        if last is None or planned is None or self.books is None:
+        """Do without a plan what cannot wait: keep caps, obey cancels and `boa down`."""
+        if self.books is None or self._is_observing:
             return
-        held = self.books.queue.holders()
-        nodes = {
-            node.id: replace(
-                node,
-                gpus=tuple(held.get(node.id, {}).get(index) for index in range(node.instance_type.gpus)),
-            )
-            for node in self.world.cloud.nodes()
-            if node.ended_at is None
-        }
-        state = replace(last.state, now=self.world.clock.now(), nodes=nodes, jobs=self.work.jobs())
-        found = decide(
-            state,
-            allocator=planned.allocator,
-            placer=planned.placer,
-            rules=self.planner.rules(),
-            stages=LAST_RESORT,
+        last = self.standing.decision
+        self.last_resort.act(
+            self.planner.rules(),
+            None if last is None else last.state,
+            now=self.world.clock.now(),
+            is_down=self.standing.is_down,
         )
-        for action in found.actions:
-            if isinstance(action, StopJob):
-                self.world.runner.stop(action)
-        orders = [action for action in found.actions if isinstance(action, TerminateNode)]
-        if orders:
-            self.world.cloud.terminate(orders)
+        for trouble in self.last_resort.troubles:
+            _LOG.error("in the last resort: %s", trouble)
+
+    @property
+    def trouble(self) -> str:
+        """Why the daemon is not ready: ticks that fail, or do not come to their end; empty where it is."""
+        standing, every = self.standing, self.settings.daemon.tick_seconds
+        if standing.fault:
+            return standing.fault
+        silent = time.monotonic() - standing.done_at
+        if self.books is not None and silent > LATE_TICKS * every + LATE_SECONDS:
+            return f"no tick came to its end for {silent:.0f} s, and one is due every {every:.0f} s"
+        return "" if standing.is_ready else "the first tick is not done"
+
+    def _watch_ticks(self) -> None:
+        """Say once, without the database or the lock that a tick may hold, that ticks do not end."""
+        trouble = "" if self.standing.fault or not self.standing.is_ready else self.trouble
+        if trouble and not self.standing.is_late:
+            self.standing.is_late = True
+            self.metrics.fault.set(1)
+            self.alerts.shout(trouble)
 
     def controller(self) -> Controller:
         """Return the controller for the classes in use; a policy is built once and written down."""
@@ -416,9 +501,10 @@ class Daemon:
 
     def set_down(self, is_down: bool) -> None:
         """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
+        # In memory first: where the disk is full, the order is obeyed all the same, until a restart.
+        self.standing.is_down = is_down
         if self.books is not None:
             self.books.store.set_flag("is_down", is_down)
-        self.standing.is_down = is_down
         self.wake(0.0)
 
     def cancel(self, name: JobId) -> JobRecord | None:
@@ -429,14 +515,16 @@ class Daemon:
 
     def watch(self) -> None:
         """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""
+        self._watch_ticks()
         if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
         try:
+            self.fleet.may_act()
             has_ended = self.work.look()
             if self.fleet.has_new_warnings() or has_ended:
                 self.wake(0.0)
-        except _TROUBLE as error:
-            _LOG.warning("the engine could not be asked: %s", error)
+        except Exception as error:
+            _LOG.warning("the engine could not be asked: %s: %s", type(error).__name__, error)
         finally:
             self._lock.release()
 
@@ -445,8 +533,12 @@ class Daemon:
         if not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
             return 0
         try:
+            if not self.standing.is_started:
+                # What lived under an earlier process is no leak, and not known yet.
+                return 0
+            self._check_clock()
             leaks = self.world.cloud.sweep()
-        except BoaError as error:
+        except Exception as error:
             _LOG.warning("the sweep could not be done: %s", error)
             return 0
         finally:
@@ -463,7 +555,7 @@ class Daemon:
             self.alerts.close()
             self.world.cloud.close()
             if self.books is not None:
-                self.books.store.database.close()
+                self.books.close()
 
     @property
     def status_line(self) -> str:

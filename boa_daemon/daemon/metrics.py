@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client import Counter as Count
 
 from boa_daemon.daemon.summary import DecisionSummary
+from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.store.sql import kind_and_target
 from policies.online.best_effort import Shortfall
 
@@ -45,6 +46,9 @@ class Metrics:
             registry=registry,
         )
         self.last_tick = Gauge("boa_last_tick_timestamp_seconds", "The last tick.", registry=registry)
+        self.refused = Gauge(
+            "boa_refused_messages", "Messages from outside that were dropped.", ["source"], registry=registry
+        )
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
     def ticked(self, picture: DecisionSummary, seconds: float) -> None:
@@ -87,4 +91,6 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return what a scrape reads."""
+        for source, count in REFUSED.counts().items():
+            self.refused.labels(source).set(count)
         return generate_latest(self.registry)

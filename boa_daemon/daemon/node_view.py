@@ -26,11 +26,16 @@ from policies.model import NodeId
 MISSING_SECONDS = 300.0
 UNPREPARED_SECONDS = 1800.0
 """A node that the engine has not prepared so long after its launch is of no use, and costs all the same."""
+REMEMBERED_SECONDS = 86_400.0
+"""So long it is known that a node ended, to say so should it come back."""
 _LOG = logging.getLogger("boa.daemon")
 
 
 class Fleet:
-    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing."""
+    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing.
+
+    `may_act` raises where another daemon acts for the cluster: it is asked before each order to the cloud.
+    """
 
     def __init__(
         self,
@@ -40,9 +45,12 @@ class Fleet:
         clock: Clock,
         *,
         look: Callable[[], None] = lambda: None,
+        alert: Callable[[str, str], None] = lambda _key, _sentence: None,
+        may_act: Callable[[], None] = lambda: None,
         missing_seconds: float = MISSING_SECONDS,
     ) -> None:
-        self._look = look
+        self._look, self._alert, self.may_act = look, alert, may_act
+        self._over: dict[NodeId, float] = {}
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
@@ -56,6 +64,7 @@ class Fleet:
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
         ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
+        self._note_returns(listed.values(), now)
         # After the ended ones: a job that was on one of them lets its other nodes go as well.
         held = self._queue.holders()
         changed: list[InstanceRecord] = []
@@ -73,6 +82,17 @@ class Fleet:
         nodes = [before if before == node else node for node, before in self._with_last(nodes)]
         self._told = {node.id: node for node in nodes}
         return ended + nodes
+
+    def _note_returns(self, nodes: Iterable[NodeState], now: float) -> None:
+        """Say of nodes that were taken for ended that the cloud lists them again: its word wins."""
+        for node in nodes:
+            if node.ended_at is not None:
+                self._over[node.id] = now
+            elif self._over.pop(node.id, None) is not None:
+                said = f"node {node.id} was taken for ended and is listed again: it is billed on"
+                self._alert(f"returned:{node.id}:{int(now)}", said)
+        for name in [name for name, at in self._over.items() if now - at > REMEMBERED_SECONDS]:
+            del self._over[name]
 
     def _with_last(self, nodes: Sequence[NodeState]) -> Iterator[tuple[NodeState, NodeState]]:
         """Yield nodes, each beside what was told of it last; beside itself where that is nothing."""
@@ -176,10 +196,12 @@ class Fleet:
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Ask the cloud for nodes."""
+        self.may_act()
         return self._cloud.launch(action)
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""
+        self.may_act()
         for action in actions:
             for name in self._queue.jobs_on(action.node):
                 self._runner.kill(name, self._queue.active[name].generation)

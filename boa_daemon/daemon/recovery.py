@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.assembly import Places, make_folder, open_books, open_world, places
+from boa_daemon.daemon.assembly import (
+    RECOVERED,
+    Places,
+    make_folder,
+    open_books,
+    open_world,
+    places,
+)
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.loop import Daemon
@@ -37,7 +44,7 @@ def recover(settings: Settings) -> dict[str, Any]:
 
 def _recover(settings: Settings, there: Places) -> dict[str, Any]:
     """Do it."""
-    if there.database.exists() and _is_sound(there.database):
+    if there.database.exists() and _is_sound(there.database) and not _is_emptied(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
     old = None
     if there.database.exists():
@@ -52,6 +59,7 @@ def _recover(settings: Settings, there: Places) -> dict[str, Any]:
     world = open_world(settings, there.state, SystemClock())
     books = open_books(sqlite_url(there.database))
     books.queue.mark_in(there.next_job)
+    books.store.set_flag(RECOVERED, True)
     daemon = Daemon(settings, world, books)
     try:
         daemon.start()
@@ -65,6 +73,15 @@ def _recover(settings: Settings, there: Places) -> dict[str, Any]:
         }
     finally:
         daemon.close()
+
+
+def _is_emptied(there: Places) -> bool:
+    """Whether a database that can be read is a new one in place of another."""
+    books = open_books(sqlite_url(there.database))
+    try:
+        return books.queue.is_emptied(there.next_job) and not books.store.flag(RECOVERED)
+    finally:
+        books.close()
 
 
 def _is_sound(path: Path) -> bool:

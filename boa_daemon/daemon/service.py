@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
-from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.class_answer import class_document
@@ -33,10 +34,9 @@ from policies.model import JobId
 from policies.online.pacing import Pace
 
 MOST_JOBS_AT_ONCE = 10_000
-LATE_TICKS, LATE_SECONDS = 3, 60.0
-"""After so many ticks and so long without one the status says so: who reads it must not trust old figures."""
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
+HIDDEN = "(only for its user)"
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
@@ -144,15 +144,41 @@ class Service:
         now = self.daemon.world.clock.now()
         return spent_today(self._books().queue, now=now).get(user, 0.0)
 
-    def jobs(self, *, user: str | None = None, ended: bool = True, limit: int = 1000) -> dict[str, Any]:
-        """Return jobs, the newest first."""
-        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
-        return {"as_of": self._as_of(), "jobs": [self._job(job) for job in records]}
+    def check_may_submit(self, user: str, *, is_admin: bool) -> None:
+        """Refuse a user whose jobs would run as somebody else: as the daemon, with all that it may do.
 
-    def job(self, name: JobId) -> dict[str, Any]:
-        """Return one job with its file."""
+        Raises:
+            NotAllowed: when they would.
+        """
+        runner, settings = self.daemon.world.runner, self.daemon.settings.engine
+        if is_admin or settings.shared_account or not getattr(runner, "is_of_own_user", False):
+            return
+        raise NotAllowed(
+            f"jobs run as the daemon's own user here, so only administrators may submit; you are {user}. "
+            "Whoever looks after the daemon can trust you with it: [api] admins, or [engine] shared_account"
+        )
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        ended: bool = True,
+        limit: int = 1000,
+        may_read: Callable[[str], bool] = lambda _owner: True,
+    ) -> dict[str, Any]:
+        """Return jobs, the newest first; what those printed that the caller may not read is left out."""
+        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
+        rows = [_shown(self._job(job), may_read(job.user)) for job in records]
+        return {"as_of": self._as_of(), "jobs": rows}
+
+    def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
+        """Return one job with its file; the values of its environment only to who may read them."""
         record = self._find(name)
-        return {"as_of": self._as_of(), **self._job(record), "file": dict(record.content)}
+        file, is_readable = dict(record.content), may_read(record.user)
+        if not is_readable:
+            file["environment"] = dict.fromkeys(file.get("environment", {}), HIDDEN)
+            file["run"] = HIDDEN
+        return {"as_of": self._as_of(), **_shown(self._job(record), is_readable), "file": file}
 
     def _find(self, name: JobId) -> JobRecord:
         """Return a job.
@@ -208,12 +234,14 @@ class Service:
             "fault": standing.fault,
             "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
             "is_down": standing.is_down,
+            "leader": self._leader(),
             "notes": [*self._notes(), *self._late()],
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
+            "refused_messages": REFUSED.counts(),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
         }
         if picture is not None:
@@ -236,10 +264,21 @@ class Service:
             )
         return document
 
+    def _leader(self) -> dict[str, Any] | None:
+        """Return who acts for the database, where this daemon does."""
+        books = self.daemon.books
+        found = None if books is None or books.leadership is None else books.leadership.leader
+        return None if found is None else asdict(found)
+
     def _notes(self) -> list[str]:
         """Return what whoever looks after the daemon should know."""
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
-        notes = [*standing.notes, standing.plan_fault, "" if short is None else shortfall_sentence(short)]
+        notes = [
+            *standing.notes,
+            standing.plan_fault,
+            standing.clock_note,
+            "" if short is None else shortfall_sentence(short),
+        ]
         return [note for note in notes if note]
 
     def _best_effort(self) -> dict[str, object] | None:
@@ -311,9 +350,26 @@ class Service:
         """Return the record of one decision, for `boa replay`."""
         return self._books().store.decision_record(tick)
 
-    def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
-        """Return what a job printed from a byte on."""
+    def logs(
+        self,
+        name: JobId,
+        *,
+        since: int = 0,
+        generation: int | None = None,
+        may_read: Callable[[str], bool] = lambda _owner: True,
+    ) -> dict[str, Any]:
+        """Return what a job printed from a byte on.
+
+        Raises:
+            InputError: when there is no such job or generation.
+            NotAllowed: when it is somebody else's, and the caller has no role that may read it.
+        """
         record = self._find(name)
+        if not may_read(record.user):
+            raise NotAllowed(
+                f"job {name} is of user {record.user}, and only they, administrators and readers "
+                "([api] readers) may read what it prints"
+            )
         if generation is not None and generation > record.generation:
             had = (
                 f"it was started {record.generation} times" if record.generation else "it was not started yet"
@@ -461,6 +517,11 @@ class Service:
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
+
+
+def _shown(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
+    """Return a job's row, without what it printed where that is not for the caller."""
+    return row if is_readable else {**row, "last_lines": []}
 
 
 def _check_text(contents: Sequence[Any]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from boa_daemon.inputs.messages import REFUSED, event, json_object, unit_status
 from policies.model import NodeId
+
+_LOG = logging.getLogger("boa.engine")
+SOURCE = "the engine's queue"
 
 NOTICE_SECONDS = 120.0
 """A spot instance ends two minutes after its warning."""
@@ -32,42 +35,55 @@ class Inbox:
     def __init__(self, sqs: SqsClient, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
         self.interruptions: dict[NodeId, float] = {}
+        self._is_silent = False
 
-    def receive(self) -> Iterator[dict[str, Any]]:
+    def receive(self, keep: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
         """Yield the statuses that have arrived; a queue that does not answer has none now.
 
-        A batch is deleted once it was taken in; one that comes twice says nothing new.
+        A batch is deleted once `keep` has written down what it said; one that comes twice says nothing new.
         """
         for _ in range(MOST_ROUNDS):
             try:
                 answer = self._sqs.receive_message(
                     QueueUrl=self._queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=0
                 )
-            except Exception:
+            except Exception as error:
+                self._say_silent(error)
                 return
-            messages = answer.get("Messages", [])
+            self._is_silent = False
+            messages = answer.get("Messages") or []
             for message in messages:
-                document = _document(message["Body"])
-                if "detail-type" in document:
-                    self._note_warning(document)
-                elif {"job", "generation", "rank", "exit"} <= document.keys():
-                    yield document
+                status = self._read(message)
+                if status is not None:
+                    yield status
             if not messages:
                 return
-            entries = [{"Id": str(at), "ReceiptHandle": m["ReceiptHandle"]} for at, m in enumerate(messages)]
+            keep()
+            self._delete(messages)
+
+    def _read(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a status; a warning is remembered, and what is neither is dropped."""
+        document = json_object(message.get("Body"), SOURCE)
+        if document is None:
+            return None
+        if "detail-type" not in document:
+            return unit_status(document, SOURCE)
+        found = event(document, SOURCE)
+        if found is not None and found[0] == "EC2 Spot Instance Interruption Warning":
+            self.interruptions[found[1]] = found[2] + NOTICE_SECONDS
+        return None
+
+    def _delete(self, messages: list[Mapping[str, Any]]) -> None:
+        """Delete messages: the wrong ones too, or they would come back; those that stay come again."""
+        handles = [message.get("ReceiptHandle") for message in messages]
+        entries = [{"Id": str(at), "ReceiptHandle": handle} for at, handle in enumerate(handles) if handle]
+        try:
             self._sqs.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)
+        except Exception as error:
+            REFUSED.note(SOURCE, f"could not be deleted and come again: {error}")
 
-    def _note_warning(self, event: Mapping[str, Any]) -> None:
-        """Remember a spot interruption warning as EventBridge sends it."""
-        if event["detail-type"] == "EC2 Spot Instance Interruption Warning":
-            at = datetime.fromisoformat(str(event["time"])).timestamp()
-            self.interruptions[str(event["detail"]["instance-id"])] = at + NOTICE_SECONDS
-
-
-def _document(body: str) -> dict[str, Any]:
-    """Return a message's JSON object; empty where it is none."""
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
+    def _say_silent(self, error: Exception) -> None:
+        """Log once of each row of failures that the queue cannot be read."""
+        if not self._is_silent:
+            _LOG.warning("%s cannot be read, nodes are asked instead: %s", SOURCE, error)
+        self._is_silent = True

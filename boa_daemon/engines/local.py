@@ -19,6 +19,7 @@ from typing import Any
 
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import Layout, units_of
+from boa_daemon.inputs.messages import REFUSED, unit_status
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
@@ -32,12 +33,14 @@ from policies.model import JobId, NodeId
 KEEPER_SECONDS = 30.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
+FILES = "the files of a unit"
 
 
 class LocalEngine:
     """Implements `Runner` with processes of this machine, known by files below `root`."""
 
     name = "local"
+    is_of_own_user = True
 
     def __init__(self, root: Path, *, gate: JobGate | None = None) -> None:
         self.layout = Layout(root=root.resolve())
@@ -121,7 +124,7 @@ class LocalEngine:
         """Start the keepers of units that are written down, each on its node."""
         del nodes
         for unit in units:
-            start_apart(unit.folder, os.environ)
+            start_apart(unit.folder, job_environment(os.environ))
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask a generation for a checkpoint and an end; its keepers end it when its grace is over."""
@@ -240,6 +243,23 @@ class LocalEngine:
         self._specs.pop(job, None)
 
 
+PASSED_ON = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
+        "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
+        "SSL_CERT_FILE", "SSL_CERT_DIR",
+    }
+)  # fmt: skip
+PASSED_PREFIXES = ("LC_", "CUDA_", "CONDA_", "NCCL_", "OMP_", "MKL_", "UCX_")
+
+
+def job_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return what a job inherits of the daemon's environment: what a machine is like, and no secret."""
+    return {
+        name: value for name, value in own.items() if name in PASSED_ON or name.startswith(PASSED_PREFIXES)
+    }
+
+
 def _unit_folders(generation: Path) -> list[Path]:
     """Return the folders of a generation's units, in the order of their ranks."""
     return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
@@ -248,22 +268,48 @@ def _unit_folders(generation: Path) -> list[Path]:
 def look_at(folder: Path) -> Status | None:
     """Return what a unit on this machine says; one that has lost its keeper is ended first."""
     unit = _status(folder)
+    is_odd = unit is None or (unit["exit"] is None and (folder / "exit.json").exists())
+    if is_odd and (folder / "unit.json").exists():
+        unit = _mended(folder) or unit
     return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit
 
 
 def send_to_keeper(folder: Path, number: signal.Signals) -> None:
     """Send a signal to the keeper of a unit on this machine, if it lives."""
-    kept = read_json(folder / "keeper.json")
-    if kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"])):
-        send([int(kept["pid"])], number)
+    kept = _keeper(folder)
+    if kept is not None and is_alive(*kept):
+        send([kept[0]], number)
+
+
+def _keeper(folder: Path) -> tuple[int, int] | None:
+    """Return the process of a unit's keeper and when it began; None where nobody wrote that down."""
+    kept = read_json(folder / "keeper.json") or {}
+    pid, ticks = kept.get("pid"), kept.get("ticks")
+    is_one = isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31
+    return (pid, ticks) if is_one else None  # type: ignore[return-value]
 
 
 def _status(folder: Path) -> Status | None:
-    """Return what a unit's files say; None where they cannot be read."""
+    """Return what a unit's files say; None where they cannot be read, or make no sense."""
     try:
-        return status_of(folder, verify=False)
-    except (OSError, ValueError, KeyError, TypeError):
+        return unit_status(status_of(folder, verify=False), FILES)
+    except Exception as error:
+        # A job can write what it likes into its own folder, and no unit keeps the others from being seen.
+        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
         return None
+
+
+def _mended(folder: Path) -> Status | None:
+    """End a unit whose files make no sense, once its keeper is gone; return its status then."""
+    kept = _keeper(folder)
+    files = [folder / name for name in ("keeper.json", "exit.json", "ending.json")]
+    if (kept is not None and is_alive(*kept)) or not any(file.exists() for file in files):
+        return None
+    with suppress(OSError, ValueError):
+        for file in files:
+            file.unlink(missing_ok=True)
+        settle(folder)
+    return _status(folder)
 
 
 def _has_lost_its_keeper(folder: Path, unit: Status) -> bool:

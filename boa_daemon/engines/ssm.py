@@ -15,13 +15,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, read_s3_log
-from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands
-from boa_daemon.engines.ssm_runs import Known, Run, lost, read_known, starting, write_known
+from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands, is_about_the_node
+from boa_daemon.engines.ssm_runs import (
+    Known,
+    Run,
+    document_of,
+    known_of,
+    lost,
+    read_known,
+    starting,
+    write_known,
+)
 from boa_daemon.engines.ssm_scripts import (
     STATUS,
     errands_for,
@@ -31,13 +40,16 @@ from boa_daemon.engines.ssm_scripts import (
     stop_script,
 )
 from boa_daemon.engines.units import Layout, readable, units_of
+from boa_daemon.inputs.messages import REFUSED, json_object, unit_status
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
 MOST_PROBES = 3
-"""So many probes in a row without an answer, and a silent unit is lost."""
+"""So many probes in a row that SSM took and the node did not answer, and a silent unit is lost."""
+PROBE = "the answer to a probe"
+_Memory: TypeAlias = tuple[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]], None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +90,8 @@ class SsmEngine:
         self._jobs: dict[JobId, Known] = {}
         self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
+        self._has_news = False
+        self._memory: _Memory | None = None
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
@@ -106,9 +120,13 @@ class SsmEngine:
         if run is not None and (run.generation.number > action.generation or not self._look(known).is_over):
             return Refused(reason=f"generation {run.generation.number} of {action.job} is not over")
         nodes = tuple(dict.fromkeys(slot.node for slot in action.slots))
+        try:
+            addresses = {node: self._address_of(node) for node in nodes}
+        except Exception as error:
+            return Refused(reason=f"the address of a node could not be had: {error}")
         for rank, node in enumerate(nodes):
             answer = self._commands.send(
-                [node], self._start_script(known, action, nodes, rank), "start a unit"
+                [node], self._start_script(known, action, addresses, rank), "start a unit"
             )
             if isinstance(answer, Refused):
                 self._commands.send(
@@ -120,15 +138,17 @@ class SsmEngine:
         self._save()
         return Accepted()
 
-    def _start_script(self, known: Known, action: StartJob, nodes: Sequence[NodeId], rank: int) -> str:
+    def _start_script(
+        self, known: Known, action: StartJob, addresses: Mapping[NodeId, str], rank: int
+    ) -> str:
         """Return the script that starts one unit."""
-        settings, spec, root = self._settings, known.spec, self._root(nodes[rank])
+        settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
         unit = units_of(
             spec if spec.workdir != "." else replace(spec, workdir=str(layout.job(spec.job))),
             action,
             layout,
-            addresses={node: self._address_of(node) for node in nodes},
+            addresses=addresses,
             port=settings.rendezvous_port + sum(map(ord, f"{action.job}{action.generation}")) % 3000,
         )[rank]
         errands = errands_for(
@@ -186,27 +206,46 @@ class SsmEngine:
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Take in what has arrived, ask silent units, and return the newest generation of every job."""
-        changed = False
-        for status in self._inbox.receive():
-            changed |= self._hear(status)
+        # On disk before the queue forgets it: an end that was heard by a process that died is lost otherwise.
+        for status in self._inbox.receive(keep=self._save_news):
+            self._has_news |= self._hear(status)
         for known in self._jobs.values():
             if known.run is not None and not known.is_forgotten:
-                changed |= self._ask_silent(known.run)
-        if changed:
-            self._save()
+                self._has_news |= self._ask_silent(known.run)
+        self._save_news()
         return {
-            job: self._look(known)
+            job: self._looked_at(job, known)
             for job, known in list(self._jobs.items())
             if known.run is not None and not known.is_forgotten
         }
 
+    def _looked_at(self, job: JobId, known: Known) -> RunReport:
+        """Return what is known of a job; one whose words make no sense is unknown, and keeps no other."""
+        try:
+            return self._look(known)
+        except Exception as error:
+            REFUSED.note("what the units of a job said", f"{type(error).__name__}: {error}")
+            run = known.run
+            assert run is not None
+            number, gpus = run.generation.number, run.generation.gpus
+            said = f"what its units said makes no sense: {type(error).__name__}"
+            return RunReport(job=job, generation=number, phase="unknown", evidence=said, gpus=gpus)
+
+    def _save_news(self) -> None:
+        """Write down what was heard since the last time."""
+        if self._has_news:
+            self._save()
+
     def _hear(self, status: dict[str, Any]) -> bool:
         """Take in a unit's word, unless it is of an older generation or older than what is known."""
-        known = self._jobs.get(str(status.get("job")))
+        known = self._jobs.get(status["job"])
         run = known.run if known is not None else None
         if known is None or run is None or status["generation"] != run.generation.number:
             return False
         rank = int(status["rank"])
+        if rank >= len(run.nodes):
+            REFUSED.note("a unit", "a rank that its generation does not have")
+            return False
         before = run.heard.get(rank)
         if before is not None and before["exit"] is not None:
             return False
@@ -233,7 +272,11 @@ class SsmEngine:
                 changed = True
             elif rank not in run.probes:
                 answer = self._commands.send([node], self._status_script(run, rank), "ask a unit")
-                run.probes[rank] = ("" if isinstance(answer, Refused) else answer, now)
+                if not isinstance(answer, Refused):
+                    run.probes[rank] = (answer, now)
+                elif is_about_the_node(answer.reason):
+                    run.probes[rank] = ("", now)
+                # Else the question did not get out: that says nothing about the unit.
             elif now - run.probes[rank][1] >= self._settings.probe_seconds:
                 changed |= self._read_probe(run, rank)
         return changed
@@ -242,8 +285,12 @@ class SsmEngine:
         """Read the answer to a probe; several in a row without one, and the unit is lost."""
         command, _ = run.probes.pop(rank)
         status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
+        if status == "Unasked":
+            run.probes[rank] = (command, self._now())
+            return False
         if status == "Success" and STATUS in output:
-            return self._hear(json.loads(output.partition(STATUS)[2]))
+            said = unit_status(json_object(output.partition(STATUS)[2], PROBE), PROBE)
+            return said is not None and self._hear(said)
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
             run.heard[rank] = lost(run, rank)
@@ -284,8 +331,22 @@ class SsmEngine:
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read back what was known; units that are silent meanwhile are asked."""
-        self._jobs.update(read_known(self._settings.state_file))
+        if self._memory is None:
+            self._jobs.update(read_known(self._settings.state_file))
+            return self.poll()
+        documents = self._memory[0]()
+        if documents:
+            self._jobs.update({job: known_of(json.loads(text)) for job, text in documents.items()})
+        else:
+            # An earlier version kept it in a file beside the database.
+            self._jobs.update(read_known(self._settings.state_file))
         return self.poll()
+
+    def remember_in(
+        self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Keep what is known elsewhere than in a file of this machine, job by job."""
+        self._memory = (read, write)
 
     def forget(self, job: JobId) -> None:
         """Leave a job out from now on, unless it runs."""
@@ -296,7 +357,11 @@ class SsmEngine:
 
     def _save(self) -> None:
         """Write down what is known."""
-        write_known(self._settings.state_file, self._jobs)
+        if self._memory is None:
+            write_known(self._settings.state_file, self._jobs)
+        else:
+            self._memory[1]({job: json.dumps(document_of(known)) for job, known in self._jobs.items()})
+        self._has_news = False
 
     def _root(self, node: NodeId) -> str:
         """Return the folder on a node that is ours."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from boa_daemon.engines.ssm_scripts import READY, prepare_script
+from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
 
@@ -42,16 +43,40 @@ class SsmCommands:
             )
         except Exception as error:
             return Refused(reason=f"SSM did not take the command: {error}")
-        return str(answer["Command"]["CommandId"])
+        try:
+            return str(answer["Command"]["CommandId"])
+        except (KeyError, TypeError):
+            REFUSED.note("SSM", "an answer without a command")
+            return Refused(reason="SSM did not name the command")
 
     def result(self, command: str, node: NodeId) -> tuple[str, str]:
-        """Return (status, output) of a command on a node; `Pending` where SSM does not know it yet."""
+        """Return (status, output) of a command on a node; `Pending` where SSM does not know it yet.
+
+        `Undeliverable` is SSM's word that the node cannot be reached, `Unasked` that SSM could not be asked:
+        that says nothing about the node.
+        """
         try:
             answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=node)
         except Exception as error:
-            return ("Pending" if "InvocationDoesNotExist" in str(error) else "Undeliverable"), str(error)
+            return _status_of(error), str(error)
+        if not isinstance(answer, Mapping) or not isinstance(answer.get("Status"), str):
+            REFUSED.note("SSM", "an answer without a status")
+            return "Unasked", ""
         output = f"{answer.get('StandardOutputContent', '')}{answer.get('StandardErrorContent', '')}"
-        return str(answer["Status"]), output
+        return answer["Status"], output
+
+
+def _status_of(error: Exception) -> str:
+    """Return what a failed question says: only SSM's own word that it does not reach the node is about it."""
+    said = f"{type(error).__name__}: {error}"
+    if "InvocationDoesNotExist" in said:
+        return "Pending"
+    return "Undeliverable" if is_about_the_node(said) else "Unasked"
+
+
+def is_about_the_node(said: str) -> bool:
+    """Whether a failure is SSM's word that it does not know or reach a node, and no failure of our own."""
+    return "InvalidInstanceId" in said or "InvalidInstanceInformationFilterValue" in said
 
 
 class Preparer:
@@ -77,7 +102,7 @@ class Preparer:
         if status == "Success" and READY in output:
             self._prepared.add(node)
             return Accepted()
-        if status in ("Pending", "InProgress", "Delayed"):
+        if status in ("Pending", "InProgress", "Delayed", "Unasked"):
             return Unknown(reason=f"{node} is being prepared")
         del self._preparing[node]  # It is tried anew at the next look.
         return Unknown(reason=f"preparing {node} ended as {status}: {output[-200:]}")

@@ -59,25 +59,25 @@ def lost(run: Run, rank: int) -> dict[str, Any]:
 
 def read_known(file: Path) -> dict[JobId, Known]:
     """Return what was written down; nothing where there is no file."""
-    found: dict[JobId, Known] = {}
     document = read_json(file) or {"jobs": {}}
-    for job, row in document["jobs"].items():
-        known = Known(
-            spec=JobSpec(**row["spec"]),
-            resumes_from=row["resumes_from"],
-            is_forgotten=row["is_forgotten"],
+    return {job: known_of(row) for job, row in document["jobs"].items()}
+
+
+def known_of(row: Mapping[str, Any]) -> Known:
+    """Return a job from its document."""
+    known = Known(
+        spec=JobSpec(**row["spec"]), resumes_from=row["resumes_from"], is_forgotten=row["is_forgotten"]
+    )
+    run = row["run"]
+    if run is not None:
+        known.run = Run(
+            generation=Generation(**run["generation"]),
+            nodes=tuple(run["nodes"]),
+            heard={int(rank): status for rank, status in run["heard"].items()},
+            heard_at={int(rank): at for rank, at in run["heard_at"].items()},
+            started_at=run["started_at"],
         )
-        if row["run"] is not None:
-            heard = {int(rank): status for rank, status in row["run"]["heard"].items()}
-            known.run = Run(
-                generation=Generation(**row["run"]["generation"]),
-                nodes=tuple(row["run"]["nodes"]),
-                heard=heard,
-                heard_at={int(rank): at for rank, at in row["run"]["heard_at"].items()},
-                started_at=row["run"]["started_at"],
-            )
-        found[job] = known
-    return found
+    return known
 
 
 def write_known(file: Path, known_jobs: Mapping[JobId, Known]) -> None:
@@ -86,22 +86,24 @@ def write_known(file: Path, known_jobs: Mapping[JobId, Known]) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    jobs = {}
-    for job, known in known_jobs.items():
-        run = known.run
-        jobs[job] = {
-            "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
-            "resumes_from": known.resumes_from,
-            "is_forgotten": known.is_forgotten,
-            "run": None
-            if run is None
-            else {
-                "generation": asdict(run.generation),
-                "nodes": run.nodes,
-                "heard": run.heard,
-                "heard_at": run.heard_at,
-                "started_at": run.started_at,
-            },
-        }
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, {"jobs": jobs})
+    write_json(file, {"jobs": {job: document_of(known) for job, known in known_jobs.items()}})
+
+
+def document_of(known: Known) -> dict[str, Any]:
+    """Return a job as a document."""
+    run = known.run
+    return {
+        "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
+        "resumes_from": known.resumes_from,
+        "is_forgotten": known.is_forgotten,
+        "run": None
+        if run is None
+        else {
+            "generation": asdict(run.generation),
+            "nodes": run.nodes,
+            "heard": run.heard,
+            "heard_at": run.heard_at,
+            "started_at": run.started_at,
+        },
+    }

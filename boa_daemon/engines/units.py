@@ -100,7 +100,9 @@ def units_of(
             workdir=spec.workdir,
             progress_file=common["BOA_PROGRESS_FILE"],
             checkpoint_dir=common["BOA_CHECKPOINT_DIR"],
+            # What the job file says comes first: nothing in it stands above what tells jobs apart.
             environment={
+                **spec.environment,
                 **common,
                 "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
                 "BOA_NODE_ID": node,
@@ -109,7 +111,6 @@ def units_of(
                 "PET_NPROC_PER_NODE": str(len(gpus)),
                 "PET_LOCAL_ADDR": addresses[node],
                 "CUDA_VISIBLE_DEVICES": ",".join(map(str, sorted(gpus))),
-                **spec.environment,
             },
             grace_seconds=spec.stop_grace_seconds,
             log_bytes=spec.log_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,15 @@ from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positiv
 from boa_daemon.inputs.yaml_file import Document
 
 MAX_TEXT = 65_536
+OWN_PREFIXES = ("BOA_", "PET_RDZV_")
+OWN_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "PET_LOCAL_ADDR", "PET_NNODES", "PET_NPROC_PER_NODE",
+    }
+)  # fmt: skip
+"""What the daemon tells a job, by which jobs and their GPUs are told apart: no job file sets these."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _JobFile(Strict):
@@ -57,10 +67,27 @@ def check_job(document: Document) -> Mapping[str, Any]:
         raise document.error("a job file is a mapping with the keys name, class and run")
     model = checked(JobFile, document.content, document=document)
     values: dict[str, Any] = model.model_dump()
+    for name in values["environment"]:
+        _check_variable(document, name)
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
     return values
+
+
+def _check_variable(document: Document, name: str) -> None:
+    """Refuse a variable that is none, or that the daemon sets.
+
+    Raises:
+        InputError: when it is one of those.
+    """
+    at = ("environment", name)
+    if name in OWN_VARIABLES or name.startswith(OWN_PREFIXES):
+        raise document.error(f"environment: {name} is set by the daemon for each job", at=at)
+    if not _VARIABLE.fullmatch(name):
+        raise document.error(f"environment: {name!r} is no name of a variable", at=at)
+    if "\0" in document.content["environment"][name]:
+        raise document.error(f"environment: the value of {name} holds a null character", at=at)
 
 
 def job_schema() -> dict[str, Any]:

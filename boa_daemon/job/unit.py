@@ -124,11 +124,17 @@ def _room(file: Path) -> Path:
     return file.with_name(f".{file.name}.room")
 
 
-def read_json(file: str | Path) -> dict[str, Any] | None:
-    """Return a document; None where it is missing or not whole."""
+MOST_PROGRESS_BYTES = 65_536
+"""A job's own file of progress holds a few numbers; one that is larger is not read."""
+
+
+def read_json(file: str | Path, *, most_bytes: int | None = None) -> dict[str, Any] | None:
+    """Return a document; None where it is missing, not whole, or larger than it may be."""
     try:
+        if most_bytes is not None and Path(file).stat().st_size > most_bytes:
+            return None
         document = json.loads(Path(file).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 
@@ -149,7 +155,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "rank": unit.rank,
         "is_kept": lives,
         "was_kept": kept is not None,
-        "progress": read_json(unit.progress_file),
+        "progress": read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES),
         "exit": ended,
         "manifest": None,
         "wrong_manifest": "",

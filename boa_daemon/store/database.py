@@ -14,11 +14,13 @@ class Database:
     """An engine of which this process is the only writer.
 
     `when_lost` is called where a transaction could not be done: what memory took for written is not on disk.
+    `fence` is called first in each transaction that writes, and raises where this process may not any more.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.when_lost: Callable[[], None] = lambda: None
+        self.fence: Callable[[Connection], None] = lambda _connection: None
         self._lock = threading.RLock()
         self._open: Connection | None = None
 
@@ -31,6 +33,7 @@ class Database:
                 return
             try:
                 with self.engine.begin() as connection:
+                    self.fence(connection)
                     self._open = connection
                     try:
                         yield connection

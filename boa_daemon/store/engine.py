@@ -29,6 +29,10 @@ class StoreUnusable(BoaError):
     """The database cannot be read or written: `boa recover` makes a new one from the cloud and a backup."""
 
 
+class StoreTooNew(StoreUnusable):
+    """A newer version of BOA wrote the database: it is whole, and not for this one."""
+
+
 def sqlite_url(path: Path) -> str:
     """Return the URL of a database file."""
     return f"sqlite:///{path}"
@@ -79,7 +83,7 @@ def check(engine: Engine) -> None:
         raise StoreUnusable(f"the database is damaged: {said}")
 
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision: a database that has it is left as it is."""
 
 
@@ -98,8 +102,13 @@ def migrate(engine: Engine) -> None:
     Raises:
         StoreUnusable: when that fails, or a newer BOA wrote the database.
     """
-    if _revision(engine) == HEAD:
+    found = _revision(engine)
+    if found == HEAD:
         return
+    if found is not None and found > HEAD:
+        raise StoreTooNew(
+            f"a newer boa wrote this database (schema {found}; this one knows {HEAD}): install that boa"
+        )
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:

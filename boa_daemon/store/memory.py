@@ -143,6 +143,18 @@ class MemoryStore:
             for day, part in charge.days:
                 self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
+    def reopen_charge(self, node: NodeId) -> None:
+        """Take a final bill back: the node lives."""
+        if node not in self._charged:
+            return
+        found = next((charge for charge in self.charges if charge.node == node), None)
+        if found is not None:
+            self._charged.discard(node)
+            self.charges.remove(found)
+            self._settled -= found.micro_dollars
+            for day, part in found.days:
+                self._settled_by_day[day] -= part
+
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled

@@ -87,6 +87,15 @@ class JobQueue:
         self._next = max(self._next, self._marked())
         self._put_mark(self._next)
 
+    def is_emptied(self, file: Path) -> bool:
+        """Whether no job was ever in this database, and the file beside it says that there were some."""
+        with self.database.read() as connection:
+            number = int(json.loads(_meta(connection, "next_job") or "1"))
+        try:
+            return number <= 1 < int(file.read_text())
+        except (OSError, ValueError):
+            return False
+
     def _marked(self) -> int:
         """Return the number beside the database; 0 where there is none."""
         try:

@@ -254,6 +254,21 @@ class SqlStore:
         for day, part in days:
             self._by_day[day] = self._by_day.get(day, 0) + part
 
+    def reopen_charge(self, node: str) -> None:
+        """Take a final bill back: the node lives, and is billed once more when it ends."""
+        if node not in self._charged:
+            return
+        with self.database.write() as connection:
+            amount = connection.scalar(select(CHARGES.c.micro_dollars).where(CHARGES.c.node == node)) or 0
+            days = select(CHARGE_DAYS.c.day, CHARGE_DAYS.c.micro_dollars).where(CHARGE_DAYS.c.node == node)
+            parts = connection.execute(days).all()
+            connection.execute(delete(CHARGES).where(CHARGES.c.node == node))
+            connection.execute(delete(CHARGE_DAYS).where(CHARGE_DAYS.c.node == node))
+        self._charged.discard(node)
+        self._settled -= int(amount)
+        for day, part in parts:
+            self._by_day[int(day)] -= int(part)
+
     def settled_micro_dollars(self) -> int:
         """Return the sum of all final bills."""
         return self._settled

@@ -5,12 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boa_daemon.store.decisions import DaemonStore
+from boa_daemon.store.leader import Leadership
 from boa_daemon.store.queue import JobQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The jobs that people submitted, and everything else that a tick reads and records."""
+    """The jobs that people submitted, and everything else that a tick reads and records.
+
+    `leadership` is this process's claim to act for the database; None where nobody else could.
+    """
 
     store: DaemonStore
     queue: JobQueue
+    leadership: Leadership | None = None
+
+    def check_leads(self) -> None:
+        """Return if this process may act.
+
+        Raises:
+            LedElsewhere: when another one does, or may by now.
+        """
+        if self.leadership is not None:
+            self.leadership.check()
+
+    def close(self) -> None:
+        """Let the database go, and let the next process have it."""
+        if self.leadership is not None:
+            self.leadership.give_up()
+        self.store.database.close()

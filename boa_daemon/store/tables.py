@@ -203,6 +203,25 @@ SAMPLES = Table(
     Column("gradient_noise", _Instant),
 )
 """What `boa_daemon.learning.samples` says; young rows are rewritten in place, old ones taken together."""
+LEADER = Table(
+    "leader",
+    METADATA,
+    _name("key", key=True),
+    _name("holder"),
+    Column("epoch", BigInteger, nullable=False),
+    _name("host"),
+    Column("pid", BigInteger, nullable=False),
+    Column("since", _Instant, nullable=False),
+    Column("expires_at", _Instant, nullable=False),
+)
+"""One row: who acts for this database. Instants are by the clock of the server."""
+DOCUMENTS = Table(
+    "documents",
+    METADATA,
+    _name("kind", key=True),
+    _name("key", key=True),
+    Column("document", Text, nullable=False),
+)
 ALERTS = Table(
     "alerts",
     METADATA,

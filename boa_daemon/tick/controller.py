@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias
 
+from boa_daemon.errors import BoaError
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ledger import charge_for, opening_of
@@ -32,6 +33,15 @@ from policies.model import Job, NodeId
 from policies.protocols import Allocator, Placer
 
 _Nodes: TypeAlias = dict[NodeId, NodeState]
+
+
+class ActsFailed(BoaError):
+    """A tick did all that it could; some acts raised what no port should. Their outcomes are unknown."""
+
+    def __init__(self, failures: Sequence[str], decision: Decision) -> None:
+        more = "" if len(failures) == 1 else f" (and {len(failures) - 1} more)"
+        super().__init__(f"an act failed: {failures[0]}{more}")
+        self.decision = decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +80,23 @@ class Controller:
         if decision.plan.memory is not None:
             self.ports.store.record_memory(decision.plan.memory, at=state.now)
         orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
-        self._carry_out(orders, at=state.now)
+        failures = self._carry_out(orders, at=state.now)
         # A launch is written down only when it is sent: an intent counts as nodes that may exist.
         for action in decision.actions[len(orders) :]:
-            self._carry_out([action], at=state.now)
+            failures += self._carry_out([action], at=state.now)
         if self.rules.orders_links:
-            self.ports.engine.order_links(decision.plan.link_order)
+            failures += self._order_links(decision)
+        if failures:
+            raise ActsFailed(failures, decision)
         return decision
+
+    def _order_links(self, decision: Decision) -> list[str]:
+        """Tell the jobs who may send first; return what failed."""
+        try:
+            self.ports.engine.order_links(decision.plan.link_order)
+        except Exception as error:
+            return [f"links could not be ordered: {type(error).__name__}: {error}"]
+        return []
 
     def observe(self) -> ClusterState:
         """Return everything known now; bills of nodes that have ended become final on the way."""
@@ -86,6 +106,7 @@ class Controller:
         for node in listed:
             if node.ended_at is None:
                 nodes[node.id] = node
+                ports.store.reopen_charge(node.id)
             else:
                 ports.store.record_charge(charge_for(node))
         self._add_unseen(nodes, listed, now)
@@ -158,20 +179,31 @@ class Controller:
                 )
                 continue
             for name in unseen:
-                nodes[name] = _requested(name, action, at=launch.at)
+                nodes[name] = requested_node(name, action, at=launch.at)
 
-    def _carry_out(self, actions: Sequence[Action], *, at: float) -> None:
-        """Write the intents down, act, write the outcomes down."""
+    def _carry_out(self, actions: Sequence[Action], *, at: float) -> list[str]:
+        """Write the intents down, act, write the outcomes down; return what a port raised.
+
+        Whatever one act raises, the others are done: the outcome of that one is unknown, as after a crash.
+        """
         if not actions:
-            return
+            return []
         self.ports.store.record_intents(actions, at=at)
         outcomes: list[tuple[Action, Outcome]] = []
+        failures: list[str] = []
         for together in _requests(actions):
-            outcomes += zip(together, self._act(together), strict=True)
+            try:
+                done = self._act(together)
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+                failures += [f"{action.id}: {said}" for action in together]
+                done = [Unknown(reason=said)] * len(together)
+            outcomes += zip(together, done, strict=True)
         self.ports.store.record_outcomes(outcomes, at=at)
         if self.ports.telemetry is not None:
             for action, outcome in outcomes:
                 self.ports.telemetry.say(f"{action.id}: {_said(action, outcome)}", action=action.id)
+        return failures
 
     def _act(self, actions: Sequence[Action]) -> Sequence[Outcome]:
         """Send actions to the port that does them: terminations together, everything else one at a time."""
@@ -196,7 +228,7 @@ def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
             yield from ([action] for action in together)
 
 
-def _requested(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
+def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
     """Return a node that was asked for and is not listed yet."""
     offer = launch.offer
     price = None if offer is None else offer.usd_per_hour

@@ -6,7 +6,7 @@ replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -75,8 +75,6 @@ STAGES: tuple[Stage, ...] = (
     look_again,
 )
 """What makes a plan, in this order: each stage takes the plan so far and returns a better one."""
-LAST_RESORT: tuple[Stage, ...] = (keep_caps,)
-"""What is still decided where a tick fails: nothing is started, and what would break a cap is given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +95,9 @@ class Decision:
         return explain_job(self.state, self.plan, job)
 
 
-def decide(
-    state: ClusterState,
-    *,
-    allocator: Allocator,
-    placer: Placer,
-    rules: Rules,
-    stages: Sequence[Stage] = STAGES,
-) -> Decision:
+def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
     draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)
-    for stage in stages:
+    for stage in STAGES:
         draft = stage(state, draft)
     return Decision(state=state, plan=draft.plan, actions=diff(state, draft.plan))

@@ -253,6 +253,14 @@ class Provider(Cloud, Protocol):
         """Hear what the cloud announces from now on; `wake` asks for a tick."""
         return
 
+    def elsewhere(self) -> str:
+        """Return why what is rented is another daemon's, as last seen; empty where it is ours to manage."""
+        return ""
+
+    def renew(self, nodes: Collection[NodeId]) -> None:
+        """Let nodes live on; what is not named ends with its lease. Called with what a tick wants."""
+        return
+
     def sweep(self) -> Mapping[str, str]:
         """Find what is ours and nobody wants, end it, and return a sentence on each by its id.
 
@@ -347,6 +355,17 @@ class Warned(Protocol):
         ...
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A runner that lets its memory be kept for it: then nothing of it lies beside the database."""
+
+    def remember_in(
+        self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Keep what is known of each job as a text by its id: `read` returns all, `write` replaces all."""
+        ...
+
+
 class Store(Protocol):
     """Remembers: intents before the act, outcomes after it, charges and decisions."""
 
@@ -388,6 +407,10 @@ class Store(Protocol):
 
     def record_charge(self, charge: Charge) -> None:
         """Append a final bill; a second one for the same node is ignored."""
+        ...
+
+    def reopen_charge(self, node: NodeId) -> None:
+        """Take a final bill back: the cloud lists the node as living. Nothing where there is none."""
         ...
 
     def settled_micro_dollars(self) -> int:

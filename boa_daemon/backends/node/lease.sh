@@ -27,7 +27,7 @@ while true; do
     if tag="$(get tags/instance/boa:lease)" && [[ "$tag" =~ ^[0-9]+$ ]]; then
         lease="$tag"
     fi
-    echo "$lease" > "$BOA_RUN/lease"
+    echo "$lease" > "$BOA_RUN/lease.new" && mv "$BOA_RUN/lease.new" "$BOA_RUN/lease"
     if (( $(date +%s) >= lease )); then
         echo "boa: the lease ended at $lease and nobody renewed it: powering off" >&2
         $BOA_POWEROFF

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -297,3 +300,111 @@ def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: Daemo
         names = [name for found in pool.map(one, range(8)) for name in found]
     assert len(names) == len(set(names)) == 80
     assert set(names) == set(play.books.queue.active)
+
+
+def test_what_a_job_holds_and_prints_is_for_its_user_and_for_roles(
+    play: DaemonInAFolder, folder: Path, tokens: Path
+) -> None:
+    """Carol's secret and logs are not Bob's to read; a reader and an administrator may."""
+    words = {TOKEN: "carol", ADMIN: "dora", "a-third-token-for-bob": "bob", "a-fourth-token-of-rea": "rea"}
+    tokens.write_text("".join(f"{token} {user}\n" for token, user in words.items()))
+    values = {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["dora"], "readers": ["rea"]}
+    tcp = tcp_socket("127.0.0.1:0")
+    server = ApiServer(an_app(play.service, Gatekeeper(ApiSettings.model_validate(values))), [tcp])
+    server.start()
+    url = f"http://127.0.0.1:{tcp.getsockname()[1]}/v1/jobs"
+    try:
+        content = job_content(environment={"KEY": "sesame"}, run="echo sesame")
+        head = {"Authorization": f"Bearer {TOKEN}"}
+        (job,) = httpx.post(url, json={"jobs": [content]}, headers=head).json()["jobs"]
+        for token, user in words.items():
+            head = {"Authorization": f"Bearer {token}"}
+            is_readable = user != "bob"
+            assert ("sesame" in httpx.get(f"{url}/{job}", headers=head).text) is is_readable
+            assert "sesame" not in httpx.get(url, headers=head).text
+            assert httpx.get(f"{url}/{job}/logs", headers=head).status_code == (200 if is_readable else 403)
+    finally:
+        server.stop()
+
+
+def test_a_job_that_runs_as_the_daemon_is_for_administrators_to_submit(
+    served: tuple[Path, int], play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could do what the daemon can; so others are refused, unless the site says that it trusts them."""
+    monkeypatch.setattr(play.runner, "is_of_own_user", True, raising=False)
+    url = f"http://127.0.0.1:{served[1]}/v1/jobs"
+
+    def submitted(token: str) -> int:
+        head = {"Authorization": f"Bearer {token}"}
+        return httpx.post(url, json={"jobs": [job_content()]}, headers=head).status_code
+
+    assert (submitted(TOKEN), submitted(ADMIN)) == (403, 201)
+    engine = play.daemon.settings.engine.model_copy(update={"shared_account": True})
+    play.daemon.settings = play.daemon.settings.model_copy(update={"engine": engine})
+    assert submitted(TOKEN) == 201
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:8470", "boa.example:8470"])
+def test_tokens_cross_no_network_in_the_clear(listen: str) -> None:
+    """Beyond this machine only with a certificate."""
+    with pytest.raises(InputError, match="in the clear"):
+        tcp_socket(listen)
+
+
+def test_over_tls_a_token_is_as_good(play: DaemonInAFolder, tokens: Path, tmp_path: Path) -> None:
+    """A certificate of the test's own; plain HTTP gets no answer."""
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*words, *names, *files], check=True, capture_output=True)
+    settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
+    tcp = tcp_socket("127.0.0.1:0", is_secret=True)
+    server = ApiServer(an_app(play.service, Gatekeeper(settings)), [tcp], tls=(str(cert), str(key)))
+    server.start()
+    port = tcp.getsockname()[1]
+    try:
+        head = {"Authorization": f"Bearer {TOKEN}"}
+        trusted = ssl.create_default_context(cafile=str(cert))
+        url = f"https://127.0.0.1:{port}/v1/status"
+        assert httpx.get(url, headers=head, verify=trusted).status_code == 200
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"http://127.0.0.1:{port}/v1/status", headers=head)
+    finally:
+        server.stop()
+
+
+def test_callers_who_say_nothing_keep_nobody_out(
+    served: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred lines without a word, and half a request: they are cut, and others are answered."""
+    monkeypatch.setattr("boa_daemon.api.server.HEAD_SECONDS", 1.0)
+    lines = [socket.create_connection(("127.0.0.1", served[1])) for _ in range(300)]
+    for line in lines[:150]:
+        with suppress(OSError):
+            line.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n")
+    with Client(served[0]) as client:
+        assert "fault" in client.get("/status")
+    end, answer = time.monotonic() + 20.0, 0
+    while answer != 200 and time.monotonic() < end:
+        with suppress(httpx.HTTPError):
+            url = f"http://127.0.0.1:{served[1]}/v1/status"
+            answer = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).status_code
+        time.sleep(0.1)
+    assert answer == 200
+    for line in lines:
+        line.settimeout(5.0)
+        with suppress(OSError):
+            assert line.recv(1) == b""
+        line.close()
+
+
+def test_a_wrong_token_is_logged_and_costs_time(
+    served: tuple[Path, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guessing is seen, and takes for ever."""
+    began = time.monotonic()
+    head = {"Authorization": "Bearer a-guess-at-a-token"}
+    assert httpx.get(f"http://127.0.0.1:{served[1]}/v1/status", headers=head).status_code == 401
+    assert time.monotonic() - began >= 1.0
+    assert "a wrong token came from 127.0.0.1" in caplog.text

@@ -9,6 +9,7 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import Notice
+from boa_daemon.backends.aws_listing import lease_of
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ledger import charge_for
@@ -20,6 +21,11 @@ def launched(rig: AwsRig, count: int = 1, **named: object) -> tuple[str, ...]:
     outcome = rig.cloud.launch(a_launch(rig.offer(), count, **named))  # type: ignore[arg-type]
     assert isinstance(outcome, Launched)
     return outcome.nodes
+
+
+def leases(rig: AwsRig) -> dict[str, float]:
+    """Return until when each instance may live, by its tag."""
+    return {each["InstanceId"]: lease_of(each) or 0.0 for each in rig.cloud._listed()}
 
 
 def test_a_bill_runs_from_launch_to_the_order_to_end(rig: AwsRig) -> None:
@@ -157,17 +163,124 @@ def test_nodes_of_an_earlier_process_do_not_vanish_unbilled(rig: AwsRig) -> None
 
 
 def test_leases_are_renewed_in_one_call(rig: AwsRig) -> None:
-    """When more than a third is over, for all nodes together; else no call is made."""
-    launched(rig, 5)
+    """When more than a quarter is over, for all nodes together; else no call is made."""
+    names = launched(rig, 5)
     rig.pass_time(100.0)
     rig.cloud.nodes()
+    rig.cloud.renew(names)
     assert rig.cloud.calls.counts["ec2:CreateTags"] == 0
-    rig.pass_time(700.0)
+    rig.pass_time(1300.0)
     rig.cloud.nodes()
+    rig.cloud.renew(names)
 
     assert rig.cloud.calls.counts["ec2:CreateTags"] == 1
-    lease = rig.cloud._listed()[0]["Tags"]
-    assert {"Key": "boa:lease", "Value": str(int(START + 800.0 + 1800.0))} in lease
+    assert leases(rig) == dict.fromkeys(names, START + 1400.0 + 5400.0)
+
+
+def test_the_lease_of_what_nobody_wants_runs_out_and_the_sweep_ends_it(rig: AwsRig) -> None:
+    """A listing renews nothing: the tick does, by name; what it wants outlives an hour apart."""
+    wanted, unwanted = launched(rig, 2)
+    rig.pass_time(1500.0)
+    rig.cloud.nodes()
+    rig.cloud.renew([wanted])
+    assert leases(rig) == {wanted: START + 1500.0 + 5400.0, unwanted: START + 5400.0}
+    rig.pass_time(3600.0 + 5400.0)
+    assert list(rig.cloud.sweep()) == [unwanted]
+
+
+def test_a_lease_that_a_wrong_clock_wrote_is_shortened(rig: AwsRig) -> None:
+    """Forty days ahead: at most now and its length remains."""
+    [name] = launched(rig)
+    rig.pass_time(40 * 86_400.0)
+    rig.cloud.nodes()
+    rig.cloud.renew([name])
+    rig.clock.instant = START + 100.0
+    rig.cloud.nodes()
+    rig.cloud.renew([name])
+    assert leases(rig) == {name: START + 100.0 + 5400.0}
+
+
+def test_a_listing_that_shows_a_live_instance_wins_over_its_end(rig: AwsRig) -> None:
+    """It fell out for minutes and was taken for ended: listed again it lives, is renewed, and ended."""
+    [name] = launched(rig)
+    rig.pass_time(400.0)
+    rig.cloud.nodes()
+    rig.fake.terms.invisible_seconds = 1e9
+    for _ in range(4):
+        rig.pass_time(40.0)
+        rig.cloud.nodes()
+    assert [node.ended_at is None for node in rig.cloud.nodes()] == [False]
+    rig.fake.terms.invisible_seconds = 0.0
+    [node] = rig.cloud.nodes()
+    assert (node.id, node.phase, node.ended_at) == (name, "ready", None)
+    assert any("is listed again" in sentence for sentence in rig.said)
+    rig.pass_time(2000.0)
+    rig.cloud.nodes()
+    rig.cloud.renew([name])
+    assert leases(rig)[name] == rig.clock.now() + 5400.0
+    rig.cloud.terminate(ends(name))
+    assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 1
+
+
+def test_an_instance_without_its_tag_is_asked_for_by_its_id(rig: AwsRig) -> None:
+    """An operator's slip, or an index of tags that lags: it lives and is billed as long as EC2 knows it."""
+    [name] = launched(rig)
+    rig.pass_time(400.0)
+    rig.cloud.nodes()
+    client = rig.cloud.calls._client("ec2:DescribeInstances", "")
+    client.delete_tags(Resources=[name], Tags=[{"Key": "boa:cluster"}])
+    for _ in range(6):
+        rig.pass_time(60.0)
+        assert [(node.id, node.ended_at) for node in rig.cloud.nodes()] == [(name, None)]
+
+
+def test_two_daemons_with_two_databases_end_nothing_of_each_other(rig: AwsRig) -> None:
+    """The one with the oldest instance has the cluster; the other ends nothing and says whose it is."""
+    [name] = launched(rig)
+    rig.pass_time(100.0)
+    other = rig.another()
+    other._books = "other"
+    assert list(other.nodes()) == []
+    assert "rented by another database (test; ours is other)" in other.elsewhere()
+    assert isinstance(other.terminate(ends(name))[name], Refused)
+    assert other.sweep() == {}
+    assert [node.id for node in rig.cloud.nodes()] == [name]
+    assert rig.cloud.elsewhere() == ""
+
+
+def test_what_our_database_knows_is_ours_whoever_rented_it(rig: AwsRig) -> None:
+    """After `boa recover` the database has another name, and the instances are in it."""
+    [name] = launched(rig)
+    [node] = rig.cloud.nodes()
+    recovered = rig.another()
+    recovered._books = "other"
+    recovered.remember([node])
+    assert [each.id for each in recovered.nodes()] == [name]
+    assert recovered.elsewhere() == ""
+
+
+def test_a_dead_daemons_instances_are_anybodys_once_their_lease_is_over(rig: AwsRig) -> None:
+    """Nobody renewed them: the cluster is free, and the sweep ends them as leaks."""
+    [name] = launched(rig)
+    other = rig.another()
+    other._books = "other"
+    rig.pass_time(5400.0 + 200.0)
+    assert list(other.nodes()) == []
+    assert other.elsewhere() == ""
+    assert list(other.sweep()) == [name]
+
+
+@pytest.mark.parametrize("text", ["", "\u00b2", "1e9", "nan", "-5", "9" * 200, "tomorrow"])
+def test_tags_that_others_wrote_break_no_listing(rig: AwsRig, text: str) -> None:
+    """Lease and price are read where they are numbers; else the lease is over, the price the catalogue's."""
+    [name] = launched(rig)
+    client = rig.cloud.calls._client("ec2:DescribeInstances", "")
+    for key in ("boa:lease", "boa:usd-per-hour", "boa:market", "boa:intent"):
+        client.create_tags(Resources=[name], Tags=[{"Key": key, "Value": text}])
+    [node] = rig.cloud.nodes()
+    assert 0.0 < node.prices[0][1] < 100.0
+    rig.cloud.renew([name])
+    assert leases(rig)[name] == START + 5400.0
 
 
 def test_a_verb_that_looks_renews_nothing(rig: AwsRig) -> None:
@@ -176,7 +289,7 @@ def test_a_verb_that_looks_renews_nothing(rig: AwsRig) -> None:
     looker = rig.another()
     looker._touches = False
     rig.pass_time(1700.0)
-    looker.nodes()
+    looker.renew([node.id for node in looker.nodes()])
 
     assert looker.calls.counts["ec2:CreateTags"] == 0
 

@@ -16,7 +16,6 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.backends.simulated import FileCloud
-from boa_daemon.clock import ForwardClock
 from boa_daemon.daemon.config import UserSettings
 from boa_daemon.daemon.replay import replay
 from boa_daemon.daemon.service import NotAllowed
@@ -517,15 +516,6 @@ def test_a_clock_that_jumps(stage: Stage, jump: float) -> None:
     assert stage.statuses() == {job: "finished"}
     assert stage.play.runner.started == [(job, 1)]
     assert stage.play.service.instances()["instances"] == []
-
-
-def test_time_never_goes_back_for_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's clock is set back by ten minutes: the daemon's goes on as time passes."""
-    instants, passed = iter([1000.0, 1000.0, 400.0, 405.0, 1020.0]), iter([0.0, 0.0, 0.0, 5.0, 10.0, 15.0])
-    monkeypatch.setattr("time.time", lambda: next(instants))
-    monkeypatch.setattr("time.monotonic", lambda: next(passed))
-    clock = ForwardClock()
-    assert [clock.now() for _ in range(5)] == [1000.0, 1000.0, 1005.0, 1010.0, 1020.0]
 
 
 def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:

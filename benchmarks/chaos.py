@@ -1,0 +1,780 @@
+"""Storms over the daemon: `python benchmarks/chaos.py --minutes 10 [--database sqlite|postgresql|both]`.
+
+EC2, SQS and S3 are the fake AWS on moto, a process of its own, behind a proxy that answers errors, cuts
+connections, loses answers and is cut off. Nodes are played by the proxy: it takes Run Command's scripts, says
+what their units say, and keeps its own record of what ran where. `boa daemon` and a standby are processes:
+they are killed, stopped and continued, their machine's clock jumps (a preloaded library), their queue is
+filled with what no node should say, and their instances are ended and untagged behind their back.
+
+At the end the storms cease, all jobs have to finish, and everything is held against the proxy's and EC2's
+records. Prints one table; exit code 1 where anything was leaked, lost, doubled or a cap broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import boto3
+from botocore.config import Config
+
+from boa_daemon.api.client import Client
+from boa_daemon.engines.ssm_scripts import READY, STATUS
+from boa_daemon.testing.fronts import FAKE_CREDENTIALS
+
+REGION, CLUSTER, PRICE, CAP_USD, MOST = "us-east-1", "chaos", 1.006, 2.5, 3
+HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 180.0
+BAD = ("leaked", "lost", "doubled", "cap breaches")
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+static volatile long long *ahead;
+static int (*real)(clockid_t, struct timespec *);
+__attribute__((constructor)) static void start(void) {
+    const char *file = getenv("BOA_CHAOS_CLOCK");
+    int fd = file ? open(file, O_RDONLY) : -1;
+    real = dlsym(RTLD_NEXT, "clock_gettime");
+    if (fd >= 0) ahead = mmap(0, 8, PROT_READ, MAP_SHARED, fd, 0);
+}
+int clock_gettime(clockid_t which, struct timespec *now) {
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int said = real(which, now);
+    if (which == CLOCK_REALTIME && ahead && ahead != MAP_FAILED) now->tv_sec += *ahead;
+    return said;
+}
+int gettimeofday(struct timeval *now, void *zone) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    now->tv_sec = at.tv_sec; now->tv_usec = at.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *out) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    if (out) *out = at.tv_sec;
+    return at.tv_sec;
+}
+"""
+SETTINGS = """
+[budget]
+usd_per_hour = 50.0
+usd_per_day_cap = {cap}
+max_instances = {most}
+[cloud]
+provider = "aws"
+region = "{region}"
+cluster = "{cluster}"
+instance_types = ["g5.xlarge"]
+zones = ["us-east-1a"]
+lease_minutes = 3
+[engine]
+name = "ssm"
+queue_url = "{queue}"
+uri = "s3://boa-chaos/jobs"
+[daemon]
+state_dir = "{state}"
+tick_seconds = 1
+idle_hold_seconds = 5
+checkpoint_seconds = 5
+{database}
+"""
+
+
+@dataclass
+class Unit:
+    """What runs on a node."""
+
+    job: str
+    generation: int
+    node: str
+    began: float
+    seconds: float
+    end: dict[str, Any] | None = None
+    ended: float | None = None
+
+
+@dataclass
+class Nodes:
+    """The machines: what Run Command started on them, by their own record."""
+
+    units: list[Unit] = field(default_factory=list)
+    live: set[str] = field(default_factory=set)
+    commands: dict[str, str] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    doubled: int = 0
+    chance: Random = field(default_factory=Random)
+
+    def command(self, node: str, script: str) -> str:
+        """Run a script on a node; return its id."""
+        name, said = str(uuid4()), READY
+        with self.lock:
+            if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
+                self._start(node, json.loads(found[1]))
+            elif found := re.search(r"systemctl (stop|kill).*boa-(.+)-\*-g(\d+)-n\*", script):
+                self._end(found[2], int(found[3]), is_stop=found[1] == "stop")
+            elif found := re.search(r"/([^/\s]+)/g(\d+)/n\d+'?\s*$", script.strip()):
+                said = STATUS + json.dumps(self.status(found[1], int(found[2])) or {})
+            self.commands[name] = said
+        return name
+
+    def _start(self, node: str, unit: dict[str, Any]) -> None:
+        """Start a unit once; a job of which another generation runs is there twice."""
+        job, generation = unit["job"], unit["generation"]
+        if any(each.job == job and each.generation == generation for each in self.units):
+            return
+        self.look(time.monotonic())
+        self.doubled += any(each.job == job and each.end is None for each in self.units)
+        seconds = self.chance.uniform(4.0, 15.0)
+        self.units.append(Unit(job, generation, node, time.monotonic(), seconds))
+
+    def _end(self, job: str, generation: int, *, is_stop: bool) -> None:
+        """Stop or kill a unit."""
+        for unit in self.units:
+            if unit.end is None and (unit.job, unit.generation) == (job, generation):
+                self._finish(unit, code=-15, stop_asked=is_stop, killed=not is_stop, is_done=False)
+
+    def _finish(self, unit: Unit, **facts: Any) -> None:
+        """Write down how a unit ended."""
+        base = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
+        unit.end, unit.ended = {**base, "is_done": True, "lacks_result": False, **facts}, time.monotonic()
+
+    def look(self, now: float) -> None:
+        """Let time pass: what has worked long enough is done, what was on a node that is gone is too."""
+        for unit in self.units:
+            if unit.end is None and unit.node not in self.live:
+                self._finish(unit, code=None, agent_lost=True, is_done=False)
+            elif unit.end is None and now - unit.began >= unit.seconds:
+                self._finish(unit)
+
+    def status(self, job: str, generation: int) -> dict[str, Any] | None:
+        """Return what a unit says."""
+        for unit in self.units:
+            if (unit.job, unit.generation) == (job, generation) and unit.node in self.live:
+                return self.said(unit)
+        return None
+
+    def said(self, unit: Unit) -> dict[str, Any]:
+        """Return a unit's word."""
+        return {
+            "job": unit.job, "generation": unit.generation, "rank": 0, "is_kept": unit.end is None,
+            "was_kept": True, "progress": None, "exit": unit.end, "manifest": None, "wrong_manifest": "",
+            "last_lines": [],
+        }  # fmt: skip
+
+
+@dataclass
+class Weather:
+    """What the proxy does to calls."""
+
+    fault_fraction: float = 0.0
+    is_cut_off: bool = False
+    faults: Counter[str] = field(default_factory=Counter)
+
+
+def proxy(port: int, nodes: Nodes, weather: Weather, chance: Random) -> ThreadingHTTPServer:
+    """Return a proxy in front of the server at a port; it plays Run Command itself."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if weather.is_cut_off:
+                weather.faults["cut off"] += 1
+                self._cut()
+                return
+            draw = chance.random() / weather.fault_fraction if weather.fault_fraction else 1.0
+            if draw < 0.3:
+                weather.faults["answered 503"] += 1
+                self._answer(503, {}, _error("Unavailable"))
+                return
+            if draw < 0.5:
+                weather.faults["throttled"] += 1
+                self._answer(
+                    400,
+                    {},
+                    _error("RequestLimitExceeded"),
+                )
+                return
+            if draw < 0.7:
+                weather.faults["cut before"] += 1
+                self._cut()
+                return
+            status, headers, text = self._forward(body)
+            if draw < 0.9:
+                weather.faults["answer lost"] += 1
+                self._cut()
+                return
+            if draw < 1.0:
+                weather.faults["odd answer"] += 1
+                text = text[: len(text) // 2]
+            self._answer(status, headers, text)
+
+        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _handle  # noqa: N815 - names of the library
+
+        def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+            target = self.headers.get("X-Amz-Target", "")
+            if target in ("AmazonSSM.SendCommand", "AmazonSSM.GetCommandInvocation"):
+                return self._run_command(target, json.loads(body))
+            line = HTTPConnection("127.0.0.1", port, timeout=20.0)
+            line.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = line.getresponse()
+            text = answer.read()
+            headers = dict(answer.getheaders())
+            line.close()
+            return answer.status, headers, text
+
+        def _run_command(self, target: str, request: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+            kind = {"Content-Type": "application/x-amz-json-1.1"}
+            named = request.get("InstanceIds") or [request.get("InstanceId")]
+            with nodes.lock:
+                if not set(named) <= nodes.live:
+                    return 400, kind, json.dumps({"__type": "InvalidInstanceId", "message": "gone"}).encode()
+                if target.endswith("SendCommand"):
+                    script = request["Parameters"]["commands"][0]
+                    ids = [nodes.command(node, script) for node in named]
+                    answer: dict[str, Any] = {"Command": {"CommandId": ids[0]}}
+                else:
+                    said = nodes.commands.get(request["CommandId"], "")
+                    answer = {"Status": "Success", "StandardOutputContent": said}
+            return 200, kind, json.dumps(answer).encode()
+
+        def _answer(self, status: int, headers: dict[str, str], text: bytes) -> None:
+            self.send_response_only(status)
+            known = {key.lower() for key in headers}
+            if "date" not in known:
+                self.send_header("Date", self.date_time_string())
+            for key, value in headers.items():
+                if key.lower() not in ("content-length", "connection", "transfer-encoding"):
+                    self.send_header(key, value)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text)
+
+        def _cut(self) -> None:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+        def log_message(self, *_words: Any) -> None:
+            return
+
+        def handle(self) -> None:
+            with suppress(OSError, ValueError):
+                super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+class Wrong:
+    """Makes messages that no node should send."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+
+    def message(self, jobs: list[tuple[str, int]]) -> str:
+        """Return one: a status or an event of which a part is something else."""
+        job, generation = self._chance.choice(jobs or [("none-1", 1)])
+        good: dict[str, Any] = {
+            "job": job, "generation": generation, "rank": 0, "is_kept": True, "was_kept": True,
+            "progress": {"generation": generation, "step": 3}, "exit": {}, "manifest": None, "last_lines": [],
+        }  # fmt: skip
+        event = {"detail-type": "EC2 Spot Instance Interruption Warning", "time": "soon", "detail": {}}
+        odd: Any = self._chance.choice([None, [], {}, "x", -1, 10**400, 2**64, True, {"step": "x"}, [[]]])
+        kind = self._chance.randrange(5)
+        if kind == 0:
+            return json.dumps(event)
+        if kind == 1:
+            return self._chance.choice(["", "{", "[1]", "null", "\\x00", "[" * 50_000, '{"job": 1}'])
+        key = self._chance.choice(["job", "generation", "rank", "progress", "manifest", "last_lines"])
+        if kind == 2:
+            del good[key]
+        return json.dumps({**good, key: odd} if kind != 2 else good)
+
+
+class Machine:
+    """A control node: its folder, its clock, and the daemon that runs there."""
+
+    def __init__(self, folder: Path, shim: Path | None, endpoint: str) -> None:
+        self.folder, self._endpoint = folder, endpoint
+        folder.mkdir(parents=True, exist_ok=True)
+        self._clock_file = folder / "clock"
+        self._clock_file.write_bytes(bytes(8))
+        self._shim = shim
+        self.process: subprocess.Popen[bytes] | None = None
+        self.socket = folder / "state" / "boa.sock"
+        with self._clock_file.open("r+b") as file:
+            self._clock = mmap.mmap(file.fileno(), 8)
+
+    def jump(self, seconds: int) -> None:
+        """Set the machine's clock so much ahead of the world's."""
+        self._clock[:] = bytes(ctypes.c_longlong(seconds))
+
+    def start(self) -> None:
+        """Start a daemon that takes over when nobody else leads."""
+        environment = {
+            **os.environ, **FAKE_CREDENTIALS, "AWS_ENDPOINT_URL": self._endpoint,
+            "BOA_CHAOS_CLOCK": str(self._clock_file), "AWS_DEFAULT_REGION": REGION,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+        }  # fmt: skip
+        if self._shim is not None:
+            environment["LD_PRELOAD"] = str(self._shim)
+        with (self.folder / "log").open("ab") as log:
+            command = [sys.executable, "-m", "boa_daemon", "daemon", "--standby"]
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the daemon."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            if number in (signal.SIGKILL, signal.SIGTERM):
+                self.process.wait(60.0)
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return an answer of the daemon; None where it does not answer, as while it stands by."""
+        try:
+            with Client(self.socket) as client:
+                return dict(client.get(path))
+        except Exception:
+            return None
+
+
+class Storm:
+    """One run on one kind of database."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace, database: str, url: str) -> None:
+        self.folder, self.options, self.database = folder, options, database
+        self.chance = Random(options.seed)
+        self.nodes, self.weather = Nodes(chance=Random(options.seed + 1)), Weather()
+        self.counts: Counter[str] = Counter()
+        self.failovers: list[float] = []
+        self.usd, self.most_nodes, self._over = 0.0, 0, threading.Event()
+        port = _free_port()
+        self.moto = subprocess.Popen(
+            [sys.executable, "-m", "boa_daemon.testing.fronts", "--port", str(port), "--boot-seconds", "1",
+             "--shutdown-seconds", "1"],
+            cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert self.moto.stdout is not None
+        self.moto.stdout.readline()
+        direct = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": REGION} | {
+            "aws_access_key_id": "t", "aws_secret_access_key": "t",
+            "config": Config(retries={"total_max_attempts": 10}),
+        }  # fmt: skip
+        self.ec2, self.sqs = boto3.client("ec2", **direct), boto3.client("sqs", **direct)
+        boto3.client("s3", **direct).create_bucket(Bucket="boa-chaos")
+        self.queue = self.sqs.create_queue(QueueName="chaos")["QueueUrl"]
+        self.front = proxy(port, self.nodes, self.weather, Random(options.seed + 2))
+        endpoint = f"http://127.0.0.1:{self.front.server_port}"
+        shim = _shim(folder)
+        is_shared = not url
+        names = ["a", "a"] if is_shared else ["a", "b"]
+        self.machines = [Machine(folder / name, shim, endpoint) for name in dict.fromkeys(names)]
+        for machine in self.machines:
+            text = SETTINGS.format(
+                cap=CAP_USD, most=MOST, region=REGION, cluster=CLUSTER, queue=self.queue, state="state",
+                database=f'database = "{url}"' if url else "",
+            )  # fmt: skip
+            (machine.folder / "boa.toml").write_text(text)
+        if is_shared:
+            # A file is shared by two daemons of one machine: the second stands by at the lock.
+            second = Machine(folder / "a", shim, endpoint)
+            self.machines.append(second)
+
+    def leader(self) -> Machine | None:
+        """Return the machine whose daemon leads."""
+        for machine in self.machines:
+            if machine.process is None or machine.process.poll() is not None:
+                continue
+            status = machine.get("/status")
+            if status and (status.get("leader") or {}).get("pid") == machine.process.pid:
+                return machine
+        return None
+
+    def run(self) -> dict[str, Any]:
+        """Storm for the minutes of the options, then let it calm down, and return what came of it."""
+        for machine in self.machines:
+            machine.start()
+        threads = [threading.Thread(target=do, daemon=True) for do in (self._watch, self._speak)]
+        for thread in threads:
+            thread.start()
+        self._wait(lambda: self.leader() is not None, "a leader")
+        end = time.monotonic() + 60.0 * self.options.minutes
+        submitted: list[str] = []
+        self.weather.fault_fraction = 0.03
+        storms = (
+            self._kill, self._pause, self._cut_off, self._jump, self._burst, self._end_one, self._untag,
+            self._talk_nonsense, self._talk_nonsense,
+        )  # fmt: skip
+        while time.monotonic() < end:
+            submitted += self._submit()
+            do = self.chance.choice(storms)
+            self._say(f"{do.__name__.strip('_').replace('_', ' ')}; {len(submitted)} jobs so far")
+            do()
+            time.sleep(self.chance.uniform(0.5, 3.0))
+        return self._calm(submitted)
+
+    def _calm(self, submitted: list[str]) -> dict[str, Any]:
+        """End all storms, wait for the jobs, and compare."""
+        self.weather.fault_fraction, self.weather.is_cut_off = 0.0, False
+        for machine in self.machines:
+            machine.jump(0)
+            if machine.process is None or machine.process.poll() is not None:
+                machine.start()
+        rows: dict[str, dict[str, Any]] = {}
+
+        def is_done() -> bool:
+            leader = self.leader()
+            answer = leader.get("/jobs?limit=20000") if leader is not None else None
+            rows.update({row["id"]: row for row in (answer or {}).get("jobs", [])})
+            left = Counter(row["status"] for row in rows.values())
+            trouble = "nobody leads" if leader is None else (leader.get("/status") or {}).get("fault")
+            self._say(f"calm: {dict(left)}; {trouble or 'well'}")
+            return bool(rows) and all(row["status"] in ("finished", "failed") for row in rows.values())
+
+        self._wait(is_done, "the jobs", fails=False)
+        self._wait(lambda: not self._live(), "idle nodes to go", fails=False)
+        leader = self.leader()
+        status = {} if leader is None else leader.get("/status") or {}
+        lost = [job for job in submitted if rows.get(job, {}).get("status") != "finished"]
+        self._over.set()
+        # Money of half a second may lie between two looks.
+        found = {
+            "database": self.database,
+            "minutes": self.options.minutes,
+            "jobs": len(submitted),
+            "restarts of jobs": sum(row["generation"] for row in rows.values()) - len(rows),
+            **{name: self.counts[name] for name in (
+                "kills", "pauses", "partitions", "clock jumps", "bursts", "instances ended",
+                "instances untagged", "wrong messages")},
+            "calls that failed": sum(self.weather.faults.values()),
+            "failovers": len(self.failovers),
+            "slowest failover, s": round(max(self.failovers, default=0.0), 1),
+            "USD spent": round(self.usd, 3),
+            "leaked": len(self._live()),
+            "lost": len(lost),
+            "doubled": self.nodes.doubled,
+            "cap breaches": int(self.usd > CAP_USD) + int(self.most_nodes > MOST),
+            "fault at the end": status.get("fault", "no daemon"),
+        }  # fmt: skip
+        if lost:
+            found["lost jobs"] = [
+                (job, rows.get(job, {}).get("status"), rows.get(job, {}).get("cause")) for job in lost
+            ]
+        return found
+
+    def _say(self, what: str) -> None:
+        """Say how far it is, where somebody watches."""
+        if self.options.verbose:
+            print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """End everything that was started."""
+        self._over.set()
+        for machine in self.machines:
+            machine.kill(signal.SIGCONT)
+            machine.kill()
+        self.front.shutdown()
+        self.moto.kill()
+        self.moto.wait()
+
+    def _wait(self, is_so: Any, what: str, *, fails: bool = True) -> None:
+        """Wait for something."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not is_so():
+            if time.monotonic() > end:
+                self._say(f"gave up waiting for {what}")
+                if fails:
+                    raise SystemExit(f"{what} did not come: see {self.folder}")
+                return
+            time.sleep(0.5)
+
+    def _live(self) -> list[str]:
+        """Return the instances that cost something, by EC2's own list, whatever their tags."""
+        states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+        found = self.ec2.describe_instances(Filters=states)["Reservations"]
+        return [each["InstanceId"] for one in found for each in one["Instances"]]
+
+    def _watch(self) -> None:
+        """Look at EC2 each half second: what lives, what it costs, and what ends with it."""
+        before = time.monotonic()
+        while not self._over.wait(0.5):
+            with suppress(Exception):
+                live = self._live()
+                now = time.monotonic()
+                self.usd += len(live) * PRICE * (now - before) / 3600.0
+                before, self.most_nodes = now, max(self.most_nodes, len(live))
+                with self.nodes.lock:
+                    self.nodes.live = set(live)
+                    self.nodes.look(now)
+
+    def _speak(self) -> None:
+        """Let units say how they are: each few seconds, and their end at once."""
+        said: set[int] = set()
+        while not self._over.wait(HEARTBEAT_SECONDS):
+            with self.nodes.lock:
+                words = [
+                    (number, self.nodes.said(unit), unit.end is not None)
+                    for number, unit in enumerate(self.nodes.units)
+                    if number not in said and unit.node in self.nodes.live
+                ]
+            for number, word, is_over in words:
+                with suppress(Exception):
+                    self.sqs.send_message(QueueUrl=self.queue, MessageBody=json.dumps(word))
+                    if is_over:
+                        said.add(number)
+
+    def _submit(self) -> list[str]:
+        """Submit a job where the queue is short; return its id once the daemon has it."""
+        leader = self.leader()
+        if leader is None or (leader.get("/status") or {}).get("waiting", 9) > 3:
+            return []
+        content = {"name": "j", "class": "default", "run": "true", "max_gpus": 1, "retries": 50}
+        try:
+            with Client(leader.socket) as client:
+                return list(client.post("/jobs", {"jobs": [content]})["jobs"])
+        except Exception:
+            return []
+
+    def _kill(self) -> None:
+        """Kill the leader and time how long it takes until another daemon ticks."""
+        leader = self.leader()
+        if leader is None:
+            return
+        self.counts["kills"] += 1
+        leader.kill()
+        self._time_failover(leader)
+        leader.start()
+
+    def _pause(self) -> None:
+        """Stop the leader for longer than its lease, let another one lead, and let it go on."""
+        leader = self.leader()
+        if leader is None or self.database == "sqlite":
+            return
+        self.counts["pauses"] += 1
+        leader.kill(signal.SIGSTOP)
+        self._time_failover(leader)
+        leader.kill(signal.SIGCONT)
+        time.sleep(3.0)
+        # It says that it does not lead any more; a supervisor starts it anew.
+        leader.kill()
+        leader.start()
+
+    def _time_failover(self, before: Machine) -> None:
+        """Wait until another daemon has done a tick."""
+        began = time.monotonic()
+        while time.monotonic() - began < 60.0:
+            for machine in self.machines:
+                status = machine.get("/status") if machine is not before else None
+                if status and status.get("tick") and not status.get("fault") and status.get("leader"):
+                    self.failovers.append(time.monotonic() - began)
+                    return
+            time.sleep(0.1)
+        self.failovers.append(time.monotonic() - began)
+
+    def _cut_off(self) -> None:
+        """Cut all daemons off AWS."""
+        self.counts["partitions"] += 1
+        self.weather.is_cut_off = True
+        time.sleep(self.chance.uniform(2.0, 20.0))
+        self.weather.is_cut_off = False
+
+    def _jump(self) -> None:
+        """Let a machine's clock jump, and return or not."""
+        self.counts["clock jumps"] += 1
+        machine = self.chance.choice(self.machines)
+        size = self.chance.choice([35, 600, 3600, 86_400, 2 * 86_400, 40 * 86_400, 10 * 365 * 86_400])
+        machine.jump(self.chance.choice([-1, 1]) * size)
+        if self.chance.random() < 0.5:
+            time.sleep(self.chance.uniform(0.5, 5.0))
+            machine.jump(0)
+
+    def _burst(self) -> None:
+        """Let every second call fail for a while."""
+        self.counts["bursts"] += 1
+        self.weather.fault_fraction = 0.5
+        time.sleep(self.chance.uniform(2.0, 8.0))
+        self.weather.fault_fraction = 0.03
+
+    def _end_one(self) -> None:
+        """End an instance behind the daemon's back."""
+        live = self._live()
+        if live:
+            self.counts["instances ended"] += 1
+            self.ec2.terminate_instances(InstanceIds=[self.chance.choice(live)])
+
+    def _untag(self) -> None:
+        """Take the cluster's tag off an instance, and put it back later."""
+        live = self._live()
+        if not live:
+            return
+        self.counts["instances untagged"] += 1
+        name = self.chance.choice(live)
+        tag = {"Key": "boa:cluster", "Value": CLUSTER}
+        with suppress(Exception):
+            self.ec2.delete_tags(Resources=[name], Tags=[{"Key": "boa:cluster"}])
+        time.sleep(self.chance.uniform(1.0, 10.0))
+        with suppress(Exception):
+            self.ec2.create_tags(Resources=[name], Tags=[tag])
+
+    def _talk_nonsense(self) -> None:
+        """Fill the queue with what no node should say."""
+        with self.nodes.lock:
+            jobs = [(unit.job, unit.generation) for unit in self.nodes.units[-10:]]
+        wrong = Wrong(self.chance)
+        for _ in range(5):
+            texts = [wrong.message(jobs) or " " for _ in range(10)]
+            entries = [{"Id": str(at), "MessageBody": text} for at, text in enumerate(texts)]
+            with suppress(Exception):
+                self.sqs.send_message_batch(QueueUrl=self.queue, Entries=entries)
+                self.counts["wrong messages"] += len(entries)
+
+
+def _error(code: str) -> bytes:
+    """Return an error as EC2 writes it."""
+    return f"<Response><Errors><Error><Code>{code}</Code></Error></Errors></Response>".encode()
+
+
+def _shim(folder: Path) -> Path | None:
+    """Return the library that moves a process's clock; None where there is no compiler."""
+    if shutil.which("cc") is None:
+        return None
+    source, library = folder / "clock.c", folder / "clock.so"
+    source.write_text(SHIM)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
+    return library
+
+
+def _free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Postgres:
+    """A PostgreSQL server of our own on a Unix socket, as a user that is not root."""
+
+    def __init__(self, folder: Path) -> None:
+        found = shutil.which("initdb")
+        folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+        self._programs = Path(found).parent if found else next(iter(folders), None)
+        self._folder = folder
+        self._prefix: list[str] = []
+
+    def __enter__(self) -> str:
+        """Start it and return its URL; empty where there is no server on this machine."""
+        if self._programs is None:
+            return ""
+        self._folder.mkdir(mode=0o700)
+        if os.getuid() == 0:
+            shutil.chown(self._folder, "nobody")
+            self._prefix = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+        self._do("initdb", "-D", str(self._folder / "data"), "-U", "boa", "-A", "trust", "--no-sync")
+        options = f"-k {self._folder} -c listen_addresses=''"
+        self._do(
+            "pg_ctl",
+            "-D",
+            str(self._folder / "data"),
+            "-l",
+            str(self._folder / "log"),
+            "-w",
+            "-o",
+            options,
+            "start",
+        )
+        return f"postgresql://boa@/postgres?host={self._folder}"
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it and forget it."""
+        if self._programs is not None:
+            self._do("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _do(self, name: str, *words: str) -> None:
+        """Run one of its programs."""
+        command = [*self._prefix, str((self._programs or Path()) / name), *words]
+        subprocess.run(command, check=True, capture_output=True, cwd=self._folder)
+
+
+def storm(options: argparse.Namespace, database: str) -> dict[str, Any] | None:
+    """Return what came of one run; None where the database cannot be had here."""
+    if database == "sqlite":
+        return one_run(options, database, "")
+    with Postgres(Path("/tmp") / f"boa-chaos-pg-{os.getpid()}") as url:
+        return one_run(options, database, url) if url else None
+
+
+def one_run(options: argparse.Namespace, database: str, url: str) -> dict[str, Any]:
+    """Storm in a folder, which is kept where something was wrong."""
+    folder = Path(tempfile.mkdtemp(prefix="boa-chaos"))
+    run = Storm(folder, options, database, url)
+    try:
+        found = run.run()
+    finally:
+        run.close()
+    if options.keep or any(found[name] for name in BAD):
+        print(f"logs: {folder}", file=sys.stderr)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def main() -> int:
+    """Storm, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--database", choices=["sqlite", "postgresql", "both"], default="both")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="say what is done")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    options = parser.parse_args()
+    wanted = ["sqlite", "postgresql"] if options.database == "both" else [options.database]
+    runs = [found for database in wanted if (found := storm(options, database)) is not None]
+    for name in runs[0] if runs else ():
+        print(f"{name:>22}  " + "  ".join(f"{run[name]!s:>14}" for run in runs))
+    for run in runs:
+        if "lost jobs" in run:
+            print(run["lost jobs"])
+    bad = any(run[name] for run in runs for name in BAD)
+    return 1 if bad or not runs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

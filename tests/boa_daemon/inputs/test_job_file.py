@@ -1,0 +1,73 @@
+"""`inputs/job_file.py`: what a job file may not set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.engines.local import job_environment
+from boa_daemon.engines.units import Layout, units_of
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.job_file import OWN_VARIABLES, check_job
+from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.testing import some_slots
+from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.ports import JobSpec
+from policies.model import Width
+
+
+def a_document(name: str, value: str = "x") -> Document:
+    """Return a job file with one variable."""
+    content = {"name": "a", "class": "c", "run": "true", "environment": {name: value}}
+    return Document(name="job.yaml", content=content, language="yaml")
+
+
+@pytest.mark.parametrize("name", [*sorted(OWN_VARIABLES), "BOA_JOB_ID", "BOA_GATE", "PET_RDZV_ENDPOINT"])
+def test_what_the_daemon_sets_is_not_a_jobs_to_set(name: str) -> None:
+    """With other GPUs, or another job's name, it would be another job."""
+    with pytest.raises(InputError, match=f"{name} is set by the daemon"):
+        check_job(a_document(name))
+
+
+@pytest.mark.parametrize("name", ["A=B", "A B", "1A", "", "A\x00"])
+def test_a_variable_has_a_name_of_a_variable(name: str) -> None:
+    """What no shell can set is refused."""
+    with pytest.raises(InputError):
+        check_job(a_document(name))
+
+
+def test_a_value_without_end_is_refused() -> None:
+    """No process can be started with it."""
+    with pytest.raises(InputError, match="null character"):
+        check_job(a_document("A", "b\x00c"))
+
+
+def test_a_unit_has_its_own_gpus_whatever_its_spec_says() -> None:
+    """A job that was taken before its file was checked so cannot take the GPUs of others either."""
+    spec = JobSpec(
+        job="a",
+        name="a",
+        class_name="c",
+        run="true",
+        environment={"CUDA_VISIBLE_DEVICES": "0,1,2,3", "BOA_JOB_ID": "b", "KEPT": "1"},
+    )
+    start = StartJob(
+        id="s", job="a", generation=1, width=Width("gpu", 1), slots=some_slots("n1", 2), reason=""
+    )
+    (unit,) = units_of(spec, start, Layout(root=Path("/x")), addresses={"n1": "127.0.0.1"}, port=1)
+    found = {name: unit.environment[name] for name in ("CUDA_VISIBLE_DEVICES", "BOA_JOB_ID", "KEPT")}
+    assert found == {"CUDA_VISIBLE_DEVICES": "2", "BOA_JOB_ID": "a", "KEPT": "1"}
+
+
+def test_a_job_inherits_no_secret_of_the_daemon() -> None:
+    """Paths and the language, and none of what only the daemon may know."""
+    own = {
+        "PATH": "/bin",
+        "LC_ALL": "C",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "BOA_API_TOKENS": "t",
+        "NOTIFY_SOCKET": "n",
+        "DATABASE_URL": "d",
+    }
+    assert job_environment(own) == {"PATH": "/bin", "LC_ALL": "C"}

@@ -1,0 +1,162 @@
+"""One daemon acts for a database: on a file by its lock, on PostgreSQL by a row with an epoch."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select, text
+
+from boa_daemon.daemon.assembly import open_daemon
+from boa_daemon.daemon.config import Settings
+from boa_daemon.store.database import Database
+from boa_daemon.store.documents import Documents
+from boa_daemon.store.engine import migrate, open_engine, sqlite_url
+from boa_daemon.store.leader import Leadership, LedElsewhere
+from boa_daemon.store.sql import put
+from boa_daemon.store.tables import META
+
+
+def emptied(url: str) -> None:
+    """Take everything out of a PostgreSQL database."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    engine.dispose()
+
+
+HAS_SERVER = shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+@pytest.fixture(params=["sqlite", *(["postgresql"] if HAS_SERVER else [])])
+def open_it(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Engine]]:
+    """Return a function that opens the database as another process would."""
+    url = sqlite_url(tmp_path / "boa.sqlite")
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres")
+        emptied(url)
+    opened: list[Engine] = []
+
+    def another() -> Engine:
+        engine = open_engine(url)
+        migrate(engine)
+        opened.append(engine)
+        return engine
+
+    yield another
+    for engine in opened:
+        engine.dispose()
+
+
+def test_the_second_is_told_who_leads(open_it: Callable[[], Engine]) -> None:
+    """Until the first lets go; then it is the next epoch's."""
+    first, second = Leadership(open_it()), Leadership(open_it())
+    assert first.take() is None
+    other = second.take()
+    assert other is not None
+    assert other.sentence.startswith("process ")
+    with pytest.raises(LedElsewhere):
+        second.check()
+    first.check()
+    first.renew()
+    first.give_up()
+    assert second.take() is None
+    assert second.leader is not None
+    assert second.leader.epoch == 2
+    second.give_up()
+
+
+def test_a_leader_that_is_not_heard_of_is_replaced_and_fenced_off(postgres: str | None) -> None:
+    """It stops acting before its row expires; what it writes after that is refused; its renewal says why."""
+    if postgres is None:
+        return
+    emptied(postgres)
+    now = [0.0]
+    engines = [open_engine(postgres), open_engine(postgres)]
+    migrate(engines[0])
+    old = Leadership(engines[0], lease_seconds=1.0, monotonic=lambda: now[0])
+    new = Leadership(engines[1], lease_seconds=1.0)
+    database = Database(engines[0])
+    database.fence = old.fence
+    assert old.take() is None
+    with database.write() as connection:
+        put(connection, META, key="a", value="1")
+    now[0] = 0.9
+    with pytest.raises(LedElsewhere, match="did not confirm"):
+        old.check()
+    waited = threading.Event()
+    for _ in range(50):
+        if new.take() is None:
+            break
+        waited.wait(0.1)
+    new.check()
+    with pytest.raises(LedElsewhere, match="another daemon leads"), database.write() as connection:
+        put(connection, META, key="a", value="2")
+    with engines[1].connect() as connection:
+        assert connection.scalar(select(META.c.value).where(META.c.key == "a")) == "1"
+    with pytest.raises(LedElsewhere):
+        old.check()
+    for engine in engines:
+        engine.dispose()
+
+
+def test_a_new_leader_waits_for_what_the_old_one_is_writing(postgres: str | None) -> None:
+    """A transaction on its way is either committed before the takeover, or never."""
+    if postgres is None:
+        return
+    emptied(postgres)
+    engines = [open_engine(postgres), open_engine(postgres)]
+    migrate(engines[0])
+    old, new = Leadership(engines[0], lease_seconds=0.2), Leadership(engines[1])
+    assert old.take() is None
+    database = Database(engines[0])
+    database.fence = old.fence
+    took = threading.Event()
+
+    def take() -> None:
+        while new.take() is not None:
+            threading.Event().wait(0.05)
+        took.set()
+
+    with database.write() as connection:
+        thread = threading.Thread(target=take)
+        thread.start()
+        assert not took.wait(0.8)
+        connection.execute(text("SELECT 1"))
+    thread.join(10.0)
+    assert took.is_set()
+    for engine in engines:
+        engine.dispose()
+
+
+def test_documents_are_written_where_they_changed(open_it: Callable[[], Engine]) -> None:
+    """Another process reads what the first one left."""
+    documents = Documents(Database(open_it()), "engine ssm")
+    documents.write({"a": "1", "b": "2"})
+    documents.write({"b": "3"})
+    assert Documents(Database(open_it()), "engine ssm").read() == {"b": "3"}
+    assert Documents(Database(open_it()), "engine ray").read() == {}
+
+
+def test_a_second_daemon_with_a_folder_of_its_own_only_observes(tmp_path: Path) -> None:
+    """The same database by its URL: it says who leads, touches nothing, and writes nothing."""
+    url = sqlite_url(tmp_path / "boa.sqlite")
+
+    def a_daemon(name: str) -> Settings:
+        return Settings.model_validate({"daemon": {"state_dir": str(tmp_path / name), "database": url}})
+
+    first = open_daemon(a_daemon("one"))
+    second = open_daemon(a_daemon("two"))
+    assert first.books is not None
+    assert second.books is None
+    assert "this cluster is led by process" in second.standing.fault
+    assert second.tick() is None
+    second.close()
+    first.close()
+    third = open_daemon(a_daemon("three"))
+    assert third.books is not None
+    third.close()
