@@ -128,13 +128,17 @@ def _facts(ages: dict[str, float | None]) -> str:
 
 
 def _gate(document: dict[str, Any]) -> str:
-    """Return how the gate is, in a line."""
+    """Return how the gate is, and which jobs send without asking though they span nodes."""
+    ungated = document.get("ungated", [])
+    alone = f"; without asking: {', '.join(ungated[:5])}{' …' if len(ungated) > 5 else ''}" if ungated else ""
+    if document.get("why_off"):
+        return f"off: {document['why_off']}{alone}"
     if not document["is_up"]:
         return f"[red]{document['fault'] or 'starting'}[/]; jobs send without asking"
     if "nics" not in document:
         return f"{document['policy']}, busy"
-    cards = f"{document['nics_ordered']} of {document['nics']} cards ordered"
-    return f"{document['policy']}, {cards}, {document['jobs']} jobs asking"
+    cards = f"{document['nics_ordered']} of {document['nics']} links ordered"
+    return f"{document['policy']}, {cards}, {document['jobs']} jobs asking{alone}"
 
 
 def instances(

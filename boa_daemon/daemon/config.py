@@ -225,10 +225,18 @@ class ApiSettings(Strict):
 class GateSection(Strict):
     """Who sends first on shared network cards. Read when the daemon starts."""
 
-    enabled: bool = Field(default=False, description="run the gate, and let jobs find it")
+    enabled: bool = Field(
+        default=True, description="run the gate where two jobs can share a link, and let jobs find it"
+    )
     listen: str | None = Field(
         default=None,
-        description="host:port that nodes reach, for jobs elsewhere; a unix socket if unset",
+        description="host:port that nodes reach; if unset a unix socket, and for the ssm and ray engines "
+        "port 7411 of this machine's private address as well",
+    )
+    uplinks: dict[Name, list[str]] = Field(
+        default_factory=dict,
+        description="links that several nodes share, each with patterns of the nodes behind it; "
+        '["*"] is the link between all nodes',
     )
     policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"] = Field(
         default="ada-srsf-buckets", description="who goes first: a policy of boa gate"

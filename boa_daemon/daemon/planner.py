@@ -134,7 +134,7 @@ class Planner(LearntClasses):
     ) -> None:
         self.settings = settings
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
-        self.machines = _machines(settings, catalog or Catalog.load())
+        self.machines = machines_of(settings, catalog or Catalog.load())
         stated, unstated = _classes(settings, self.machines)
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
@@ -328,7 +328,6 @@ class Planner(LearntClasses):
             idle_hold_seconds=daemon.idle_hold_seconds,
             longest_hold_seconds=daemon.idle_hold_seconds,
             max_nodes=budget.max_instances,
-            orders_links=any(found.network is not None for found in self.classes.values()),
             caps=Caps(
                 usd_per_day=budget.usd_per_day_cap,
                 usd_per_month=budget.usd_per_month_cap,
@@ -351,7 +350,7 @@ def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
     return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
 
 
-def _machines(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
+def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
     """Return the machine of each GPU type that may be rented.
 
     Raises:

@@ -259,10 +259,6 @@ class JobDesk:
         entry.is_stopping = entry.is_stopping or isinstance(answer, Accepted)
         return answer
 
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Hand the order on."""
-        self.runner.order_links(order)
-
     def reports(self) -> Mapping[JobId, RunReport]:
         """Return the newest report of each job that is present and was started."""
         return {job: entry.report for job, entry in self._entries.items() if entry.report is not None}

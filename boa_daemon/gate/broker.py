@@ -16,6 +16,7 @@ from boa_daemon.gate.nics import Nic, judge, overhead_fraction
 from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
+from boa_daemon.gate.worth import Worth
 from policies.links.ada_srsf import LinkPolicy, link_policy
 from policies.model import JobId
 
@@ -31,6 +32,7 @@ class Broker:
         self.nics: dict[str, Nic] = {}
         self.counts = {"asks": 0, "grants": 0, "free": 0, "stalled": 0, "late": 0, "meetings": 0}
         self.timings = Timings(settings.link)
+        self.gains: dict[JobId, float] = {}
         self._planned: dict[JobId, float] = {}
         self._policy = self._new_policy()
         self._shifter = Shifter() if settings.policy == SHIFT else None
@@ -269,9 +271,10 @@ class Broker:
         if self.settings.fits_link and self.timings.refit():
             self._policy = self._new_policy()
         link, most = self.timings.link, self.settings.grant_bytes
-        worked_out: dict[tuple[JobId, ...], tuple[float, float]] = {}
+        worked_out: dict[tuple[JobId, ...], Worth] = {}
         for nic in self.nics.values():
             nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)
+        self.gains = {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
         if self._shifter is not None:
             self._shifter.plan(self.seats.values(), link, most)
         self._changed = True

@@ -75,8 +75,38 @@ def gate(
     the job has before it; without it the gate goes by the plan, or by what the job has had. `address` is
     BOA_GATE unless given. Without an address, or with all ranks on one node, the model stays as it is.
     """
-    GatedModel.attach(model, iterations=iterations, address=address)
+    if model in _gated:
+        _gated[model].iterations_left = iterations
+    else:
+        _attach(model, iterations=iterations, address=address)
     return model
+
+
+def hook_in(model: DistributedDataParallel) -> None:
+    """Have a model ask the gate whose script says nothing of it; where it cannot be had, say so and go on."""
+    if dist.get_backend(model.process_group) == "nccl" and model.find_unused_parameters:
+        say_off(ValueError("find_unused_parameters and NCCL cannot be had together with it"))
+        return
+    _attach(model)
+
+
+def make_way(model: DistributedDataParallel, state: object, hook: Any) -> bool:
+    """Call a script's own hook from now on instead of the gate's; return whether there was one."""
+    gated = _gated.get(model)
+    if gated is None:
+        return False
+    model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
+    gated.instead = (state, hook)
+    return True
+
+
+def _attach(
+    model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
+) -> None:
+    """Hook a model, and remember it."""
+    gated = GatedModel.attach(model, iterations=iterations, address=address)
+    if gated is not None:
+        _gated[model] = gated
 
 
 class GatedModel:
@@ -109,6 +139,7 @@ class GatedModel:
     ) -> None:
         ranks = dist.get_process_group_ranks(model.process_group)
         self.iterations_left = iterations
+        self.instead: tuple[object, Any] | None = None
         self._leader = ranks[0]
         self._is_leader = dist.get_rank() == ranks[0]
         self._world_size = len(ranks)
@@ -314,8 +345,15 @@ class GatedModel:
             self.iterations_left = max(0, self.iterations_left - 1)
 
 
+_gated: weakref.WeakKeyDictionary[Any, GatedModel] = weakref.WeakKeyDictionary()
+"""The models that ask, while they live."""
+
+
 def _hook(gated: GatedModel, bucket: Any) -> Any:
     """Be what DDP calls for each bucket."""
+    if gated.instead is not None:
+        state, own = gated.instead
+        return own(state, bucket)
     return gated.push(bucket)
 
 

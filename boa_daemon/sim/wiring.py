@@ -93,7 +93,7 @@ class SimulationSettings:
             instance_types=self.instance_types,
             idle_hold_seconds=self.idle_hold_seconds,
             max_nodes=self.max_nodes_with_quotas,
-            orders_links=self.has_networks,
+            orders_links=self.has_networks and self.links_in_order,
         )
 
     @property
@@ -277,7 +277,12 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         placer=find_placer(settings.placer),
         rules=_rules_for(settings, policy),
         ports=Ports(
-            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+            clock=world.clock,
+            cloud=world.api,
+            jobs=world.jobs,
+            engine=world.jobs,
+            store=MemoryStore(),
+            links=world.jobs if settings.has_networks else None,
         ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)

@@ -21,6 +21,7 @@ from boa_daemon.tick.ports import (
     Engine,
     JobSource,
     Launched,
+    Links,
     Outcome,
     Refused,
     Store,
@@ -44,6 +45,7 @@ class Ports:
     engine: Engine
     store: Store
     telemetry: Telemetry | None = None
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,8 @@ class Controller:
         # A launch is written down only when it is sent: an intent counts as nodes that may exist.
         for action in decision.actions[len(orders) :]:
             self._carry_out([action], at=state.now)
-        if self.rules.orders_links:
-            self.ports.engine.order_links(decision.plan.link_order)
+        if self.ports.links is not None:
+            self.ports.links.follow(state, decision.plan)
         return decision
 
     def observe(self) -> ClusterState:
@@ -99,6 +101,7 @@ class Controller:
             settled_micro_dollars=ports.store.settled_micro_dollars(),
             books_opened_at=ports.store.books_opened_at(now),
             memory=ports.store.memory(),
+            gate=None if ports.links is None else ports.links.look(),
         )
         return self._with_books_in_time(self._with_history(state))
 
