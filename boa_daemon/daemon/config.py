@@ -23,6 +23,7 @@ from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Stri
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
 from policies.online.pacing import MONTH_HOURS
+from policies.registry import DEFAULT_KAPPA
 
 FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
@@ -142,6 +143,9 @@ class WorkloadSettings(Strict):
     classes: str | None = Field(default=None, description="class file: the classes of a problem file")
     policy: str = Field(default="boa-paced", description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
+    kappa: float = Field(
+        default=DEFAULT_KAPPA, ge=1, description="widest job that lwf may spread over nodes' leftovers, GPUs"
+    )
     explore_fraction: Fraction = Field(
         default=0.02,
         description="part of a class's GPU time, with a week's to come, that tries of widths may waste",

@@ -28,6 +28,7 @@ from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, 
 from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
 from policies.registry import (
+    DEFAULT_KAPPA,
     BuiltPolicy,
     PolicyOptions,
     Site,
@@ -72,11 +73,12 @@ class PolicyRecord:
     rules: Rules
     tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
     best_effort: Account | None = None
+    kappa: float = DEFAULT_KAPPA
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
         """Return what `decide` takes."""
         if self.name == DOWN:
-            return Nobody(), find_placer(self.placer), self.rules
+            return Nobody(), find_placer(self.placer, kappa=self.kappa), self.rules
         built: BuiltPolicy = (
             build_policy(self.name, self.site, self.options)
             if self.best_effort is None
@@ -89,7 +91,7 @@ class PolicyRecord:
                 for job, (gpus, cost, reason) in self.tries.items()
             }
             allocator = Exploring(base=allocator, tries=tries)
-        return allocator, find_placer(self.placer), replace(self.rules, pace=built.pace)
+        return allocator, find_placer(self.placer, kappa=self.kappa), replace(self.rules, pace=built.pace)
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -102,6 +104,7 @@ class PolicyRecord:
             "rules": self.rules,
             **({"tries": dict(self.tries)} if self.tries else {}),
             **({"best_effort": self.best_effort} if self.best_effort else {}),
+            **({"kappa": self.kappa} if self.kappa != DEFAULT_KAPPA else {}),
         }
 
     @classmethod
@@ -115,6 +118,7 @@ class PolicyRecord:
             rules=document["rules"],
             tries=document.get("tries", {}),
             best_effort=document.get("best_effort"),
+            kappa=document.get("kappa", DEFAULT_KAPPA),
         )
 
     @property
@@ -298,6 +302,7 @@ class Planner(LearntClasses):
             name=workload.policy,
             options=options,
             placer=workload.placer,
+            kappa=workload.kappa,
             site=Site(
                 problem=_with_boots(problem, boot_hours),
                 budget=Budget(amount=money.mean_usd_per_hour),

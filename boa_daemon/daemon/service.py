@@ -202,11 +202,6 @@ class Service:
             "cause": job.cause,
         }
 
-    def _gate(self) -> dict[str, Any]:
-        """Return how the gate is, or why there is none."""
-        gate = self.daemon.gate
-        return {"is_up": False, "why_off": self.daemon.why_no_gate} if gate is None else dict(gate.status())
-
     def status(self) -> dict[str, Any]:
         """Return how the daemon is, from memory: this answers at once, whatever a tick is doing."""
         standing = self.daemon.standing
@@ -223,7 +218,8 @@ class Service:
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
-            "gate": self._gate(),
+            "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
+            "why_no_gate": self.daemon.why_no_gate,
         }
         if picture is not None:
             document |= {

@@ -30,6 +30,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Shortfall
 from policies.registry import (
+    DEFAULT_KAPPA,
     BuiltPolicy,
     PolicyOptions,
     Site,
@@ -74,6 +75,7 @@ class SimulationSettings:
     policy: str = "boa"
     options: PolicyOptions = field(default_factory=PolicyOptions)
     placer: str = "lwf"
+    kappa: float = DEFAULT_KAPPA
     seed: int = 0
     boot_seconds: float = 180.0
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
@@ -274,7 +276,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     controller = Controller(
         allocator=allocator,
         is_job_by_job=entry.is_job_by_job and short is None,
-        placer=find_placer(settings.placer),
+        placer=find_placer(settings.placer, kappa=settings.kappa),
         rules=_rules_for(settings, policy),
         ports=Ports(
             clock=world.clock,
