@@ -17,7 +17,8 @@ from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
 from boa_daemon.gate.worth import Worth
-from policies.links.ada_srsf import LinkPolicy, link_policy
+from policies.links.ada_srsf import LinkPolicy, Message, link_policy
+from policies.links.filling import fill
 from policies.model import JobId
 
 MOST_FREE_ITERATIONS = 1000
@@ -154,11 +155,26 @@ class Broker:
             lease = self.seats[job].lease
             assert lease is not None
             lease.advance(now)
+        asked = {
+            seat.job: seat.waiting(link, now, servers=gated[seat.job], most_bytes=most) for seat in waiting
+        }
         admission = self._policy.admit(
-            [seat.waiting(link, now, servers=gated[seat.job], most_bytes=most) for seat in waiting],
-            [self.seats[job].sending(link, now) for job in sorted(met)],
+            list(asked.values()), [self.seats[job].sending(link, now) for job in sorted(met)]
         )
-        return [self._grant(self.seats[job], gated[job], now) for job in admission.start]
+        grants = [self._grant(self.seats[job], gated[job], now) for job in admission.start]
+        while self.settings.fills and (extra := self._fill(asked, gated, now)):
+            grants += [self._grant(self.seats[message.job], gated[message.job], now) for message in extra]
+        return grants
+
+    def _fill(
+        self, asked: Mapping[JobId, Message], gated: Mapping[JobId, frozenset[str]], now: float
+    ) -> tuple[Message, ...]:
+        """Return who may go beside those in flight, because a card would idle otherwise."""
+        link = self.timings.link
+        left = [message for job, message in asked.items() if self.seats[job].ask is not None and gated[job]]
+        flying = [seat.sending(link, now) for seat in self.seats.values() if seat.lease is not None]
+        crowding = link.contention_seconds_per_byte / link.seconds_per_byte
+        return fill(left, flying, crowding=crowding) if left else ()
 
     def _grant(self, seat: JobAtGate, servers: frozenset[str], now: float) -> Grant:
         """Lease the cards to a job."""
