@@ -32,11 +32,8 @@ def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
     real, simulated = (sum(sum(times) for times in row[kind].values()) for kind in ("real", "simulated"))
 
     assert set(row["real"]) == {"no gate", "srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "default"}
-    assert all(
-        row["counts"][policy].get("granted", 0) > 0
-        for policy in row["counts"]
-        if policy not in ("no gate", "default")
-    )
+    always_on = row["counts"].keys() - {"no gate", "default"}
+    assert all(row["counts"][policy].get("granted", 0) > 0 for policy in always_on)
     # Busy machines stretch a run this short; a broken one is off by far more.
     assert 0.7 < real / simulated < 2.5
 

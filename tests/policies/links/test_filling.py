@@ -18,7 +18,7 @@ def names(found: tuple[Message, ...]) -> list[str]:
 
 
 def test_the_third_card_of_a_triangle_does_not_idle() -> None:
-    """All three at half the pace move 1.5 messages at a time; each of two alone would move no more than one."""
+    """All three at half the pace move 1.5 messages at a time; two of them would move no more than one."""
     flying, waiting = [message("a", "12")], [message("b", "23"), message("c", "13")]
     assert paces([*flying, *waiting], crowding=0.0) == [0.5, 0.5, 0.5]
     assert names(fill(waiting, flying, crowding=0.0)) == ["b", "c"]
