@@ -111,7 +111,12 @@ def gate_site_of(settings: Settings) -> GateSite:
     Raises:
         InputError: when it is to listen where nobody can.
     """
-    return gate_site(settings, places(settings).socket, machines_of(settings, Catalog.load()))
+    try:
+        machines = machines_of(settings, Catalog.load())
+    except InputError as error:
+        # What is given back or listed needs no plan; who plans says what is wrong.
+        return GateSite(why_off=str(error))
+    return gate_site(settings, places(settings).socket, machines)
 
 
 def socket_of(settings: Settings) -> Path:

@@ -1,4 +1,4 @@
-"""``boa demo --gate``: real jobs on staged hosts; here its arithmetic, and what it says where it cannot run."""
+"""``boa demo --gate`` on staged hosts: its arithmetic, and what it says where it cannot run."""
 
 from __future__ import annotations
 

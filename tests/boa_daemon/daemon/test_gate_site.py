@@ -10,8 +10,11 @@ import pytest
 from boa_daemon.daemon import gate_site as module
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.gate_site import gate_site, job_door, open_gate
+from boa_daemon.daemon.planner import Planner, PolicyRecord
 from boa_daemon.errors import InputError
 from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.codec import dumps, loads
+from policies.placement.lwf import LeastWorkloadFirst
 
 SOCKET = Path("/run/boa/boa.sock")
 WIDE = {"gpu": an_instance_type(gpus=4)}
@@ -91,3 +94,12 @@ def test_an_address_that_is_none_is_refused() -> None:
     """With the key and the value."""
     with pytest.raises(InputError, match=r"\[gate\] listen.*'tcp:here'"):
         gate_site(settings(gate={"listen": "here"}), SOCKET, WIDE)
+
+
+def test_kappa_reaches_the_placer_and_the_record() -> None:
+    """It is written down with the policy, so a replay places as the daemon did."""
+    record = Planner(settings(workload={"kappa": 4})).record(())
+    again = PolicyRecord.of(loads(dumps(record.document)))
+    assert (record.kappa, again.kappa, again.hash) == (4.0, 4.0, record.hash)
+    assert record.build()[1] == LeastWorkloadFirst(kappa=4.0)
+    assert "kappa" not in Planner(settings()).record(()).document
