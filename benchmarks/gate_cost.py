@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
-from benchmarks.gate_runs import SECRET
+from boa_daemon.gate.hosts import Crew, Hosts, run_jobs, start_crews
+from boa_daemon.gate.runs import SECRET
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gate_hosts import Crew, Hosts, run_jobs, start_crews
-from benchmarks.gate_runs import NO_GATE, a_gate
+from boa_daemon.gate.hosts import Crew, Hosts, run_jobs, start_crews
+from boa_daemon.gate.runs import NO_GATE, a_gate
 from policies.links.contention import Link
 
 POLICIES = (NO_GATE, "shift", "srsf-1")

@@ -85,6 +85,14 @@ class NodePrices(Protocol):
         """
         ...
 
+    def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
+        """Return the weighted hours that messages between nodes add to what is left of a running job.
+
+        `share` is seconds of sending per second of computing as measured; without it, as its class says for
+        links of that speed, and none where the class says nothing.
+        """
+        ...
+
     def node_worth(self, gpu_type: str) -> float:
         """Return the weighted hours that the money for an hour of a node would save elsewhere."""
         ...

@@ -10,7 +10,7 @@ from policies.builders import shortfall_of_site
 from policies.errors import InvalidProblem, UnknownPolicy
 from policies.online.best_effort import Account
 from policies.placement.first_fit import FirstFit
-from policies.placement.lwf import LeastWorkloadFirst
+from policies.placement.lwf import AnyFree, LeastWorkloadFirst
 from policies.protocols import Placer
 from policies.site import (
     BuiltPolicy,
@@ -178,7 +178,14 @@ POLICIES: Mapping[str, PolicyEntry] = {
     )
 }
 
-PLACERS: Mapping[str, Callable[[], Placer]] = {"first-fit": FirstFit, "lwf": LeastWorkloadFirst}
+DEFAULT_KAPPA = 1.0
+PLACERS: Mapping[str, Callable[[float], Placer]] = {
+    "first-fit": lambda _kappa: FirstFit(),
+    "list-scheduling": lambda _kappa: LeastWorkloadFirst(kappa=math.inf),
+    "lwf": lambda kappa: LeastWorkloadFirst(kappa=kappa),
+    "random": lambda _kappa: AnyFree(),
+}
+"""Each placer by name, made for a kappa, of which only `lwf` takes notice."""
 
 
 def find_policy(name: str) -> PolicyEntry:
@@ -192,15 +199,15 @@ def find_policy(name: str) -> PolicyEntry:
     return POLICIES[name]
 
 
-def find_placer(name: str) -> Placer:
-    """Return a placer by name.
+def find_placer(name: str, *, kappa: float = DEFAULT_KAPPA) -> Placer:
+    """Return a placer by name; `kappa` is the widest job that `lwf` spreads.
 
     Raises:
         UnknownPolicy: when there is none of that name.
     """
     if name not in PLACERS:
         raise UnknownPolicy(f"no placer {name!r}. {closest(name, PLACERS)}")
-    return PLACERS[name]()
+    return PLACERS[name](kappa)
 
 
 def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOptions:

@@ -11,19 +11,19 @@ from typing import TypeAlias
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.testing.fake_ssm import FakeSsm
-from boa_daemon.tick.ports import Runner
+from boa_daemon.tick.ports import JobGate, Runner
 
-World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[[], Runner]]]
+World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[..., Runner]]]
 
 
 @contextmanager
-def local_world(root: Path) -> Iterator[Callable[[], Runner]]:
+def local_world(root: Path) -> Iterator[Callable[..., Runner]]:
     """Processes of this machine."""
-    yield lambda: LocalEngine(root)
+    yield lambda gate=None: LocalEngine(root, gate=gate)
 
 
 @contextmanager
-def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
+def ssm_world(root: Path) -> Iterator[Callable[..., SsmEngine]]:
     """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
     import boto3
     from moto.server import ThreadedMotoServer
@@ -57,8 +57,8 @@ def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
             rendezvous_port=10_000 + os.getpid() * 37 % 15_000,
         )
 
-        def make() -> SsmEngine:
-            engine = SsmEngine(fake, sqs, s3, settings, address_of=lambda _node: "127.0.0.1")
+        def make(gate: JobGate | None = None) -> SsmEngine:
+            engine = SsmEngine(fake, sqs, s3, settings, address_of=lambda _node: "127.0.0.1", gate=gate)
             engine.fake, engine.s3, engine.sqs = fake, s3, sqs  # type: ignore[attr-defined]
             return engine
 
@@ -71,7 +71,7 @@ def ssm_world(root: Path) -> Iterator[Callable[[], SsmEngine]]:
 
 
 @contextmanager
-def ray_world(root: Path) -> Iterator[Callable[[], Runner]]:
+def ray_world(root: Path) -> Iterator[Callable[..., Runner]]:
     """A real Ray cluster of a head and two nodes on this machine; it takes some seconds to come up."""
     import ray
     import ray.cluster_utils
@@ -84,7 +84,7 @@ def ray_world(root: Path) -> Iterator[Callable[[], Runner]]:
     for name in ("n1", "n2"):
         cluster.add_node(num_cpus=2, num_gpus=4, resources={f"boa_node_{name}": 1})
     try:
-        yield lambda: RayEngine(root, address=cluster.address)
+        yield lambda gate=None: RayEngine(root, address=cluster.address, gate=gate)
     finally:
         ray.shutdown()
         cluster.shutdown()

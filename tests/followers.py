@@ -27,6 +27,7 @@ class Known:
     boot_hours: float = BOOT_SECONDS / 3600.0
     stretches: bool = False
     loses: float = 1.0
+    sends: float = 0.0
     worth: float = 0.0
     overdue: float = 0.0
     weights: Mapping[JobId, float] = field(default_factory=dict)
@@ -56,6 +57,10 @@ class Known:
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
         """Return what was told for any move."""
         return self.loses
+
+    def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
+        """Return the share that was told or measured, of what is left."""
+        return hours_left * (self.sends if share is None else share)
 
     def node_worth(self, gpu_type: str) -> float:
         """Return what was told."""

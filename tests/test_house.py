@@ -38,6 +38,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/engines/test_contract.py": "what every engine promises",
     "boa_daemon/gate/test_client.py": "job/gate/client.py against a gate, with the fixtures of this folder",
     "boa_daemon/inputs/test_problem_file_network.py": "problem_file.py: what classes send",
+    "boa_daemon/job/test_inject.py": "the package job/inject, in a job's Python",
     "boa_daemon/job/test_job.py": "what boa_daemon.job exports",
     "boa_daemon/network/test_network_cli.py": "the package through the command",
     "boa_daemon/sim/test_outage.py": "the cloud and the world together",

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
+from boa_daemon.cli.gate_demo import gate_demo
 from boa_daemon.cli.live_view import status_line, view
 from boa_daemon.cli.output import (
     JsonOption,
@@ -54,12 +55,23 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
     real: Annotated[
         bool, typer.Option("--real", help="Run small jobs for real on this machine, about a minute.")
     ] = False,
+    gate: Annotated[
+        bool,
+        typer.Option(
+            "--gate", help="Run jobs on shared links with and without the gate; needs root and iproute2."
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(min=1, max=12, help="How many jobs, with --real.")] = 6,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Run real training jobs under BOA, then its rivals on the same money. No account, no network."""
     chosen = chosen_format(output, as_json)
+    if real and gate:
+        raise InputError("--real and --gate are two demos: choose one")
+    if gate:
+        gate_demo(output=chosen)
+        return
     if real:
         raise typer.Exit(real_demo(_real_budget(budget), jobs=jobs, output=chosen))
     settings = replace(shipped_settings(budget), seed=seed)

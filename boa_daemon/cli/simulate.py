@@ -40,7 +40,7 @@ from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
-from policies.registry import PLACERS, POLICIES, find_policy, parse_options
+from policies.registry import DEFAULT_KAPPA, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
 MOST_JOBS = 100
@@ -66,6 +66,10 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         list[str] | None, typer.Option("--set", help="key=value for the policy, such as gpus_per_job=4.")
     ] = None,
     placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "lwf",
+    kappa: Annotated[
+        float,
+        typer.Option(min=1, help="Jobs of up to so many GPUs may be spread over nodes' leftovers by lwf."),
+    ] = DEFAULT_KAPPA,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
     world: WorldOption = None,
     spot: SpotOption = False,
@@ -100,6 +104,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         policy=policy,
         options=parse_options(find_policy(policy), _pairs(setting or ())),
         placer=placer,
+        kappa=kappa,
         seed=seed,
         boot_seconds=boot_seconds,
         idle_hold_seconds=idle_hold_seconds,
@@ -108,6 +113,8 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         best_effort=best_effort,
         learns=learn,
     )
+    if kappa != DEFAULT_KAPPA and placer != "lwf":
+        raise InputError(f"--kappa goes with --placer lwf, not with {placer}")
     if best_effort and find_policy(policy).kind != "optimum":
         raise InputError(f"--best-effort goes with boa and boa-paced, not with {policy}")
     if best_effort and rehearse:

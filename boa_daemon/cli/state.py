@@ -101,6 +101,8 @@ def _status(document: dict[str, Any]) -> RenderableType:
         table.add_row("cloud", _facts(document["fact_ages_seconds"]))
     if document.get("gate") is not None:
         table.add_row("gate", _gate(document["gate"]))
+    elif document.get("why_no_gate"):
+        table.add_row("gate", f"off: {document['why_no_gate']}; jobs send without asking")
     for note in document["notes"]:
         table.add_row("note", note)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
@@ -128,13 +130,15 @@ def _facts(ages: dict[str, float | None]) -> str:
 
 
 def _gate(document: dict[str, Any]) -> str:
-    """Return how the gate is, in a line."""
+    """Return how the gate is, and which jobs send without asking though they span nodes."""
+    ungated = document.get("ungated", [])
+    alone = f"; without asking: {', '.join(ungated[:5])}{' …' if len(ungated) > 5 else ''}" if ungated else ""
     if not document["is_up"]:
         return f"[red]{document['fault'] or 'starting'}[/]; jobs send without asking"
     if "nics" not in document:
         return f"{document['policy']}, busy"
-    cards = f"{document['nics_ordered']} of {document['nics']} cards ordered"
-    return f"{document['policy']}, {cards}, {counted(document['jobs'], 'job')} asking"
+    cards = f"{document['nics_ordered']} of {document['nics']} links ordered"
+    return f"{document['policy']}, {cards}, {counted(document['jobs'], 'job')} asking{alone}"
 
 
 def instances(

@@ -23,16 +23,15 @@ from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.config import Settings, aws_settings
+from boa_daemon.daemon.gate_site import GateSite, gate_site, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.planner import machines_of
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
-from boa_daemon.gate.supervisor import GateSupervisor
-from boa_daemon.gate.types import GateSettings
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.job.gate.address import BadAddress, GateAddress
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.documents import Documents
@@ -41,7 +40,6 @@ from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.ports import Clock, Provider, Remembering, Runner
-from policies.links.contention import Link
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
@@ -113,51 +111,18 @@ def make_folder(folder: Path) -> None:
         )
 
 
-def gate_addresses(settings: Settings) -> tuple[GateAddress, ...]:
-    """Return where the daemon's gate listens, the furthest reaching last; nothing where there is none.
+def gate_site_of(settings: Settings) -> GateSite:
+    """Return where the daemon's gate is.
 
     Raises:
-        InputError: when jobs could not find it there.
+        InputError: when it is to listen where nobody can.
     """
-    gate = settings.gate
-    if not gate.enabled:
-        return ()
-    if settings.engine.name == "ssm":
-        raise InputError(
-            "[gate] enabled goes with the local and the ray engine",
-            hint="Run `boa gate --listen tcp:HOST:PORT` and give each job a token (docs: order shared links)",
-        )
-    if settings.engine.name == "ray" and gate.listen is None:
-        raise InputError("[gate] listen is needed with the ray engine: host:port that nodes reach")
-    here = GateAddress(path=str(places(settings).socket.with_name("gate.sock")))
-    if len(os.fsencode(here.path)) > LONGEST_SOCKET:
-        raise InputError(
-            f"the path of the gate's socket has more than {LONGEST_SOCKET} bytes: {here.path}",
-            hint="Set [daemon] socket to a shorter one",
-        )
-    if gate.listen is None:
-        return (here,)
     try:
-        return here, GateAddress.parse(f"tcp:{gate.listen}")
-    except BadAddress as error:
-        raise InputError(f"[gate] listen: {error}") from None
-
-
-def open_gate(settings: Settings, state: Path) -> GateSupervisor | None:
-    """Return the gate that the settings ask for; it is started by `keep`.
-
-    Raises:
-        InputError: when it cannot listen as they say.
-    """
-    addresses = gate_addresses(settings)
-    if not addresses or settings.daemon.observe:
-        return None
-    gate = GateSettings(
-        policy=settings.gate.policy,
-        link=Link.of_gigabits(settings.gate.gigabits),
-        is_always_on=settings.gate.always_on,
-    )
-    return GateSupervisor(gate, state, *addresses)
+        machines = machines_of(settings, Catalog.load())
+    except InputError as error:
+        # What is given back or listed needs no plan; who plans says what is wrong.
+        return GateSite(why_off=str(error))
+    return gate_site(settings, places(settings).socket, machines)
 
 
 def socket_of(settings: Settings) -> Path:
@@ -173,9 +138,7 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
         InputError: when the two do not go together, or an extra is missing.
     """
     cloud = _named(CLOUDS, settings.cloud.provider, "[cloud] provider")(settings, state, clock, books)
-    addresses = gate_addresses(settings)
-    # The last one is the one that reaches furthest.
-    door = JobDoor(state, addresses[-1]) if addresses else None
+    door = job_door(settings, gate_site_of(settings), state)
     return World(
         clock=clock,
         cloud=cloud,
@@ -233,7 +196,6 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
 
 def _ssm(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
     """Return the engine that runs jobs over SSM, in the region of the cloud."""
-    del door
     engine = settings.engine
     if settings.cloud.provider != "aws":
         raise InputError(
@@ -253,7 +215,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
         return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
 
     given = SsmSettings(queue_url=engine.queue_url, uri=engine.uri, state_file=state / "ssm.json")
-    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], given, address_of=address_of)
+    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], given, address_of=address_of, gate=door)
 
 
 def _ray(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
@@ -362,4 +324,6 @@ def open_daemon(
     if books is not None and isinstance(world.runner, Remembering):
         documents = Documents(books.store.database, f"engine {settings.engine.name}")
         world.runner.remember_in(documents.read, documents.write)
-    return Daemon(settings, world, books, fault=fault, gate=open_gate(settings, there.state))
+    site = gate_site_of(settings)
+    gate = open_gate(settings, site, there.state)
+    return Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)

@@ -23,6 +23,7 @@ from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Stri
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
 from policies.online.pacing import MONTH_HOURS
+from policies.registry import DEFAULT_KAPPA
 
 FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
@@ -147,6 +148,9 @@ class WorkloadSettings(Strict):
     classes: str | None = Field(default=None, description="class file: the classes of a problem file")
     policy: str = Field(default="boa-paced", description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
+    kappa: float = Field(
+        default=DEFAULT_KAPPA, ge=1, description="widest job that lwf may spread over nodes' leftovers, GPUs"
+    )
     explore_fraction: Fraction = Field(
         default=0.02,
         description="part of a class's GPU time, and one job's, that tries of widths may waste",
@@ -237,10 +241,18 @@ class ApiSettings(Strict):
 class GateSection(Strict):
     """Who sends first on shared network cards. Read when the daemon starts."""
 
-    enabled: bool = Field(default=False, description="run the gate, and let jobs find it")
+    enabled: bool = Field(
+        default=True, description="run the gate where two jobs can share a link, and let jobs find it"
+    )
     listen: str | None = Field(
         default=None,
-        description="host:port that nodes reach, for jobs elsewhere; a unix socket if unset",
+        description="host:port that nodes reach; if unset a unix socket, and for the ssm and ray engines "
+        "port 7411 of this machine's private address as well",
+    )
+    uplinks: dict[Name, list[str]] = Field(
+        default_factory=dict,
+        description="links that several nodes share, each with patterns of the nodes behind it; "
+        '["*"] is the link between all nodes',
     )
     policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"] = Field(
         default="ada-srsf-buckets", description="who goes first: a policy of boa gate"

@@ -28,7 +28,7 @@ from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState, UserMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
-from policies.model import Job, JobClass, JobId, NodeId, Width
+from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
 BREAKER_SECONDS = 30 * 86_400.0
@@ -363,10 +363,6 @@ class Work:
         if job is None or not job.slots or job.generation != action.generation:
             return Accepted()
         return self._order_stop(job)
-
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Tell the jobs who may send first."""
-        self._runner.order_links(order)
 
     def _size(self, job: JobRecord, job_class: JobClass) -> float:
         """Return the size that a job is believed to have: its class's as of now times its scale."""

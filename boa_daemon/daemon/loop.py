@@ -114,8 +114,9 @@ class Daemon:
         *,
         fault: str = "",
         gate: GateSupervisor | None = None,
+        why_no_gate: str = "",
     ) -> None:
-        self.world, self.books, self.gate = world, books, gate
+        self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
         self.metrics = Metrics()
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
@@ -297,8 +298,6 @@ class Daemon:
         standing.is_ready, standing.is_late, standing.done_at = True, False, time.monotonic()
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
-        if self.gate is not None:
-            self.gate.tell(decision.state)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
@@ -434,6 +433,7 @@ class Daemon:
                 engine=self.work,
                 store=books.store,
                 telemetry=Journal(),
+                links=self.gate,
             ),
         )
 

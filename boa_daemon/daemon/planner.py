@@ -28,6 +28,7 @@ from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, 
 from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
 from policies.registry import (
+    DEFAULT_KAPPA,
     BuiltPolicy,
     PolicyOptions,
     Site,
@@ -73,11 +74,12 @@ class PolicyRecord:
     rules: Rules
     tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
     best_effort: Account | None = None
+    kappa: float = DEFAULT_KAPPA
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
         """Return what `decide` takes."""
         if self.name == DOWN:
-            return Nobody(), find_placer(self.placer), self.rules
+            return Nobody(), find_placer(self.placer, kappa=self.kappa), self.rules
         built: BuiltPolicy = (
             build_policy(self.name, self.site, self.options)
             if self.best_effort is None
@@ -90,7 +92,7 @@ class PolicyRecord:
                 for job, (gpus, cost, reason) in self.tries.items()
             }
             allocator = Exploring(base=allocator, tries=tries)
-        return allocator, find_placer(self.placer), self.rules.under(built)
+        return allocator, find_placer(self.placer, kappa=self.kappa), self.rules.under(built)
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -103,6 +105,7 @@ class PolicyRecord:
             "rules": self.rules,
             **({"tries": dict(self.tries)} if self.tries else {}),
             **({"best_effort": self.best_effort} if self.best_effort else {}),
+            **({"kappa": self.kappa} if self.kappa != DEFAULT_KAPPA else {}),
         }
 
     @classmethod
@@ -116,6 +119,7 @@ class PolicyRecord:
             rules=document["rules"],
             tries=document.get("tries", {}),
             best_effort=document.get("best_effort"),
+            kappa=document.get("kappa", DEFAULT_KAPPA),
         )
 
     @property
@@ -135,7 +139,7 @@ class Planner(LearntClasses):
     ) -> None:
         self.settings = settings
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
-        self.machines = _machines(settings, catalog or Catalog.load())
+        self.machines = machines_of(settings, catalog or Catalog.load())
         stated, unstated = _classes(settings, self.machines)
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
@@ -299,6 +303,7 @@ class Planner(LearntClasses):
             name=workload.policy,
             options=options,
             placer=workload.placer,
+            kappa=workload.kappa,
             site=Site(
                 problem=with_boots(problem, boot_hours),
                 budget=Budget(amount=money.mean_usd_per_hour),
@@ -329,7 +334,6 @@ class Planner(LearntClasses):
             idle_hold_seconds=daemon.idle_hold_seconds,
             longest_hold_seconds=daemon.idle_hold_seconds,
             max_nodes=budget.max_instances,
-            orders_links=any(found.network is not None for found in self.classes.values()),
             caps=Caps(
                 usd_per_day=budget.usd_per_day_cap,
                 usd_per_month=budget.usd_per_month_cap,
@@ -352,7 +356,7 @@ def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
     return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
 
 
-def _machines(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
+def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
     """Return the machine of each GPU type that may be rented.
 
     Raises:

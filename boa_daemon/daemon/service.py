@@ -243,6 +243,7 @@ class Service:
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "refused_messages": REFUSED.counts(),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
+            "why_no_gate": self.daemon.why_no_gate,
         }
         if picture is not None:
             document |= {

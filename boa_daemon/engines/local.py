@@ -7,6 +7,7 @@ are names: several may be on this machine, and a job over two of them has two un
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -15,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import Layout, units_of
 from boa_daemon.inputs.messages import REFUSED, unit_status
 from boa_daemon.job.checkpoint import set_fence
+from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
@@ -30,6 +31,7 @@ from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, LogChunk, Refused,
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
+_LOG = logging.getLogger("boa.engine")
 KEEPER_SECONDS = 30.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
@@ -89,7 +91,7 @@ class LocalEngine:
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         nodes = dict.fromkeys(slot.node for slot in action.slots)
         set_fence(self.layout.checkpoints(action.job), action.generation)
-        spec = self._gated(spec)
+        spec = self._gated(spec, action, nodes)
         units = units_of(spec, action, self.layout, addresses=self._addresses(nodes), port=_free_port())
         for unit in units:
             unit.write()
@@ -98,23 +100,27 @@ class LocalEngine:
         self._runs[action.job] = run
         self._launch(units, tuple(nodes))
 
-    def _gated(self, spec: JobSpec) -> JobSpec:
-        """Write down where a job finds the gate, and put the hook into a job that wants it."""
-        folder = self.layout.job(spec.job)
-        address = "" if self._gate is None else self._gate.admit(spec.job, folder)
-        self._write_gate(spec.job, {"address": address} if address else {})
-        if self._gate is None or not spec.gate:
+    def _gated(self, spec: JobSpec, action: StartJob, nodes: Iterable[NodeId]) -> JobSpec:
+        """Write down where a generation finds the gate, and put the hook into a job that wants it."""
+        if self._gate is None:
+            return spec
+        folder = self.layout.generation(action.job, action.generation)
+        folder.mkdir(parents=True, exist_ok=True)
+        token = folder / "gate.token"
+        try:
+            given = self._gate.admit(
+                action.job, action.generation, tuple(nodes), token_file=str(token.resolve())
+            )
+            token.unlink(missing_ok=True)
+            write_token(token, given.token)
+            write_json(folder / "gate.json", {"address": given.address})
+        except (OSError, ValueError) as fault:
+            _LOG.warning("%s sends without asking the gate: %s", action.job, fault)
+            return spec
+        if not spec.gate:
             return spec
         path = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         return replace(spec, environment=self._gate.hooked({**path, **spec.environment}))
-
-    def _write_gate(self, job: JobId, document: Mapping[str, Any]) -> None:
-        """Write a job's gate file, or remove it where it would say nothing."""
-        file = self.layout.job(job) / "gate.json"
-        if document:
-            write_json(file, document)
-        else:
-            file.unlink(missing_ok=True)
 
     def _addresses(self, nodes: Iterable[NodeId]) -> dict[NodeId, str]:
         """Return where nodes reach each other."""
@@ -157,18 +163,6 @@ class LocalEngine:
         """Send a signal to the keepers of a generation."""
         for folder in _unit_folders(generation):
             send_to_keeper(folder, number)
-
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Write the order of each shared link to the gate files of the jobs on it, beside the address."""
-        for job in self._runs:
-            shared = {node: list(jobs) for node, jobs in order.items() if job in jobs}
-            known = read_json(self.layout.job(job) / "gate.json") or {}
-            wanted = {"address": known["address"]} if "address" in known else {}
-            if shared:
-                wanted["order"] = shared
-            if wanted != known:
-                with suppress(OSError):
-                    self._write_gate(job, wanted)
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the newest generation of every job."""

@@ -11,6 +11,7 @@ Only when its node is gone from the cloud's list as well, or cannot be asked sev
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,6 +36,7 @@ from boa_daemon.engines.ssm_scripts import (
     STATUS,
     errands_for,
     kill_script,
+    library,
     start_script,
     status_script,
     stop_script,
@@ -42,10 +44,11 @@ from boa_daemon.engines.ssm_scripts import (
 from boa_daemon.engines.units import Layout, readable, units_of
 from boa_daemon.inputs.messages import REFUSED, json_object, unit_status
 from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
+_LOG = logging.getLogger("boa.engine")
 MOST_PROBES = 3
 """So many probes in a row that SSM took and the node did not answer, and a silent unit is lost."""
 PROBE = "the answer to a probe"
@@ -83,10 +86,11 @@ class SsmEngine:
         *,
         address_of: Callable[[NodeId], str],
         now: Callable[[], float] = time.time,
+        gate: JobGate | None = None,
     ) -> None:
         self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
         self._inbox = Inbox(sqs, settings.queue_url)
-        self._address_of, self._now = address_of, now
+        self._address_of, self._now, self._gate = address_of, now, gate
         self._jobs: dict[JobId, Known] = {}
         self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
@@ -144,6 +148,7 @@ class SsmEngine:
         """Return the script that starts one unit."""
         settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
+        given, spec = self._pass(spec, action, list(addresses), root)
         unit = units_of(
             spec if spec.workdir != "." else replace(spec, workdir=str(layout.job(spec.job))),
             action,
@@ -167,7 +172,29 @@ class SsmEngine:
             "after": errands.after,
             "beat_seconds": settings.heartbeat_seconds,
         }
-        return start_script(root, document, grace_seconds=spec.stop_grace_seconds)
+        return start_script(root, document, grace_seconds=spec.stop_grace_seconds, gate=given)
+
+    def _pass(
+        self, spec: JobSpec, action: StartJob, nodes: Sequence[NodeId], root: str
+    ) -> tuple[GatePass | None, JobSpec]:
+        """Return what leads a generation to the gate from a node, and the job, hooked if it wants that."""
+        if self._gate is None:
+            return None, spec
+        folder = Layout(root=Path(root) / "jobs").generation(action.job, action.generation)
+        try:
+            given = self._gate.admit(
+                action.job, action.generation, nodes, token_file=str(folder / "gate.token")
+            )
+        except (OSError, ValueError) as fault:
+            _LOG.warning("%s sends without asking the gate: %s", action.job, fault)
+            return None, spec
+        if not spec.gate:
+            return given, spec
+        where = library(root)
+        own = spec.environment.get("PYTHONPATH", "")
+        # The keeper's path, by which jobs find `boa_daemon.job`, would be lost.
+        path = {**spec.environment, "PYTHONPATH": f"{own}:{where}" if own else where}
+        return given, replace(spec, environment=self._gate.hooked(path, library=where))
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask the units of a generation for a checkpoint and an end."""
@@ -195,10 +222,6 @@ class SsmEngine:
         )
         self._save()
         return Accepted()
-
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Do nothing: gates on rented nodes are not served by this engine."""
-        del order
 
     def interruptions(self) -> Mapping[NodeId, float]:
         """Return the nodes that the cloud takes back, and when, as its warnings said."""

@@ -19,6 +19,7 @@ from shlex import quote
 from typing import Any
 
 from boa_daemon.engines.units import Errands
+from boa_daemon.tick.ports import GatePass
 
 READY, STATUS = "boa-node-ready", "boa-unit-status "
 SYSTEMD_MARGIN_SECONDS = 30
@@ -31,7 +32,7 @@ def bundle() -> tuple[str, str]:
     buffer = io.BytesIO()
     package = Path(str(files("boa_daemon")))
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
-        for file in [package / "__init__.py", *sorted((package / "job").glob("*.py"))]:
+        for file in [package / "__init__.py", *sorted((package / "job").rglob("*.py"))]:
             member = tarfile.TarInfo(str(file.relative_to(package.parent)))
             content = file.read_bytes()
             member.size = len(content)
@@ -63,13 +64,15 @@ echo {READY}
 """
 
 
-def start_script(root: str, unit: Mapping[str, Any], *, grace_seconds: float) -> str:
+def start_script(
+    root: str, unit: Mapping[str, Any], *, grace_seconds: float, gate: GatePass | None = None
+) -> str:
     """Return the script that starts a unit under systemd; one that is there already is left alone."""
     folder, name = str(unit["folder"]), str(unit["name"])
     keeper = "python3 -m boa_daemon.job.keeper"
     return f"""set -eu
 mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))} {quote(str(unit["workdir"]))}
-if [ ! -e {quote(folder)}/unit.json ]; then
+{_gate_files(Path(folder).parent, gate)}if [ ! -e {quote(folder)}/unit.json ]; then
   cat > {quote(folder)}/unit.part <<'UNIT'
 {json.dumps(unit)}
 UNIT
@@ -81,6 +84,17 @@ systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
   -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
   --setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
+
+
+def _gate_files(generation: Path, gate: GatePass | None) -> str:
+    """Return the lines that write down where a generation finds the gate, for its owner alone."""
+    if gate is None:
+        return ""
+    address = json.dumps({"address": gate.address})
+    return (
+        f"(umask 077; printf '%s\\n' {quote(gate.token)} > {quote(str(generation / 'gate.token'))})\n"
+        f"printf '%s\\n' {quote(address)} > {quote(str(generation / 'gate.json'))}\n"
+    )
 
 
 def stop_script(name_pattern: str) -> str:

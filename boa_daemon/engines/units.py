@@ -85,7 +85,7 @@ def units_of(
         "BOA_NODES": str(len(indices)),
         "BOA_CHECKPOINT_DIR": str(layout.checkpoints(spec.job)),
         "BOA_PROGRESS_FILE": str(folder / "progress.json"),
-        "BOA_GATE": str(layout.job(spec.job) / "gate.json"),
+        "BOA_GATE": str(folder / "gate.json"),
         "BOA_WEIGHT": f"{spec.weight:g}",
         **_rendezvous(spec.job, action.generation, f"{leader}:{port}", len(indices)),
     }

@@ -16,7 +16,9 @@ from boa_daemon.gate.nics import Nic, judge, overhead_fraction
 from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
-from policies.links.ada_srsf import LinkPolicy, link_policy
+from boa_daemon.gate.worth import Worth
+from policies.links.ada_srsf import LinkPolicy, Message, link_policy
+from policies.links.filling import fill
 from policies.model import JobId
 
 MOST_FREE_ITERATIONS = 1000
@@ -31,6 +33,7 @@ class Broker:
         self.nics: dict[str, Nic] = {}
         self.counts = {"asks": 0, "grants": 0, "free": 0, "stalled": 0, "late": 0, "meetings": 0}
         self.timings = Timings(settings.link)
+        self.gains: dict[JobId, float] = {}
         self._planned: dict[JobId, float] = {}
         self._policy = self._new_policy()
         self._shifter = Shifter() if settings.policy == SHIFT else None
@@ -152,11 +155,26 @@ class Broker:
             lease = self.seats[job].lease
             assert lease is not None
             lease.advance(now)
+        asked = {
+            seat.job: seat.waiting(link, now, servers=gated[seat.job], most_bytes=most) for seat in waiting
+        }
         admission = self._policy.admit(
-            [seat.waiting(link, now, servers=gated[seat.job], most_bytes=most) for seat in waiting],
-            [self.seats[job].sending(link, now) for job in sorted(met)],
+            list(asked.values()), [self.seats[job].sending(link, now) for job in sorted(met)]
         )
-        return [self._grant(self.seats[job], gated[job], now) for job in admission.start]
+        grants = [self._grant(self.seats[job], gated[job], now) for job in admission.start]
+        while self.settings.fills and (extra := self._fill(asked, gated, now)):
+            grants += [self._grant(self.seats[message.job], gated[message.job], now) for message in extra]
+        return grants
+
+    def _fill(
+        self, asked: Mapping[JobId, Message], gated: Mapping[JobId, frozenset[str]], now: float
+    ) -> tuple[Message, ...]:
+        """Return who may go beside those in flight, because a card would idle otherwise."""
+        link = self.timings.link
+        left = [message for job, message in asked.items() if self.seats[job].ask is not None and gated[job]]
+        flying = [seat.sending(link, now) for seat in self.seats.values() if seat.lease is not None]
+        crowding = link.contention_seconds_per_byte / link.seconds_per_byte
+        return fill(left, flying, crowding=crowding) if left else ()
 
     def _grant(self, seat: JobAtGate, servers: frozenset[str], now: float) -> Grant:
         """Lease the cards to a job."""
@@ -269,9 +287,10 @@ class Broker:
         if self.settings.fits_link and self.timings.refit():
             self._policy = self._new_policy()
         link, most = self.timings.link, self.settings.grant_bytes
-        worked_out: dict[tuple[JobId, ...], tuple[float, float]] = {}
+        worked_out: dict[tuple[JobId, ...], Worth] = {}
         for nic in self.nics.values():
             nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)
+        self.gains = {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
         if self._shifter is not None:
             self._shifter.plan(self.seats.values(), link, most)
         self._changed = True

@@ -9,17 +9,22 @@ The state's remaining work is in GPU-hours of the reference type; only the order
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from boa_daemon.gate.inject import hooked
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
-from boa_daemon.job.gate.token import issue_token, read_or_make_secret, write_token
+from boa_daemon.job.gate.token import issue_token, read_or_make_secret
+from boa_daemon.job.inject import hooked
+from boa_daemon.tick.ports import GatePass
 from boa_daemon.tick.state import ClusterState
-from policies.model import JobId
+from policies.model import JobId, NodeId
+
+EVERY_NODE = ["*"]
+"""The patterns of a link that all messages between nodes take."""
 
 
 def start_gate(settings: GateSettings, folder: Path, *addresses: GateAddress) -> GateThread:
@@ -33,28 +38,51 @@ def start_gate(settings: GateSettings, folder: Path, *addresses: GateAddress) ->
 
 
 def tell_plan(gate: GateThread, state: ClusterState) -> None:
-    """Tell the gate what is left of each job."""
-    gate.take_plan({job: entry.job.remaining_gpu_hours * 3600.0 for job, entry in state.jobs.items()})
+    """Tell the gate what is left of each job, and which of its starts is the newest."""
+    gate.take_plan(
+        {job: entry.job.remaining_gpu_hours * 3600.0 for job, entry in state.jobs.items()},
+        {job: entry.generation for job, entry in state.jobs.items()},
+    )
 
 
 class JobDoor:
-    """Implements `ports.JobGate`: how engines make the gate known to their jobs."""
+    """Implements `ports.JobGate`: how engines make the gate known to their jobs.
 
-    def __init__(self, secret_folder: Path, address: GateAddress) -> None:
-        self._secret_folder, self._address = secret_folder, address
+    `uplinks` are links beside the nodes' own, each with the patterns of the nodes behind it.
+    """
 
-    def admit(self, job: JobId, folder: Path) -> str:
-        """Write a job's token to `gate.token` in its folder, and return the address with it.
+    def __init__(
+        self,
+        secret_folder: Path,
+        address: GateAddress,
+        *,
+        uplinks: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        self._secret_folder, self._address, self._uplinks = secret_folder, address, uplinks or {}
+
+    def admit(self, job: JobId, generation: int, nodes: Collection[NodeId], *, token_file: str) -> GatePass:
+        """Return the pass of a generation on these nodes, whose token the engine writes to the file.
 
         Raises:
-            OSError: when the token cannot be written.
+            OSError: when the secret cannot be read.
         """
-        token = folder.resolve() / "gate.token"
         secret = read_or_make_secret(self._secret_folder / "gate.secret")
-        token.unlink(missing_ok=True)
-        write_token(token, issue_token(secret, job=job))
-        return str(replace(self._address, token_file=str(token)))
+        taken = tuple(name for name, behind in self._uplinks.items() if takes_uplink(nodes, behind))
+        address = replace(self._address, token_file=token_file, generation=generation, uplinks=taken)
+        token = issue_token(secret, job=job, generation=generation)
+        return GatePass(address=str(address), token=token)
 
-    def hooked(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def hooked(self, environment: Mapping[str, str], *, library: str = "") -> dict[str, str]:
         """Return an environment in which DDP models ask the gate that BOA_GATE leads to."""
-        return hooked(environment)
+        return hooked(environment, library=library)
+
+
+def takes_uplink(nodes: Collection[NodeId], behind: Collection[str]) -> bool:
+    """Return whether messages between these nodes take the uplink of the nodes that match the patterns.
+
+    They do where some of the nodes are behind it and some are not; `*` is the link between all nodes.
+    """
+    if len(nodes) < 2 or list(behind) == EVERY_NODE:
+        return len(nodes) > 1
+    inside = sum(any(fnmatchcase(node, pattern) for pattern in behind) for node in nodes)
+    return 0 < inside < len(nodes)

@@ -16,7 +16,7 @@ from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.guard import Rate
 from boa_daemon.gate.types import Ask, GateSettings
 from boa_daemon.job.gate import wire
-from boa_daemon.job.gate.token import JOB, PLANNER, is_proof, new_nonce
+from boa_daemon.job.gate.token import JOB, PLANNER, as_gate, is_proof, new_nonce, prove
 from policies.model import JobId
 
 HELLO_SECONDS = 2.0
@@ -42,9 +42,16 @@ class Host(Protocol):
     def gone(self, connection: Connection) -> None:
         """Forget a connection, and the job behind it."""
 
-    def token_of(self, role: str, job: JobId) -> str:
+    def token_of(self, role: str, job: JobId, generation: int) -> str:
         """Return the token that a caller must hold."""
         ...
+
+    def newest_generation(self, job: JobId) -> int:
+        """Return the newest start of a job that is known."""
+        ...
+
+    def take_plan(self, remaining_gpu_seconds: dict[JobId, float], generations: dict[JobId, int]) -> None:
+        """Believe the daemon's plan."""
 
     def settle(self) -> None:
         """Send the grants that are due."""
@@ -62,6 +69,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: Host) -> None:
         self.job: JobId = ""
+        self.generation = 0
         self._server = server
         self._role = ""
         self._nonce = new_nonce()
@@ -139,7 +147,7 @@ class Connection(asyncio.Protocol):
         elif self._role == PLANNER and verb == "status":
             self.send({"op": "status", "status": self._server.status()})
         elif self._role == PLANNER and verb == "plan":
-            self._server.broker.take_plan(_plan(frame))
+            self._server.take_plan(*_plan(frame))
         else:
             raise wire.MalformedFrame(f"a {self._role} cannot {verb!r}")
 
@@ -149,12 +157,15 @@ class Connection(asyncio.Protocol):
             raise wire.MalformedFrame(
                 f"this gate speaks version {wire.VERSION}; got {frame.get('version')!r}"
             )
-        role, proof = wire.word(frame, "role"), wire.word(frame, "proof")
+        role, proof, nonce = (wire.word(frame, key) for key in ("role", "proof", "nonce"))
         job = wire.word(frame, "job") if role == JOB else ""
-        token = self._server.token_of(role, job)
+        generation = wire.whole(frame, "generation") if role == JOB else 0
+        token = self._server.token_of(role, job, generation)
         if role not in (JOB, PLANNER) or not is_proof(proof, token=token, nonce=self._nonce):
             raise wire.MalformedFrame("wrong token")
         if role == JOB:
+            if generation < self._server.newest_generation(job):
+                raise wire.MalformedFrame("older generation: a later start of the job is known")
             nics, gpus = wire.words(frame, "nics"), wire.whole(frame, "gpus", least=1)
             weight = wire.number(frame, "weight", least=1e-9, most=1e9)
             if gpus > MOST_GPUS:
@@ -163,9 +174,17 @@ class Connection(asyncio.Protocol):
             self._deadline.cancel()
         self._role = role
         settings = self._server.settings
-        self.send({"op": "welcome", "policy": settings.policy, "beat_seconds": settings.beat_seconds})
+        own_proof = prove(token, as_gate(self._nonce, nonce))
+        self.send(
+            {
+                "op": "welcome",
+                "proof": own_proof,
+                "policy": settings.policy,
+                "beat_seconds": settings.beat_seconds,
+            }
+        )
         if role == JOB:
-            self.job = job
+            self.job, self.generation = job, generation
             self._server.seat(self, job, nics=nics, gpus=gpus, weight=weight)
 
     def _obey_job(self, verb: str, frame: dict[str, Any], now: float) -> None:
@@ -203,9 +222,11 @@ def _ask(frame: dict[str, Any]) -> Ask:
     )
 
 
-def _plan(frame: dict[str, Any]) -> dict[JobId, float]:
-    """Return what the daemon's plan says is left of each job, GPU-seconds."""
-    left = frame.get("remaining_gpu_seconds")
-    if not isinstance(left, dict):
-        raise wire.MalformedFrame("remaining_gpu_seconds must be an object of numbers by job")
-    return {job: wire.number(left, job) for job in left}
+def _plan(frame: dict[str, Any]) -> tuple[dict[JobId, float], dict[JobId, int]]:
+    """Return what the daemon's plan says is left of each job, GPU-seconds, and its newest generation."""
+    left, generations = frame.get("remaining_gpu_seconds"), frame.get("generations", {})
+    if not isinstance(left, dict) or not isinstance(generations, dict):
+        raise wire.MalformedFrame("remaining_gpu_seconds and generations must be objects of numbers by job")
+    return {job: wire.number(left, job) for job in left}, {
+        job: wire.whole(generations, job) for job in generations
+    }

@@ -75,6 +75,13 @@ class JobAtGate:
             self.iteration_bytes = ask.iteration_bytes
         self.iterations_left = ask.iterations_left
 
+    @property
+    def exposed_fraction(self) -> float | None:
+        """The part of an iteration that waits for messages, as the job measured it."""
+        if self.exposed_seconds is None or self.compute_seconds is None:
+            return None
+        return self.exposed_seconds / max(self.exposed_seconds + self.compute_seconds, 1e-9)
+
     def service_seconds(self, link: Link, now: float) -> float:
         """Return the GPU-seconds left: by the job's own count, else by the plan, else those it has had.
 
@@ -132,6 +139,8 @@ class JobAtGate:
         left = None
         if self.iterations_left is not None:
             left = self.iterations_left * (self.compute_seconds + sending)
+        elif self.planned_gpu_seconds is not None:
+            left = self.planned_gpu_seconds / self.gpus
         return Habits(
             job=self.job,
             compute_seconds=self.compute_seconds,

@@ -12,10 +12,11 @@ from typing import Any
 
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.connection import Connection
-from boa_daemon.gate.status import status_of
+from boa_daemon.gate.status import status_of, view_of
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
+from boa_daemon.tick.state import GateView
 from policies.model import JobId
 
 MOST_CONNECTIONS = 4096
@@ -35,6 +36,7 @@ class GateServer:
         self._started_at = time.monotonic()
         self._connections: set[Connection] = set()
         self._by_job: dict[JobId, Connection] = {}
+        self._generations: dict[JobId, int] = {}
         self._servers: list[asyncio.Server] = []
         self._paths: list[Path] = []
         self._wake: asyncio.TimerHandle | None = None
@@ -167,9 +169,23 @@ class GateServer:
             self.broker.leave(connection.job, time.monotonic())
             self.settle()
 
-    def token_of(self, role: str, job: JobId) -> str:
+    def token_of(self, role: str, job: JobId, generation: int) -> str:
         """Return the token that a caller must hold."""
-        return issue_token(self._secret, role=role, job=job)
+        return issue_token(self._secret, role=role, job=job, generation=generation)
+
+    def newest_generation(self, job: JobId) -> int:
+        """Return the newest start of a job that is known, from the plan or because it sits here."""
+        seated = self._by_job.get(job)
+        return max(self._generations.get(job, 0), 0 if seated is None else seated.generation)
+
+    def take_plan(self, remaining_gpu_seconds: dict[JobId, float], generations: dict[JobId, int]) -> None:
+        """Believe the daemon's plan until the next one."""
+        self._generations = dict(generations)
+        self.broker.take_plan(remaining_gpu_seconds)
+
+    def view(self) -> GateView:
+        """Return the links and jobs, for a tick."""
+        return view_of(self.broker, time.monotonic())
 
     def status(self) -> dict[str, Any]:
         """Return the status: the broker's, and the server's own."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from boa_daemon.tick.state import GatedJob, GatedLink, GateView
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links import adadual
 
 if TYPE_CHECKING:
@@ -49,9 +51,6 @@ def status_of(broker: Broker, now: float) -> dict[str, Any]:
 
 def _seat(broker: Broker, seat: JobAtGate, now: float) -> dict[str, Any]:
     """Return one job's row."""
-    exposed = None
-    if seat.exposed_seconds is not None and seat.compute_seconds is not None:
-        exposed = seat.exposed_seconds / max(seat.exposed_seconds + seat.compute_seconds, 1e-9)
     return {
         "job": seat.job,
         "nics": sorted(seat.nics),
@@ -59,9 +58,38 @@ def _seat(broker: Broker, seat: JobAtGate, now: float) -> dict[str, Any]:
         "weight": seat.weight,
         "state": "sending" if seat.lease else "waiting" if seat.ask else "computing",
         "remaining_gpu_seconds": seat.service_seconds(broker.timings.link, now),
-        "exposed_fraction": exposed,
+        "exposed_fraction": seat.exposed_fraction,
+        "gain_fraction": broker.gains.get(seat.job),
         "grants": seat.grants,
         "mean_wait_seconds": seat.waited_seconds / seat.grants if seat.grants else 0.0,
         "stalls": seat.stalls,
         "round_trip_seconds": seat.round_trip_seconds,
     }
+
+
+def view_of(broker: Broker, now: float) -> GateView:
+    """Return what a tick may know: on each link the jobs in their order, and what each job measured."""
+    link = broker.timings.link
+    hours = {
+        job: seat.service_seconds(link, now) / seat.weight / SECONDS_PER_HOUR
+        for job, seat in broker.seats.items()
+    }
+    return GateView(
+        links={
+            nic.name: GatedLink(
+                jobs=tuple(sorted(nic.jobs, key=lambda job: (hours[job], job))),
+                is_ordered=nic.is_on,
+                why=nic.verdict.why if nic.verdict else "not judged yet",
+                gain_fraction=nic.verdict.gain_fraction if nic.verdict else None,
+            )
+            for nic in sorted(broker.nics.values(), key=lambda nic: nic.name)
+        },
+        jobs={
+            seat.job: GatedJob(
+                ranked_by_hours=hours[seat.job],
+                exposed_fraction=seat.exposed_fraction,
+                gain_fraction=broker.gains.get(seat.job),
+            )
+            for seat in sorted(broker.seats.values(), key=lambda seat: seat.job)
+        },
+    )

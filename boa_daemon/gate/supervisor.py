@@ -16,7 +16,8 @@ from boa_daemon.gate.companion import start_gate, tell_plan
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import ClusterState, GateView, Plan
+from policies.model import JobId
 
 _LOG = logging.getLogger("boa.gate")
 
@@ -43,15 +44,24 @@ class GateSupervisor:
                 self._let_go()
             self._start()
 
-    def tell(self, state: ClusterState) -> None:
+    def follow(self, state: ClusterState, _plan: Plan | None = None) -> None:
         """Tell the gate what is left of each job; one that is started again is told so at once."""
         with self._lock:
             self._state = state
             if self.gate is not None:
                 tell_plan(self.gate, state)
 
+    def look(self) -> GateView | None:
+        """Return what the gate does on the links now; None where it is not there or does not answer."""
+        with self._lock:
+            return None if self.gate is None else self.gate.view(patience_seconds=0.5)
+
     def status(self) -> Mapping[str, Any]:
-        """Return how the gate is, in short; `boa gate status` has it card by card."""
+        """Return how the gate is, in short; `boa gate status` has it card by card.
+
+        `ungated` are the jobs that span nodes and do not ask: their nodes may not reach the gate, or they do
+        not use DDP, or do not want to.
+        """
         with self._lock:
             document: dict[str, Any] = {
                 "is_up": self.gate is not None,
@@ -61,13 +71,21 @@ class GateSupervisor:
                 "listens": [str(address) for address in self.addresses],
             }
             found = None if self.gate is None else self.gate.status(patience_seconds=0.5)
+            spanning = [] if self._state is None else _spanning(self._state)
         if found is None:
-            return document
+            return document | ({"ungated": spanning} if self.gate is None else {})
+        asking = {row["job"]: row for row in found["jobs"]}
         return document | {
             "jobs": len(found["jobs"]),
             "nics": len(found["nics"]),
             "nics_ordered": sum(nic["is_on"] for nic in found["nics"]),
             "grants": found["counts"]["grants"],
+            "ungated": [job for job in spanning if job not in asking],
+            "refusals": found["refusals"],
+            "measured": {
+                job: {key: row[key] for key in ("exposed_fraction", "gain_fraction", "mean_wait_seconds")}
+                for job, row in asking.items()
+            },
         }
 
     def close(self) -> None:
@@ -95,3 +113,8 @@ class GateSupervisor:
         gate, self.gate = self.gate, None
         if gate is not None:
             gate.close()
+
+
+def _spanning(state: ClusterState) -> list[JobId]:
+    """Return the jobs that are on several nodes."""
+    return [job for job, entry in state.jobs.items() if len({slot.node for slot in entry.slots}) > 1]

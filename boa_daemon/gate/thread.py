@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from boa_daemon.gate.server import GateServer
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.tick.state import GateView
 
 CLOSE_SECONDS = 5.0
+_Answer = TypeVar("_Answer")
 
 
 class GateThread:
@@ -62,9 +65,17 @@ class GateThread:
 
     def status(self, *, patience_seconds: float | None = None) -> dict[str, Any] | None:
         """Return the gate's status; None where it does not answer in time."""
+        return self._ask(self.server.status, patience_seconds)
 
-        async def ask() -> dict[str, Any]:
-            return self.server.status()
+    def view(self, *, patience_seconds: float | None = None) -> GateView | None:
+        """Return the gate's links and jobs; None where it does not answer in time."""
+        return self._ask(self.server.view, patience_seconds)
+
+    def _ask(self, question: Callable[[], _Answer], patience_seconds: float | None) -> _Answer | None:
+        """Return the answer to a question that is asked in the gate's thread."""
+
+        async def ask() -> _Answer:
+            return question()
 
         asked = asyncio.run_coroutine_threadsafe(ask(), self._loop)
         try:
@@ -73,9 +84,11 @@ class GateThread:
             asked.cancel()
             return None
 
-    def take_plan(self, remaining_gpu_seconds: dict[str, float]) -> None:
-        """Tell the gate what the daemon's plan says is left of each job."""
-        self._loop.call_soon_threadsafe(self.server.broker.take_plan, remaining_gpu_seconds)
+    def take_plan(
+        self, remaining_gpu_seconds: dict[str, float], generations: dict[str, int] | None = None
+    ) -> None:
+        """Tell the gate what the plan says is left of each job, and which start of it is the newest."""
+        self._loop.call_soon_threadsafe(self.server.take_plan, remaining_gpu_seconds, generations or {})
 
     def _stop(self) -> None:
         """End the loop and the thread."""

@@ -23,7 +23,8 @@ class GateSettings:
     `link` is believed until enough messages were timed to fit it. `patience_seconds` is ageing: whoever
     waited longer goes first. `least_gain_fraction` is what ordering must promise, beyond its cost, to stay
     on. A lease lasts `lease_factor` times as long as the message should take, and at least
-    `least_lease_seconds`.
+    `least_lease_seconds`. With `fills_idle_cards` buckets also go beside those that are in flight, where a
+    card would idle otherwise (`policies.links.filling`).
     """
 
     policy: str = DEFAULT_LINK_POLICY
@@ -38,6 +39,7 @@ class GateSettings:
     free_seconds: float = 1.0
     beat_seconds: float = 0.1
     fits_link: bool = True
+    fills_idle_cards: bool = True
 
     def __post_init__(self) -> None:
         if self.policy == "srsf-preemptive":
@@ -65,6 +67,11 @@ class GateSettings:
     def decides_as(self) -> str:
         """The link policy behind the gate's; shifted jobs need none, and never meet if all goes well."""
         return "srsf-1" if self.policy == SHIFT else self.policy
+
+    @property
+    def fills(self) -> bool:
+        """Whether messages go beside the first one where a card would idle: only buckets end soon enough."""
+        return self.fills_idle_cards and self.policy == "ada-srsf-buckets"
 
     @property
     def grant_bytes(self) -> float:

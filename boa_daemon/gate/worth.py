@@ -58,11 +58,41 @@ class Habits:
         return self.asks * self.round_trip_seconds / max(self.alone_seconds, 1e-9)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What ordering should save of the mean completion time and of each job's own, and what asking costs."""
+
+    gain_fraction: float
+    cost_fraction: float
+    gains: Mapping[JobId, float]
+
+    @classmethod
+    def of(cls, jobs: Sequence[Habits], *, crowding: float) -> Worth:
+        """Return the worth of ordering these jobs' messages; `crowding` is eta / b."""
+        in_order = _finishes(jobs, crowding=crowding, in_order=True)
+        at_once = _finishes(jobs, crowding=crowding, in_order=False)
+        whole = {job.job: job.weight for job in jobs}
+        return cls(
+            gain_fraction=_saved(_mean(in_order, whole), _mean(at_once, whole)),
+            cost_fraction=cost_fraction(jobs),
+            gains={job: _saved(in_order[job], at_once[job]) for job in in_order},
+        )
+
+
 def gain_fraction(jobs: Sequence[Habits], *, crowding: float) -> float:
     """Return which part of the mean completion time ordering saves; `crowding` is eta / b."""
-    in_order = _mean_finish(jobs, crowding=crowding, in_order=True)
-    at_once = _mean_finish(jobs, crowding=crowding, in_order=False)
-    return 1.0 - in_order / at_once if at_once > 0.0 else 0.0
+    return Worth.of(jobs, crowding=crowding).gain_fraction
+
+
+def _saved(now: float, before: float) -> float:
+    """Return which part of a time is saved."""
+    return 1.0 - now / before if before > 0.0 else 0.0
+
+
+def _mean(finishes: Mapping[JobId, float], weight: Mapping[JobId, float]) -> float:
+    """Return the weighted mean."""
+    total = sum(weight.values())
+    return sum(weight[job] * at for job, at in finishes.items()) / total if total > 0.0 else 0.0
 
 
 def cost_fraction(jobs: Sequence[Habits]) -> float:
@@ -70,14 +100,13 @@ def cost_fraction(jobs: Sequence[Habits]) -> float:
     return sum(job.cost_fraction for job in jobs) / len(jobs) if jobs else 0.0
 
 
-def _mean_finish(jobs: Sequence[Habits], *, crowding: float, in_order: bool) -> float:
-    """Return the weighted mean time until a job ends."""
+def _finishes(jobs: Sequence[Habits], *, crowding: float, in_order: bool) -> dict[JobId, float]:
+    """Return the time until each job ends."""
     left = {job.job: job.left_seconds if job.left_seconds is not None else UNKNOWN_SECONDS for job in jobs}
     known = {job.job: job for job in jobs}
     shares = {job.job: job.share for job in jobs}
-    weight = {job.job: job.weight for job in jobs}
     per_second = {job.job: job.gpus / job.weight for job in jobs}
-    now, total = 0.0, 0.0
+    now, finishes = 0.0, dict[JobId, float]()
     while left:
         ranked = sorted(left, key=lambda job: (left[job] * per_second[job], job))
         if in_order:
@@ -90,9 +119,9 @@ def _mean_finish(jobs: Sequence[Habits], *, crowding: float, in_order: bool) -> 
         for job in ranked:
             left[job] -= step / factors[job]
         for job in [job for job in ranked if left[job] <= 1e-9 * (1.0 + now)]:
-            total += weight[job] * now
+            finishes[job] = now
             del left[job]
-    return total / sum(weight.values())
+    return finishes
 
 
 def _in_order(ranked: Sequence[Habits]) -> dict[JobId, float]:

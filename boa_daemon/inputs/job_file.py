@@ -46,7 +46,7 @@ class _JobFile(Strict):
         description="failures without a newer checkpoint, after which it is not tried again",
     )
     gate: bool = Field(
-        default=False, description="have DDP models ask the daemon's gate before they send, if it runs one"
+        default=True, description="have DDP models ask the daemon's gate before they send, if it runs one"
     )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
 

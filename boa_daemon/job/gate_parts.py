@@ -30,6 +30,10 @@ class Measured:
             return None
         return max(0.0, self.iteration_seconds - self.exposed_seconds)
 
+    def pause(self) -> None:
+        """Leave the iterations out that nobody times: the next one that ends is where measuring begins."""
+        self._ended_at = 0.0
+
     def end(self, sent_bytes: int) -> None:
         """Note the end of an iteration: exposed is what came after the last bucket was ready."""
         now = time.monotonic()

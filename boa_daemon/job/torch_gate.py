@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _torch: Any = torch
 """PyTorch without its types, where its own code has none."""
 MOST_FREE_ITERATIONS = 10_000
+MEASURED_ITERATIONS = 2
+"""The last free iterations before a question: one to begin from, and one that is measured."""
 LAST_SECONDS = 5.0
 """So long the end of the process waits for what is being sent."""
 WHOLE_ITERATION = -1
@@ -75,8 +77,38 @@ def gate(
     the job has before it; without it the gate goes by the plan, or by what the job has had. `address` is
     BOA_GATE unless given. Without an address, or with all ranks on one node, the model stays as it is.
     """
-    GatedModel.attach(model, iterations=iterations, address=address)
+    if model in _gated:
+        _gated[model].iterations_left = iterations
+    else:
+        _attach(model, iterations=iterations, address=address)
     return model
+
+
+def hook_in(model: DistributedDataParallel) -> None:
+    """Have a model ask the gate whose script says nothing of it; where it cannot be had, say so and go on."""
+    if dist.get_backend(model.process_group) == "nccl" and model.find_unused_parameters:
+        say_off(ValueError("find_unused_parameters and NCCL cannot be had together with it"))
+        return
+    _attach(model)
+
+
+def make_way(model: DistributedDataParallel, state: object, hook: Any) -> bool:
+    """Call a script's own hook from now on instead of the gate's; return whether there was one."""
+    gated = _gated.get(model)
+    if gated is None:
+        return False
+    model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
+    gated.instead = (state, hook)
+    return True
+
+
+def _attach(
+    model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
+) -> None:
+    """Hook a model, and remember it."""
+    gated = GatedModel.attach(model, iterations=iterations, address=address)
+    if gated is not None:
+        _gated[model] = gated
 
 
 class GatedModel:
@@ -109,6 +141,7 @@ class GatedModel:
     ) -> None:
         ranks = dist.get_process_group_ranks(model.process_group)
         self.iterations_left = iterations
+        self.instead: tuple[object, Any] | None = None
         self._leader = ranks[0]
         self._is_leader = dist.get_rank() == ranks[0]
         self._world_size = len(ranks)
@@ -126,6 +159,7 @@ class GatedModel:
         self._buckets: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         self._sequence = 0
         self._free_iterations = 0
+        self._is_new_iteration, self._goes_freely = True, False
         self._granted_bytes = 0.0
         self._lease = 0
         self._lease_bytes = 0.0
@@ -141,6 +175,12 @@ class GatedModel:
 
     def push(self, bucket: Any) -> Any:
         """Take a bucket from DDP, and promise it. Called by autograd; returns at once."""
+        if self._is_new_iteration:
+            # Only here is the count the same on all ranks: an answer may change it at any bucket.
+            self._goes_freely = self._free_iterations > MEASURED_ITERATIONS
+        self._is_new_iteration = bucket.is_last()
+        if self._goes_freely:
+            return self._push_freely(bucket)
         tensor = bucket.buffer()
         is_cuda = tensor.device.type == "cuda"
         promise: Any = _torch.futures.Future(devices=[tensor.device] if is_cuda else None)
@@ -152,6 +192,16 @@ class GatedModel:
             self._measured.ready_at = time.monotonic()
         self._buckets.put(item)
         return promise
+
+    def _push_freely(self, bucket: Any) -> Any:
+        """Send a bucket as DDP itself does: nobody has to be asked for some iterations."""
+        tensor = bucket.buffer()
+        tensor.div_(self._world_size)
+        work = dist.all_reduce(tensor, group=self._group, async_op=True)
+        self._sent_bytes += tensor.numel() * tensor.element_size()
+        if bucket.is_last():
+            self._end_iteration(is_measured=False)
+        return work.get_future().then(_first)
 
     def close(self) -> None:
         """End the thread and the line; call it after the last backward pass, or not at all."""
@@ -212,9 +262,10 @@ class GatedModel:
             self._granted_bytes -= count * size
             self._sent_bytes += count * size
             self._give_back(is_end=bucket.is_last and done == flat.numel())
-        self._fulfil(bucket)
         if bucket.is_last:
+            # Before DDP hears of it: the next iteration goes by what is counted here.
             self._end_iteration()
+        self._fulfil(bucket)
 
     def _divide_on_gpu(self, bucket: Bucket) -> None:
         """Divide on the side stream, after the gradients are there."""
@@ -232,7 +283,7 @@ class GatedModel:
             dist.all_reduce(piece, group=self._group)
             sent = _torch.cuda.Event()
             sent.record(self._stream)
-        if self._lease or self._free_iterations <= 1:
+        if self._lease or self._free_iterations <= MEASURED_ITERATIONS:
             # A lease needs to know when the bytes have gone, and so does the measurement before the next
             # question; all other free iterations stay asynchronous.
             sent.synchronize()
@@ -304,9 +355,12 @@ class GatedModel:
             self._client.done(self._lease, seconds, asks_next=not is_end)
             self._lease = 0
 
-    def _end_iteration(self) -> None:
+    def _end_iteration(self, *, is_measured: bool = True) -> None:
         """Count an iteration, and measure it."""
-        self._measured.end(self._sent_bytes)
+        if is_measured:
+            self._measured.end(self._sent_bytes)
+        else:
+            self._measured.pause()
         self._sent_bytes = 0
         self._granted_bytes = 0.0
         self._free_iterations = max(0, self._free_iterations - 1)
@@ -314,13 +368,25 @@ class GatedModel:
             self.iterations_left = max(0, self.iterations_left - 1)
 
 
+_gated: weakref.WeakKeyDictionary[Any, GatedModel] = weakref.WeakKeyDictionary()
+"""The models that ask, while they live."""
+
+
 def _hook(gated: GatedModel, bucket: Any) -> Any:
     """Be what DDP calls for each bucket."""
+    if gated.instead is not None:
+        state, own = gated.instead
+        return own(state, bucket)
     return gated.push(bucket)
 
 
 # DDP reads the annotations of a hook and refuses those that are text, as they are in this file.
 _hook.__annotations__.clear()
+
+
+def _first(sent: Any) -> Any:
+    """Return what DDP wants of a sent bucket: its tensor."""
+    return sent.value()[0]
 
 
 def _let_end(hook: weakref.ref[GatedModel]) -> None:

@@ -21,9 +21,9 @@ from boa_daemon.sim.settings import Checkpoints
 from boa_daemon.sim.workload import Physics
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
-from boa_daemon.tick.state import JobState, UserMoney
+from boa_daemon.tick.state import ClusterState, JobState, Plan, UserMoney
 from boa_daemon.traces.reader import TraceJob
-from policies.model import Job, JobId, NodeId
+from policies.model import Job, JobId
 
 
 @dataclass(slots=True)
@@ -156,9 +156,13 @@ class SimulatedJobs:
         self.totals.lost_gpu_seconds += lost
         self._let_go(job)
 
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Let the jobs that share links send in this order from now on."""
-        if self._links.follow(order):
+    def look(self) -> None:
+        """Say nothing: no gate runs, and messages go in the order of the plan."""
+        return
+
+    def follow(self, _state: ClusterState, plan: Plan) -> None:
+        """Let the jobs that share links send in the order of the plan from now on."""
+        if self._links.follow(plan.link_order):
             self._share_links()
 
     def _let_go(self, job: Running) -> None:

@@ -175,6 +175,3 @@ class SimulatedRunner:
         """Leave a job out of `poll`."""
         if job in self._runs and job not in self._forgotten:
             self._write({"what": "forget", "job": job})
-
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Do nothing: nobody sends."""

@@ -30,6 +30,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Shortfall
 from policies.registry import (
+    DEFAULT_KAPPA,
     BuiltPolicy,
     PolicyOptions,
     Site,
@@ -75,6 +76,7 @@ class SimulationSettings:
     policy: str = "boa"
     options: PolicyOptions = field(default_factory=PolicyOptions)
     placer: str = "lwf"
+    kappa: float = DEFAULT_KAPPA
     seed: int = 0
     boot_seconds: float = 180.0
     idle_hold_seconds: float = IDLE_HOLD_SECONDS
@@ -94,7 +96,7 @@ class SimulationSettings:
             instance_types=self.instance_types,
             idle_hold_seconds=self.idle_hold_seconds,
             max_nodes=self.max_nodes_with_quotas,
-            orders_links=self.has_networks,
+            orders_links=self.has_networks and self.links_in_order,
         )
 
     @property
@@ -275,10 +277,15 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     controller = Controller(
         allocator=allocator,
         is_job_by_job=entry.is_job_by_job and short is None,
-        placer=find_placer(settings.placer),
+        placer=find_placer(settings.placer, kappa=settings.kappa),
         rules=settings.rules.under(policy),
         ports=Ports(
-            clock=world.clock, cloud=world.api, jobs=world.jobs, engine=world.jobs, store=MemoryStore()
+            clock=world.clock,
+            cloud=world.api,
+            jobs=world.jobs,
+            engine=world.jobs,
+            store=MemoryStore(),
+            links=world.jobs if settings.has_networks else None,
         ),
     )
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)

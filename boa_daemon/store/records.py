@@ -88,7 +88,7 @@ class JobRecord:
             environment=dict(content["environment"]),
             stop_grace_seconds=float(content["stop_grace_seconds"]),
             result=str(content["result"]),
-            gate=bool(content.get("gate", False)),
+            gate=bool(content.get("gate", True)),
             weight=float(content.get("weight", 1.0)),
         )
 

@@ -244,10 +244,6 @@ class Ideal:
         )
         return Accepted()
 
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Remember the last order."""
-        self.links = order
-
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Take a job off its GPUs."""
         if isinstance(action, self.refuse):

@@ -22,6 +22,7 @@ from boa_daemon.tick.ports import (
     Engine,
     JobSource,
     Launched,
+    Links,
     Outcome,
     Refused,
     Store,
@@ -54,6 +55,7 @@ class Ports:
     engine: Engine
     store: Store
     telemetry: Telemetry | None = None
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +86,17 @@ class Controller:
         # A launch is written down only when it is sent: an intent counts as nodes that may exist.
         for action in decision.actions[len(orders) :]:
             failures += self._carry_out([action], at=state.now)
-        if self.rules.orders_links:
-            failures += self._order_links(decision)
+        failures += self._order_links(decision)
         if failures:
             raise ActsFailed(failures, decision)
         return decision
 
     def _order_links(self, decision: Decision) -> list[str]:
-        """Tell the jobs who may send first; return what failed."""
+        """Tell whoever orders the links what is left of each job; return what failed."""
+        if self.ports.links is None:
+            return []
         try:
-            self.ports.engine.order_links(decision.plan.link_order)
+            self.ports.links.follow(decision.state, decision.plan)
         except Exception as error:
             return [f"links could not be ordered: {type(error).__name__}: {error}"]
         return []
@@ -121,6 +124,7 @@ class Controller:
             books_opened_at=ports.store.books_opened_at(now),
             memory=ports.store.memory(),
             users=ports.jobs.users(),
+            gate=None if ports.links is None else ports.links.look(),
         )
         return self._with_books_in_time(self._with_history(state))
 

@@ -17,6 +17,7 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.stages.afford import afford
 from boa_daemon.tick.stages.break_loops import break_loops
+from boa_daemon.tick.stages.bring_together import bring_together
 from boa_daemon.tick.stages.call_back import call_back
 from boa_daemon.tick.stages.check_stock import check_stock
 from boa_daemon.tick.stages.empty_nodes import empty_nodes
@@ -62,6 +63,7 @@ STAGES: tuple[Stage, ...] = (
     check_stock,
     # What else is worth doing with the nodes that there are?
     start_early,
+    bring_together,
     empty_nodes,
     use_spare,
     release,

@@ -12,6 +12,7 @@ from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, JobId, NodeId, Width
+from policies.placement.lwf import senders
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
     ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
@@ -56,7 +57,8 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
     if len({slot.node for slot in slots}) > 1:
-        sentences += [_span(state, slots), *_links(state, plan, job_id)]
+        nodes = dict.fromkeys(slot.node for slot in slots)
+        sentences += [_span(state, slots), *_links(state, plan, job_id, nodes)]
     return " ".join(sentences)
 
 
@@ -71,25 +73,70 @@ def _span(state: ClusterState, slots: Sequence[GpuSlot]) -> str:
     return f"It is on {len(names)} nodes because no one node had {len(slots)} GPUs free when it was placed."
 
 
-def _links(state: ClusterState, plan: Plan, job_id: JobId) -> list[str]:
-    """Return with whom a job shares a link, and who sends first."""
-    found: dict[tuple[JobId, bool], list[NodeId]] = {}
-    for node, jobs in plan.link_order.items():
-        if job_id in jobs:
-            place = jobs.index(job_id)
-            for at, name in enumerate(jobs):
-                if name != job_id:
-                    found.setdefault((name, place < at), []).append(node)
-    own = rank(state.jobs[job_id].job)[0]
-    sentences = []
-    for (other_id, is_first), nodes in found.items():
-        other = rank(state.jobs[other_id].job)[0]
+def _links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
+    """Return with whom a job shares a link, and who sends first there, or why nobody does."""
+    sentences = _measured(state, job_id)
+    found: dict[tuple[JobId, bool], list[str]] = {}
+    for name, jobs in plan.link_order.items():
+        if job_id not in jobs:
+            continue
+        place = jobs.index(job_id)
+        for at, other in enumerate(jobs):
+            if other != job_id:
+                found.setdefault((other, place < at), []).append(name)
+    own = _ranked_by(state, job_id)
+    for (other_id, is_first), names in found.items():
+        others = _ranked_by(state, other_id)
         who = "it" if is_first else other_id
         sentences.append(
-            f"It shares the link of {', '.join(nodes)} with job {other_id}; {who} sends first, because less "
-            f"of {who} is left: {min(own, other):.3g} against {max(own, other):.3g} GPU-hours over weight."
+            f"It shares the link of {', '.join(names)} with job {other_id}; {who} sends first, because less "
+            f"of {who} is left: {min(own, others):.3g} against {max(own, others):.3g} GPU-hours over weight."
         )
-    return sentences
+    return sentences + _unordered(state, plan, job_id, nodes)
+
+
+def _ranked_by(state: ClusterState, job_id: JobId) -> float:
+    """Return what decides who sends first: by the gate where one runs, which may know more jobs."""
+    if state.gate is not None and job_id in state.gate.jobs:
+        return state.gate.jobs[job_id].ranked_by_hours
+    return rank(state.jobs[job_id].job)[0]
+
+
+def _measured(state: ClusterState, job_id: JobId) -> list[str]:
+    """Return what a job measured of its messages, where it has, and what ordering should save of its time."""
+    seen = None if state.gate is None else state.gate.jobs.get(job_id)
+    if seen is None or seen.exposed_fraction is None:
+        return []
+    said = f"It waits for messages {seen.exposed_fraction:.0%} of its time"
+    if seen.gain_fraction is not None:
+        said += f"; order on its links should change what is left of its time by {-seen.gain_fraction:+.1%}"
+    return [f"{said}."]
+
+
+def _unordered(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
+    """Return the links that a job shares with others though nobody puts their messages in order, and why."""
+    held = {name: plan.slots.get(name, job.slots) for name, job in state.jobs.items()}
+    sharing = senders(held)
+    found: dict[tuple[JobId, str], list[NodeId]] = {}
+    for node in nodes:
+        ordered = plan.link_order.get(node, ())
+        for other in sharing.get(node, ()):
+            if other != job_id and not (job_id in ordered and other in ordered):
+                found.setdefault((other, _why_unordered(state, job_id, other, node)), []).append(node)
+    return [
+        f"It shares the link of {', '.join(names)} with job {other}; nobody sends first: {why}."
+        for (other, why), names in found.items()
+    ]
+
+
+def _why_unordered(state: ClusterState, job_id: JobId, other: JobId, node: NodeId) -> str:
+    """Return why the messages of two jobs on a link have no order."""
+    if state.gate is None:
+        return "no gate runs"
+    silent = [job for job in (job_id, other) if job not in state.gate.jobs]
+    if silent:
+        return f"{' and '.join(silent)} {'do' if len(silent) > 1 else 'does'} not ask the gate"
+    return state.gate.links[node].why if node in state.gate.links else "they do not send through it"
 
 
 def _presence(state: ClusterState, job: JobState) -> str:

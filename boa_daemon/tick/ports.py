@@ -1,4 +1,4 @@
-"""What the controller needs from the world: six small protocols, and wider ones of a cloud and an engine.
+"""What the controller needs from the world: seven small protocols, and wider ones of a cloud and an engine.
 
 The controller starts and stops jobs (`Engine`), and rents and gives back nodes (`Cloud`). What runs jobs for
 real says much more (`Runner`): what a generation is doing, which checkpoint it left, what it printed. What
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Offer, RefusalKind
-from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
 
@@ -126,7 +125,8 @@ class JobSpec:
     `run` is a shell command, started in `workdir` once on every node of the job. After a stop was ordered it
     has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
     part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
-    With `gate` its DDP models ask the gate without a line in the script; `weight` is what the gate ranks by.
+    With `gate` its DDP models ask the gate, where one runs, without a line in the script; `weight` is what
+    the gate ranks by.
     """
 
     job: JobId
@@ -138,7 +138,7 @@ class JobSpec:
     stop_grace_seconds: float = 60.0
     log_bytes: int = 64 * 2**20
     result: str = ""
-    gate: bool = False
+    gate: bool = True
     weight: float = 1.0
 
     def __post_init__(self) -> None:
@@ -148,19 +148,30 @@ class JobSpec:
         check_positive(f"log_bytes of {self.job}", self.log_bytes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePass:
+    """What leads a generation of a job to the gate: an address, and the token for the file that it names."""
+
+    address: str
+    token: str
+
+
 class JobGate(Protocol):
     """How an engine makes the gate known to its jobs."""
 
-    def admit(self, job: JobId, folder: Path) -> str:
-        """Write a job's token to its folder, and return the address that leads the job to the gate.
+    def admit(self, job: JobId, generation: int, nodes: Collection[NodeId], *, token_file: str) -> GatePass:
+        """Return the pass of a generation on these nodes, whose token the engine writes to the file.
 
         Raises:
-            OSError: when the token cannot be written.
+            OSError: when the gate's secret cannot be read.
         """
         ...
 
-    def hooked(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment in which DDP models ask the gate without a line in the script."""
+    def hooked(self, environment: Mapping[str, str], *, library: str = "") -> dict[str, str]:
+        """Return an environment in which DDP models ask the gate without a line in the script.
+
+        `library` is the folder on the job's node that holds `boa_daemon`, where that is not this one's.
+        """
         ...
 
 
@@ -305,8 +316,16 @@ class Engine(Protocol):
         """Checkpoint and stop a job; one that does not run is accepted."""
         ...
 
-    def order_links(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> None:
-        """Tell the jobs that share a node's link who may send first; links not named are not shared."""
+
+class Links(Protocol):
+    """The links that jobs share, where somebody puts their messages in order."""
+
+    def look(self) -> GateView | None:
+        """Return what a gate does on them now; None where none runs."""
+        ...
+
+    def follow(self, state: ClusterState, plan: Plan) -> None:
+        """Take in what was decided: what is left of each job, and who goes first."""
         ...
 
 

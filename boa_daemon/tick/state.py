@@ -133,6 +133,42 @@ class UserMoney:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatedLink:
+    """A link as the gate sees it: the jobs that ask there, in the order in which it would let them send.
+
+    It keeps to that order where it `is_ordered`; `why` says why, or why not. `gain_fraction` is what ordering
+    should save of the mean completion time, by what the jobs measured.
+    """
+
+    jobs: tuple[JobId, ...]
+    is_ordered: bool
+    why: str
+    gain_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedJob:
+    """A job as the gate sees it.
+
+    `ranked_by_hours` is what it goes by: GPU-hours left over weight. `exposed_fraction` is the part of an
+    iteration that waits for messages, as measured; `gain_fraction` is what ordering should save of the
+    job's own completion time, below zero where the job makes way for others.
+    """
+
+    ranked_by_hours: float
+    exposed_fraction: float | None = None
+    gain_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateView:
+    """What the gate says of itself: every link and every job that it hears of."""
+
+    links: Mapping[str, GatedLink]
+    jobs: Mapping[JobId, GatedJob]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """Everything that a tick may look at.
 
@@ -144,6 +180,7 @@ class ClusterState:
     are known where there are caps. `acts` are the recent ones in order of time, known where the rules
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
     opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own.
+    `gate` is what the gate says, where one runs that orders what jobs send.
     """
 
     now: float
@@ -159,6 +196,7 @@ class ClusterState:
     settled_month_micro_dollars: int = 0
     acts: tuple[Act, ...] = ()
     users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
+    gate: GateView | None = None
 
     @property
     def usd_per_hour(self) -> float:
@@ -172,10 +210,11 @@ class Rules:
 
     `instance_types` are by GPU type; `max_nodes` is how many nodes may be held. A node that falls idle is
     kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that prices the hold itself
-    keeps it no longer than `longest_hold_seconds`, where that is given. With `orders_links` the plan says
-    who sends first on each link that jobs share. With a `pace`, money that was not spent for a whole window
-    is forgone. With `round_seconds` the policy is asked again that long after it last changed its mind,
-    even if nothing happens. `caps` are never exceeded; `steady` keeps jobs from moving about.
+    keeps it no longer than `longest_hold_seconds`, where that is given. With `orders_links` messages go in
+    the order of the plan on every link that jobs share: so it is in the simulator. With a `pace`, money that
+    was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
+    after it last changed its mind, even if nothing happens. `caps` are never exceeded; `steady` keeps jobs
+    from moving about.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -214,11 +253,12 @@ class Plan:
     `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
     are the sizes of those groups among them that are of use only together. `releases` names nodes that
     nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
-    `link_order` names, for each node whose link several jobs send through, those jobs in the order in which
-    they may send. `memory` is what the policy remembers. `held` is what it was not allowed, and why;
-    `forced` are nodes to give back with jobs on them, because a cap would be broken otherwise. `stretched`
-    says what is planned for jobs that hold more, on GPUs that nobody else needs. `node_prices` is what widths
-    and nodes are worth to the policy, where it knows: for whoever asks what else there was.
+    `link_order` names, for each link on which the messages of several jobs are put in order, those jobs, best
+    first; a link where nobody does that is not in it. `memory` is what the policy remembers. `held` is what
+    it was not allowed, and why; `forced` are nodes to give back with jobs on them, because a cap would be
+    broken otherwise. `stretched` says what is planned for jobs that hold more, on GPUs that nobody else
+    needs. `node_prices` is what widths and nodes are worth to the policy, where it knows: for whoever asks
+    what else there was.
     """
 
     widths: Mapping[JobId, Width]

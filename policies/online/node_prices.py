@@ -34,6 +34,8 @@ from dataclasses import dataclass, field, replace
 
 from policies.answer import Hold, Stretch
 from policies.claim import Claim, Menu
+from policies.links.contention import Link
+from policies.links.link_share import network_share
 from policies.model import InstanceType, Job, JobClass, JobId, Problem, Width
 from policies.online.cost_to_go import WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
@@ -252,6 +254,19 @@ class WholeNodes:
             multiplier=self.multiplier,
             back_in_hours=back_in_hours,
         )
+
+    def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
+        """Return the weighted hours that messages between nodes add to what is left of a running job."""
+        columns = self.columns[job.class_name]
+        there = None if job.width is None else columns.index.get(job.width)
+        need = columns.job_class.network
+        if there is None or (share is None and need is None):
+            return 0.0
+        if share is None:
+            assert need is not None
+            share = network_share(Link.of_gigabits(gigabits), need)
+        worth = columns.job_class.weight + self.multiplier * float(columns.rate[there])
+        return worth * hours_left * share
 
     def node_worth(self, gpu_type: str) -> float:
         """Return the weighted hours that the money for an hour of a node would save elsewhere."""

@@ -14,8 +14,8 @@ on it still need. A job of n workers takes, of the GPUs with room for it,
 
 On rented clusters a GPU holds one job, so free GPUs all have L_g = 0 and the choice is among servers:
 `LeastWorkloadFirst` takes the fewest servers, then those whose links are quiet, then the best fit, so that
-whole instances fall empty (see `policies.placement.packing`). Jobs stay where they are unless a move pays for
-itself.
+whole instances fall empty (see `policies.placement.packing`). Jobs stay where they are; what moves them is a
+stage of the tick.
 
 Cost: a choice among G GPUs sorts them, O(G log G); exclusive placement is O(sizes of an instance) per server
 taken, whatever the cluster.
@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,38 +88,13 @@ class LeastWorkload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """What its placement costs a job.
-
-    `remaining_seconds` is the time left on one node; `network_share` is seconds of sending per second of
-    computing when it spans nodes and has their links to itself.
-    """
-
-    remaining_seconds: float
-    network_share: float = 0.0
-
-    def seconds(self, crowd: int) -> float:
-        """Return the time left where `crowd` jobs send on the most crowded link; 0 means one node."""
-        return self.remaining_seconds * (1.0 + self.network_share * crowd)
-
-
-_NO_TRAFFIC: Mapping[JobId, Traffic] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeastWorkloadFirst:
-    """Exclusive GPUs: fewest nodes, quiet links, best fit; running jobs stay unless a move pays.
+    """Exclusive GPUs: fewest nodes, quiet links, best fit; a job that holds its width stays where it is.
 
-    A move costs `move_seconds` of the job's GPUs. It is made only if it saves at least `least_return` times
-    that: in the job's own time, or in GPUs of a node that falls empty sooner, counted for as long as both
-    that node and the one that takes its jobs would be held, up to `horizon_seconds`. Jobs without `Traffic`
-    stay.
+    Jobs of up to `kappa` GPUs take what is left over on the fullest nodes, wherever that is.
     """
 
     kappa: float = 1
-    move_seconds: float = 120.0
-    least_return: float = 2.0
-    horizon_seconds: float = 3600.0
 
     def place(
         self,
@@ -127,22 +102,13 @@ class LeastWorkloadFirst:
         *,
         nodes: Sequence[Node],
         held: Mapping[JobId, tuple[GpuSlot, ...]],
-        traffic: Mapping[JobId, Traffic] = _NO_TRAFFIC,
     ) -> Placement:
         """Return the slots of each job that fits on ready nodes; earlier in `widths` means first served.
 
         GPUs are exclusive and a job may span nodes, so a job fits if enough GPUs of its type are free. Those
         that fit are placed widest first, which leaves fewer of them in pieces.
         """
-        packing = Packing([node for node in nodes if node.is_ready])
-        new: list[JobId] = []
-        for job, width in widths.items():
-            slots = held.get(job)
-            if slots is not None and packing.can_hold(slots, width):
-                packing.hold(job, slots)
-            else:
-                new.append(job)
-        kept = packing.slots
+        packing, new = _with_held(widths, nodes, held)
         left = {width.gpu_type: packing.free_gpus(width.gpu_type) for width in widths.values()}
         fitting: list[JobId] = []
         for job in new:
@@ -152,70 +118,45 @@ class LeastWorkloadFirst:
                 fitting.append(job)
         for job in sorted(fitting, key=lambda name: -widths[name].gpus):
             packing.add(job, widths[job], kappa=self.kappa)
-        movable = {job: traffic[job] for job in kept if job in traffic}
-        if movable:
-            self._bring_together(packing, widths, movable)
-            self._empty_nodes(packing, widths, movable)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 
-    def _bring_together(
-        self, packing: Packing, widths: Mapping[JobId, Width], movable: Mapping[JobId, Traffic]
-    ) -> None:
-        """Move jobs that span nodes to where they finish enough sooner."""
-        for job, traffic in movable.items():
-            crowd = packing.crowd_of(job)
-            if traffic.seconds(crowd) - traffic.seconds(0) < self.least_return * self.move_seconds:
-                continue
-            before = packing.remove(job)
-            packing.add(job, widths[job], kappa=self.kappa)
-            saved = traffic.seconds(crowd) - traffic.seconds(packing.crowd_of(job))
-            if saved < self.least_return * self.move_seconds:
-                packing.remove(job)
-                packing.hold(job, before)
 
-    def _empty_nodes(
-        self, packing: Packing, widths: Mapping[JobId, Width], movable: Mapping[JobId, Traffic]
-    ) -> None:
-        """Move the jobs of nearly empty nodes into the gaps of others, so that the node can be released."""
-        for node_id, gpus in packing.least_used():
-            jobs = sorted(packing.jobs_on(node_id), key=lambda name: (-widths[name].gpus, name))
-            if not jobs or not all(job in movable and packing.crowd_of(job) == 0 for job in jobs):
-                continue
-            cost = self.move_seconds * sum(widths[job].gpus for job in jobs)
-            held_seconds = min(self.horizon_seconds, max(movable[job].remaining_seconds for job in jobs))
-            if gpus * held_seconds < self.least_return * cost:
-                continue
-            before = {job: packing.remove(job) for job in jobs}
-            if _fill_gaps(packing, jobs, widths, movable, at_least=self.least_return * cost / gpus):
-                continue
-            for job, slots in before.items():
-                packing.hold(job, slots)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyFree:
+    """Exclusive GPUs, any that are free: what placing is worth. Drawn by job and GPU, so it repeats."""
+
+    def place(
+        self,
+        widths: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        held: Mapping[JobId, tuple[GpuSlot, ...]],
+    ) -> Placement:
+        """Return the slots of each job that fits on ready nodes; earlier in `widths` means first served."""
+        packing, new = _with_held(widths, nodes, held)
+        for job in new:
+            free = packing.free_slots(widths[job].gpu_type)
+            if len(free) >= widths[job].gpus:
+                free.sort(key=lambda slot: crc32(f"{job} {slot.node} {slot.index}".encode()))
+                packing.hold(job, free[: widths[job].gpus])
+        placed = packing.slots
+        return Placement(slots={job: placed[job] for job in widths if job in placed})
 
 
-def _fill_gaps(
-    packing: Packing,
-    jobs: Sequence[JobId],
-    widths: Mapping[JobId, Width],
-    movable: Mapping[JobId, Traffic],
-    *,
-    at_least: float,
-) -> bool:
-    """Place each job in a gap of a node that will be held `at_least` that many seconds anyway, or none."""
-    moved: list[JobId] = []
-    for job in jobs:
-        if not packing.add_to_gap(job, widths[job]):
-            break
-        moved.append(job)
-        neighbours = packing.jobs_on(packing.slots_of(job)[0].node) - set(jobs)
-        lasting = (movable[name].remaining_seconds if name in movable else at_least for name in neighbours)
-        if max(lasting, default=0.0) < at_least:
-            break
-    else:
-        return True
-    for job in moved:
-        packing.remove(job)
-    return False
+def _with_held(
+    widths: Mapping[JobId, Width], nodes: Sequence[Node], held: Mapping[JobId, tuple[GpuSlot, ...]]
+) -> tuple[Packing, list[JobId]]:
+    """Return the ready nodes with the jobs that hold their width already, and the other jobs."""
+    packing = Packing([node for node in nodes if node.is_ready])
+    new: list[JobId] = []
+    for job, width in widths.items():
+        slots = held.get(job)
+        if slots is not None and packing.can_hold(slots, width):
+            packing.hold(job, slots)
+        else:
+            new.append(job)
+    return packing, new
 
 
 def senders(slots: Mapping[JobId, Sequence[GpuSlot]]) -> dict[NodeId, tuple[JobId, ...]]:

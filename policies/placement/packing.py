@@ -66,14 +66,14 @@ class Packing:
         """Return how many GPUs of the type are free, on all nodes together."""
         return self._total_free.get(gpu_type, 0)
 
-    def jobs_on(self, node_id: NodeId) -> frozenset[JobId]:
-        """Return the jobs with a GPU on the node."""
-        return frozenset(self._jobs[self._index[node_id]])
-
-    def crowd_of(self, job: JobId) -> int:
-        """Return how many jobs send through the job's most crowded node; 0 for a job on one node."""
-        nodes = {self._index[slot.node] for slot in self._slots[job]}
-        return max(len(self._senders[node]) for node in nodes) if len(nodes) > 1 else 0
+    def free_slots(self, gpu_type: str) -> list[GpuSlot]:
+        """Return all free GPUs of the type."""
+        return [
+            GpuSlot(self._ids[node], gpu)
+            for node, kind in enumerate(self._type)
+            if kind == gpu_type
+            for gpu in self._free[node]
+        ]
 
     def can_hold(self, slots: Sequence[GpuSlot], width: Width) -> bool:
         """Return whether these GPUs exist, are free, are of the width's type and make up the width."""
@@ -122,11 +122,6 @@ class Packing:
             insort(self._shelf_of(node), node)
         return slots
 
-    def least_used(self) -> list[tuple[NodeId, int]]:
-        """Return (node, its GPUs) of the nodes in use, the one with the smallest part taken first."""
-        part = {i: 1.0 - len(free) / self._capacity[i] for i, free in enumerate(self._free) if self._jobs[i]}
-        return [(self._ids[i], self._capacity[i]) for i in sorted(part, key=lambda i: (part[i], i))]
-
     def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
         """Place the job if enough GPUs are free, and return whether they were.
 
@@ -156,15 +151,6 @@ class Packing:
             self._senders[node].add(job)
         insort(self._shelf_of(node), node)
         return taken
-
-    def add_to_gap(self, job: JobId, width: Width) -> bool:
-        """Place the job on one node that is in use already; return whether one has room."""
-        node = self._first(self._one_node_keys(width, in_use=(True,)), ())
-        if node is None:
-            return False
-        free = self._free[node]
-        self.hold(job, [GpuSlot(self._ids[node], gpu) for gpu in reversed(free[len(free) - width.gpus :])])
-        return True
 
     def _leftovers(self, width: Width) -> list[int]:
         """Return the fullest nodes, however many it takes."""

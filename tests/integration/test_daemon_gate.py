@@ -22,7 +22,7 @@ from boa_daemon.job.gate.address_file import find_address
 from boa_daemon.job.gate.client import GateClient
 
 SCRIPT = Path(__file__).with_name("gate_job.py")
-GATE = "[gate]\nenabled = true\nalways_on = true\n[workload]\nexplore_fraction = 0\n"
+GATE = "[gate]\nalways_on = true\n[workload]\nexplore_fraction = 0\n"
 
 
 @pytest.fixture
@@ -42,7 +42,10 @@ def submit(site: Site, *jobs: dict[str, Any]) -> list[str]:
 
 
 def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None:
-    """Two ranks ask the daemon's gate without a line in the script; gate and daemon die, and come back."""
+    """Two ranks ask the daemon's gate, though neither script, job file nor settings ask for it.
+
+    Gate and daemon die, and come back.
+    """
     site = gated_site
     site.up()
     run = f"exec {shlex.quote(sys.executable)} {shlex.quote(str(SCRIPT))}"
@@ -53,7 +56,6 @@ def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None
             "run": run,
             "min_gpus": 2,
             "max_gpus": 2,
-            "gate": True,
             "environment": {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
         },
     )
@@ -70,7 +72,8 @@ def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None
         wait_for(lambda: steps() > since + count, site)
 
     wait_for(lambda: gate().get("jobs") == 1 and gate()["grants"] > 0, site)
-    assert (gate()["nics"], gate()["starts"], gate()["fault"]) == (2, 1, "")
+    assert (gate()["nics"], gate()["starts"], gate()["fault"], gate()["ungated"]) == (2, 1, "", [])
+    assert set(gate()["measured"][job]) == {"exposed_fraction", "gain_fraction", "mean_wait_seconds"}
     trains_on()
 
     Path(gate()["listens"][0].removeprefix("unix:")).unlink()
@@ -104,10 +107,10 @@ def test_the_daemons_plan_decides_who_sends_first(gated_site: Site) -> None:
         {**sleeper, "name": "short", "scale": 0.1},
     )
     folder = site.folder / "state" / "jobs"
-    wait_for(lambda: len(list(folder.glob("*/gate.json"))) == 3, site)
+    wait_for(lambda: len(list(folder.glob("*/g1/gate.json"))) == 3, site)
     clients = {}
     for job in (holder, long, short):
-        (file,) = [f for f in folder.glob("*/gate.json") if f.parent.name.startswith(job)]
+        (file,) = [f for f in folder.glob("*/g1/gate.json") if f.parent.parent.name.startswith(job)]
         assert set(json.loads(file.read_text())) == {"address"}
         address = find_address(str(file))
         assert address is not None

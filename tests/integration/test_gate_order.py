@@ -159,3 +159,59 @@ def test_an_address_of_no_use_is_said_and_training_goes_on(
     assert capsys.readouterr().out.startswith("boa gate: off, ")
     assert GatedModel.attach(model, address="nonsense") is None
     assert "unix:PATH or tcp:HOST:PORT" in capsys.readouterr().out
+
+
+def test_a_script_with_a_hook_of_its_own_keeps_it(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate's hook was there first, and makes way; the gradients are what the script's hook says."""
+    monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
+    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=None)
+    model.register_comm_hook(gated, torch_gate._hook)
+    monkeypatch.setitem(torch_gate._gated, model, gated)
+
+    def doubles(state: list[int], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        state.append(bucket.index())
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer() * 2.0)
+        return done
+
+    seen: list[int] = []
+    assert torch_gate.make_way(model, seen, doubles)
+    model(torch.ones(4, 32)).sum().backward()
+    once = [weight.grad.clone() for weight in model.module.parameters()]
+    model.zero_grad()
+    model.module(torch.ones(4, 32)).sum().backward()
+    for weight, hooked in zip(model.module.parameters(), once, strict=True):
+        assert torch.allclose(hooked, 2.0 * weight.grad)
+    assert seen
+    assert not torch_gate.make_way(DistributedDataParallel(torch.nn.Linear(2, 2)), seen, doubles)
+    gated.close()
+
+
+def test_free_iterations_need_no_thread_and_give_the_same_gradients(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One question for ten iterations: seven of them go DDP's own way, all but the first and the last two."""
+    threads: list[str] = []
+    all_reduce = dist.all_reduce
+
+    def note(piece: torch.Tensor, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return all_reduce(piece, **options)
+
+    gated = attach(model, monkeypatch, [Go(bytes=1e18, free_iterations=10), Go(bytes=1e18)])
+    monkeypatch.setattr(dist, "all_reduce", note)
+    per_iteration = []
+    for _ in range(11):
+        threads.clear()
+        model.zero_grad()
+        model(torch.ones(4, 32)).sum().backward()
+        per_iteration.append(set(threads) == {"boa-gate-send"})
+        grads = [weight.grad.clone() for weight in model.module.parameters()]
+        model.zero_grad()
+        model.module(torch.ones(4, 32)).sum().backward()
+        for weight, grad in zip(model.module.parameters(), grads, strict=True):
+            assert torch.allclose(weight.grad, grad)
+    gated.close()
+    assert per_iteration == [True] + [False] * 7 + [True] * 3

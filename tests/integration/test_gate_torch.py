@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.gate.inject import hooked
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
+from boa_daemon.job.inject import hooked
 from policies.links.contention import Link
 
 RANKS = 3

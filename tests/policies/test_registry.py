@@ -6,7 +6,7 @@ import pytest
 
 from boa_daemon.testing import a_class, a_problem, an_instance_type
 from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
-from policies.model import Budget
+from policies.model import Budget, GpuSlot, InstanceType, Node, Width
 from policies.registry import (
     POLICIES,
     PolicyOptions,
@@ -41,7 +41,7 @@ def test_an_unknown_policy_names_the_closest() -> None:
 
 def test_an_unknown_placer_names_all() -> None:
     """A word that resembles nothing gets the list."""
-    with pytest.raises(UnknownPolicy, match="Known: first-fit, lwf"):
+    with pytest.raises(UnknownPolicy, match="Known: first-fit, list-scheduling, lwf, random"):
         find_placer("quux")
 
 
@@ -166,3 +166,21 @@ def test_an_efficiency_option_is_a_fraction(text: str) -> None:
     with pytest.raises(InvalidProblem, match="must be a number from 0 to 1"):
         parse_options(find_policy("efficiency"), {"efficiency": text})
     assert parse_options(find_policy("efficiency"), {"efficiency": "0.5"}) == PolicyOptions(efficiency=0.5)
+
+
+def test_kappa_is_the_widest_job_that_lwf_spreads() -> None:
+    """Two GPUs, and nodes with one, one and two free: together by default, in leftovers from kappa 2 on."""
+    kind = InstanceType(name="node", gpu_type="gpu", gpus=2, usd_per_hour=1.0)
+    nodes = [Node(id=name, instance_type=kind, is_ready=True) for name in "abc"]
+    one = Width("gpu", 1)
+    held = {"x": (GpuSlot("a", 0),), "y": (GpuSlot("b", 0),)}
+    wanted = {"x": one, "y": one, "new": Width("gpu", 2)}
+
+    def nodes_of(name: str, kappa: float) -> set[str]:
+        placer = find_placer(name, kappa=kappa)
+        return {slot.node for slot in placer.place(wanted, nodes=nodes, held=held).slots["new"]}
+
+    assert nodes_of("lwf", 1) == {"c"}
+    assert nodes_of("lwf", 2) == {"a", "b"}
+    assert nodes_of("list-scheduling", 1) == {"a", "b"}
+    assert nodes_of("first-fit", 2) == {"c"}

@@ -4,12 +4,14 @@
     tcp:10.0.0.5:7411?token_file=/run/boa/jobs/j1.token&answer_ms=5
 
 `answer_ms` is how long a job waits for the gate's first answer before it sends without one (default 5).
+`generation` is the start of the job that the token is for (default 0), and `uplinks` are further links that
+its messages take, beside its nodes' own.
 """
 
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -23,13 +25,15 @@ class BadAddress(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateAddress:
-    """A unix socket's `path`, or `host` and `port`; the file with the token; the patience of the job."""
+    """A unix socket's `path`, or `host` and `port`; the token's file and generation; the job's patience."""
 
     path: str = ""
     host: str = ""
     port: int = 0
     token_file: str = ""
     answer_seconds: float = DEFAULT_ANSWER_SECONDS
+    generation: int = 0
+    uplinks: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> GateAddress:
@@ -40,24 +44,33 @@ class GateAddress:
         """
         place, _, query = text.partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
-        unknown = sorted(set(options) - {"token_file", "answer_ms"})
+        unknown = sorted(set(options) - {"token_file", "answer_ms", "generation", "uplinks"})
         if unknown:
-            raise BadAddress(f"a gate address knows token_file and answer_ms; got {unknown[0]!r} in {text!r}")
+            raise BadAddress(
+                "a gate address knows token_file, answer_ms, generation and uplinks; "
+                f"got {unknown[0]!r} in {text!r}"
+            )
         try:
             answer_seconds = float(options.get("answer_ms", DEFAULT_ANSWER_SECONDS * 1000)) / 1000
         except ValueError:
             raise BadAddress(f"answer_ms must be a number; got {options['answer_ms']!r}") from None
         if not 0.0 < answer_seconds <= 1.0:
             raise BadAddress(f"answer_ms must lie between 0 and 1000; got {options['answer_ms']}")
-        token_file = options.get("token_file", "")
+        generation = options.get("generation", "0")
+        if not generation.isdecimal():
+            raise BadAddress(f"generation must be a whole number; got {generation!r}")
+        found = cls(
+            token_file=options.get("token_file", ""),
+            answer_seconds=answer_seconds,
+            generation=int(generation),
+            uplinks=tuple(name for name in options.get("uplinks", "").split(",") if name),
+        )
         kind, _, rest = place.partition(":")
         if kind == "unix" and rest:
-            return cls(path=unquote(rest), token_file=token_file, answer_seconds=answer_seconds)
+            return replace(found, path=unquote(rest))
         host, _, port = rest.rpartition(":")
         if kind == "tcp" and host and port.isdigit() and int(port) < 65536:
-            return cls(
-                host=host.strip("[]"), port=int(port), token_file=token_file, answer_seconds=answer_seconds
-            )
+            return replace(found, host=host.strip("[]"), port=int(port))
         raise BadAddress(f"a gate address is {_FORMS}; got {text!r}")
 
     def __str__(self) -> str:
@@ -68,6 +81,10 @@ class GateAddress:
             options.append(f"token_file={quote(self.token_file)}")
         if self.answer_seconds != DEFAULT_ANSWER_SECONDS:
             options.append(f"answer_ms={self.answer_seconds * 1000:g}")
+        if self.generation:
+            options.append(f"generation={self.generation}")
+        if self.uplinks:
+            options.append(f"uplinks={quote(','.join(self.uplinks), safe=',')}")
         return f"{place}?{'&'.join(options)}" if options else place
 
     def read_token(self) -> str:

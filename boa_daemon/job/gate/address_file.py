@@ -1,9 +1,8 @@
 """`BOA_GATE` as a path: a JSON file with the address, so that a gate may come and go while a job runs.
 
-{"address": "unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1/gate.token", "order": {"n1": ["j2", "j1"]}}
+{"address": "unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1/g1/gate.token&generation=1"}
 
-Engines write it. `order` is who sends first on each shared link by the plan, for people and for programs that
-make do without a gate.
+Engines write it, for each start of a job anew.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from typing import Any
 from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.allowance import Allowance
-from boa_daemon.job.gate.greeting import CONNECT_SECONDS, next_frame
-from boa_daemon.job.gate.token import JOB, prove
+from boa_daemon.job.gate.greeting import CONNECT_SECONDS, greet
+from boa_daemon.job.gate.token import JOB
 
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.1, 5.0
 MISSED_BEATS = 2.5
@@ -73,8 +73,8 @@ class GateClient:
         self.round_trip_seconds: float | None = None
         self.refusal = ""
         self._hello = {
-            "op": "hello", "version": wire.VERSION, "role": JOB, "job": job,
-            "nics": sorted(set(nics)), "gpus": gpus, "weight": weight,
+            "role": JOB, "job": job, "generation": address.generation,
+            "nics": sorted({*nics, *address.uplinks}), "gpus": gpus, "weight": weight,
         }  # fmt: skip
         self._token = token
         self._most_wait_seconds = most_wait_seconds
@@ -273,12 +273,7 @@ class GateClient:
         try:
             connected = self.address.connect(timeout_seconds=CONNECT_SECONDS)
             frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
-            challenge = next_frame(connected, frames)
-            proof = prove(self._token, str(challenge.get("nonce")))
-            connected.sendall(wire.encode({**self._hello, "proof": proof}))
-            welcome = next_frame(connected, frames)
-            if welcome.get("op") != "welcome":
-                raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
+            welcome = greet(connected, frames, self._hello, token=self._token)
             beat_seconds = wire.number(welcome, "beat_seconds", least=0.001, most=10.0)
         except (OSError, wire.MalformedFrame) as fault:
             self.refusal = str(fault)

@@ -1,9 +1,11 @@
-"""Who may speak at the gate: one secret, and a token per job that proves only that job.
+"""Who may speak at the gate, and who is the gate: one secret, and a token for each start of a job.
 
-A job's token is HMAC-SHA-256(secret, "job:" + id), so the gate keeps no list of tokens and a job cannot
-speak for another. The token never crosses the wire: the gate sends a nonce, the job answers with
-HMAC(token, nonce). What follows is not encrypted; over TCP the network between gate and jobs has to be
-trusted with sizes and times.
+A token is HMAC-SHA-256(secret, "job:" + generation + ":" + id), so the gate keeps no list of tokens, a job
+cannot speak for another, and a generation that ended speaks no more once its successor is known. The token
+never crosses the wire. Each side sends a nonce, and each answers the other's: the job with HMAC(token,
+nonce), the gate with HMAC(token, "gate:" + nonce + ":" + the job's nonce), so a job obeys nobody who does not
+know the secret. What follows is not encrypted: the network between gate and jobs has to be trusted with sizes
+and times.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ PLANNER = "planner"
 JOB = "job"
 
 
-def issue_token(secret: str, *, role: str = JOB, job: str = "") -> str:
-    """Return the token of a job, or of the planner."""
-    return hmac.new(secret.encode(), f"{role}:{job}".encode(), hashlib.sha256).hexdigest()
+def issue_token(secret: str, *, role: str = JOB, job: str = "", generation: int = 0) -> str:
+    """Return the token of a generation of a job, or of the planner."""
+    return hmac.new(secret.encode(), f"{role}:{generation}:{job}".encode(), hashlib.sha256).hexdigest()
 
 
 def new_nonce() -> str:
@@ -33,6 +35,11 @@ def new_nonce() -> str:
 def prove(token: str, nonce: str) -> str:
     """Return the answer to a challenge."""
     return hmac.new(token.encode(), nonce.encode(), hashlib.sha256).hexdigest()
+
+
+def as_gate(nonce: str, challenge: str) -> str:
+    """Return what the gate has to prove: bound to both nonces, and nothing that a job would ever answer."""
+    return f"gate:{nonce}:{challenge}"
 
 
 def is_proof(answer: str, *, token: str, nonce: str) -> bool:

@@ -2,14 +2,14 @@
 
     who      op         fields
     gate     challenge  nonce
-    job      hello      version, job, role, proof, nics, gpus, weight
-    gate     welcome    policy, beat_seconds
+    job      hello      version, job, generation, role, proof, nonce, nics, gpus, weight
+    gate     welcome    proof, policy, beat_seconds
     job      ask        id, ready_bytes, message_bytes, what it measured; fence, seconds of the last message
     gate     wait       id                        at once where it must wait, then every beat
     gate     grant      id, fence, bytes, lease_seconds, free_iterations, overhead_fraction
     job      done       fence, seconds
     job      cancel     id
-    planner  plan       remaining_gpu_seconds by job
+    planner  plan       remaining_gpu_seconds by job; generations by job
     planner  status     answered by one frame, status
     gate     refused    reason; the connection closes
 
@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 MOST_FRAME_BYTES = 8192
 """No frame of a job is longer; one that is closes the connection."""
 MOST_ANSWER_BYTES = 4_000_000

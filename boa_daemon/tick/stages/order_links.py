@@ -1,4 +1,8 @@
-"""May change who sends first on links that several jobs share, where the site orders them."""
+"""May change who sends first on links that several jobs share: the plan says what happens there.
+
+In the simulator messages go in the order of the plan. Elsewhere it is the gate that puts them in order, on
+the links where that pays and for the jobs that ask it; on all other links there is none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,12 @@ from boa_daemon.tick.state import ClusterState
 
 
 def order_links(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the order on every shared link."""
-    if not draft.rules.orders_links:
+    """Return the draft with the order on every link that has one."""
+    if draft.rules.orders_links:
+        return replace(draft, plan=replace(draft.plan, link_order=link_order(state, draft.plan.slots)))
+    if state.gate is None:
         return draft
-    return replace(draft, plan=replace(draft.plan, link_order=link_order(state, draft.plan.slots)))
+    order = {
+        name: link.jobs for name, link in state.gate.links.items() if link.is_ordered and len(link.jobs) > 1
+    }
+    return replace(draft, plan=replace(draft.plan, link_order=order)) if order else draft

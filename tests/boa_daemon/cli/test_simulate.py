@@ -97,6 +97,7 @@ def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
         (["--budget", "20/h", "--set", "nodes"], InputError, "is not key=value"),
         (["--budget", "20/h", "--set", "nodes=1"], PolicyError, "no option 'nodes'"),
         (["--budget", "20/h", "--placer", "lfw"], PolicyError, "Did you mean 'lwf'"),
+        (["--budget", "20/h", "--placer", "random", "--kappa", "2"], InputError, "goes with --placer lwf"),
         (["--budget", "1/h"], InfeasibleBudget, ""),
     ],
 )

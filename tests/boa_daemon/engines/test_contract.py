@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,8 +10,13 @@ import pytest
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 from engine_worlds import ENGINES
 
+from boa_daemon.gate.companion import JobDoor
+from boa_daemon.gate.thread import GateThread
+from boa_daemon.gate.types import GateSettings
+from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.testing import a_node
 from boa_daemon.tick.ports import Accepted, Refused, Runner
+from policies.links.contention import Link
 
 PATIENT = "--steps 100000 --pause 0.005"
 
@@ -200,3 +206,65 @@ def test_a_forgotten_job_is_in_no_report(bench: Bench) -> None:
     again: Callable[[], Runner] = bench.again  # type: ignore[attr-defined]
     bench.engine = again()
     assert "a" not in bench.engine.reattach()
+
+
+GATE = GateSettings(
+    link=Link(latency_seconds=0.0, seconds_per_byte=1e-9, contention_seconds_per_byte=0.0), is_always_on=True
+)
+DDP_JOB = Path(__file__).parents[2] / "integration" / "gate_job.py"
+
+
+def start_ddp(bench: Bench, door: JobDoor, **changes: object) -> Callable[[], int]:
+    """Start the DDP job over two nodes, and return what tells its steps."""
+    bench.engine = bench.again(gate=door)  # type: ignore[attr-defined]
+    until(lambda: set(bench.engine.prepare([a_node(n) for n in bench.nodes]).values()) == {Accepted()})
+    environment = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    bench.admit(f"exec {sys.executable} {DDP_JOB}", environment=environment, **changes)
+    bench.start(2, nodes=2)
+
+    def steps() -> int:
+        files = [bench.workdir / f"step-{rank}" for rank in (0, 1)]
+        return min(int(file.read_text() or 0) if file.exists() else 0 for file in files)
+
+    return steps
+
+
+def test_plain_ddp_asks_the_gate_over_the_nodes_network(bench: Bench, tmp_path: Path) -> None:
+    """Not a word of it in the job: the engine brings address, token and hook; when the gate dies training
+    goes on, and under the generation's token the job comes back to a new one.
+    """
+    with GateThread(GATE, "secret", GateAddress(host="127.0.0.1", port=0)) as gate:
+        (tmp_path / "gate.secret").write_text("secret")
+        (address,) = gate.addresses
+        steps = start_ddp(bench, JobDoor(tmp_path, address, uplinks={"core": ["*"]}))
+        until(lambda: sum(job["grants"] for job in gate.status()["jobs"]) > 5)  # type: ignore[index]
+        (job,) = gate.status()["jobs"]  # type: ignore[index]
+        assert (job["job"], job["nics"], job["gpus"]) == ("a", ["core", "n1", "n2"], 2)
+        tokens = list(tmp_path.rglob("gate.token"))
+        assert {token.stat().st_mode & 0o777 for token in tokens} == {0o600}
+        assert {token.parent.name for token in tokens} == {"g1"}
+    since = steps()
+    until(lambda: steps() > since + 20)
+    with GateThread(GATE, "secret", address) as gate:
+        until(lambda: sum(job["grants"] for job in gate.status()["jobs"]) > 5)  # type: ignore[index]
+    (bench.workdir / "go").touch()
+    assert bench.wait_end().phase == "finished"
+
+
+@pytest.mark.parametrize("why", ["wrong secret", "out of reach", "opted out"])
+def test_what_cannot_reach_the_gate_trains_without(bench: Bench, tmp_path: Path, why: str) -> None:
+    """Another secret, a port at which nobody listens, or a job that does not want to: it runs to its end."""
+    with GateThread(GATE, "secret", GateAddress(host="127.0.0.1", port=0)) as gate:
+        (tmp_path / "gate.secret").write_text("another" if why == "wrong secret" else "secret")
+        (address,) = gate.addresses
+        if why == "out of reach":
+            gate.close()
+        steps = start_ddp(bench, JobDoor(tmp_path, address), gate=why != "opted out")
+        until(lambda: steps() > 30)
+        if why != "out of reach":
+            status = gate.status()
+            assert status is not None
+            assert status["jobs"] == []
+            assert bool(status["refusals"].get("wrong token")) == (why == "wrong secret")
+    (bench.workdir / "go").touch()
+    assert bench.wait_end().phase == "finished"

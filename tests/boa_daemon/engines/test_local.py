@@ -312,15 +312,3 @@ def test_any_id_will_do(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(bench: Bench) -> None:
     """What could not work is said when the job comes, not when it starts."""
     assert isinstance(bench.admit("true", workdir=str(bench.workdir / "missing")), Refused)
-
-
-def test_the_links_order_reaches_the_jobs(bench: Bench) -> None:
-    """Each job finds in its gate file who sends first on the links that it shares."""
-    bench.admit("sleep 5")
-    bench.start(1)
-    gate = bench.engine.layout.job("a") / "gate.json"  # type: ignore[attr-defined]
-    bench.engine.order_links({"n1": ("b", "a"), "n2": ("c", "d")})
-    assert json.loads(gate.read_text()) == {"order": {"n1": ["b", "a"]}}
-
-    bench.engine.order_links({})
-    assert not gate.exists()

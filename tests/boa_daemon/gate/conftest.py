@@ -77,15 +77,17 @@ class RawLine:
         """Send a frame."""
         self.socket.sendall(wire.encode(frame))
 
-    def hello(self, job: str = "a", **changes: Any) -> dict[str, Any]:
+    def hello(self, job: str = "a", *, generation: int = 0, **changes: Any) -> dict[str, Any]:
         """Say hello as a job, and return the answer."""
-        proof = prove(issue_token(SECRET, job=job), self.nonce)
+        proof = prove(issue_token(SECRET, job=job, generation=generation), self.nonce)
         frame = {
             "op": "hello",
-            "version": 1,
+            "version": wire.VERSION,
             "role": "job",
             "job": job,
+            "generation": generation,
             "proof": proof,
+            "nonce": "0" * 32,
             "nics": ["A"],
             "gpus": 1,
         }

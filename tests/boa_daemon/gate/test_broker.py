@@ -323,7 +323,12 @@ def test_obeying_the_gate_gives_the_simulators_completion_times(policy: str) -> 
             pinned={n: tuple(5 * server + n for server in pin) for n, pin in enumerate(pins)},
         )
         gate = a_gate(
-            link=link, policy=policy, bucket_bytes=120_000.0, patience_seconds=1e6, lease_factor=1e6
+            link=link,
+            policy=policy,
+            bucket_bytes=120_000.0,
+            patience_seconds=1e6,
+            lease_factor=1e6,
+            fills_idle_cards=False,
         )
         cards = [frozenset(f"n{server}" for server in pin) for pin in pins]
 
@@ -402,3 +407,17 @@ def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
         now = max(now, wake)
         gate.settle(now)
     assert not [s for s in gate.seats.values() if s.ask is not None]
+
+
+@pytest.mark.parametrize(("fills", "sends"), [(True, ["a", "b", "c"]), (False, ["a"])])
+def test_pairs_of_a_triangle_send_together_where_a_card_would_idle(fills: bool, sends: list[str]) -> None:
+    """Three equal jobs, each on two of three hosts: one at a time leaves a host idle."""
+    settings = GateSettings(link=LINK, bucket_bytes=1e6, is_always_on=True, fills_idle_cards=fills)
+    gate = Broker(settings)
+    for job, cards in {"a": "12", "b": "23", "c": "13"}.items():
+        gate.join(job, nics=frozenset(cards), gpus=2, weight=1.0, now=0.0)
+    gate.take_plan(dict.fromkeys("abc", 100.0))
+    for job in "abc":
+        gate.ask(job, Ask(id=1, ready_bytes=5e6, message_bytes=5e6), 0.0)
+
+    assert [grant.job for grant in gate.settle(0.0)] == sends

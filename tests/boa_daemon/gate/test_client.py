@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from boa_daemon.job.gate.address import BadAddress, GateAddress
 from boa_daemon.job.gate.address_file import find_address, write_address
 from boa_daemon.job.gate.allowance import BURST_SECONDS
 from boa_daemon.job.gate.client import GateClient
-from boa_daemon.job.gate.token import issue_token, read_or_make_secret, read_token
+from boa_daemon.job.gate.token import as_gate, issue_token, prove, read_or_make_secret, read_token
 
 from .conftest import SECRET, Bench, until
 
@@ -237,8 +238,10 @@ def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, 
             line, _ = listener.accept()
             with line:
                 line.sendall(wire.encode({"op": "challenge", "nonce": "n"}))
-                line.recv(4096)
-                line.sendall(wire.encode({"op": "welcome", "policy": "srsf-1", "beat_seconds": 0.1}))
+                hello = json.loads(line.recv(4096))
+                proof = prove("t", as_gate("n", hello["nonce"]))
+                welcome = {"op": "welcome", "proof": proof, "policy": "srsf-1", "beat_seconds": 0.1}
+                line.sendall(wire.encode(welcome))
                 line.recv(4096)
                 line.sendall(wire.encode(grant))
                 line.recv(4096)
@@ -251,6 +254,32 @@ def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, 
         assert client.ask(1e3, 1e3).why == "no gate"
         client.close()
         pretender.join(5.0)
+
+
+def test_a_job_obeys_nobody_who_does_not_know_the_secret(tmp_path: Path) -> None:
+    """Who took the gate's place gives the job its own answer back, and is hung up on."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        heard: list[bytes] = []
+
+        def pretend() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.sendall(wire.encode({"op": "challenge", "nonce": "n"}))
+                hello = json.loads(line.recv(4096))
+                line.sendall(wire.encode({**hello, "op": "welcome", "policy": "p", "beat_seconds": 0.1}))
+                heard.append(line.recv(4096))
+
+        pretender = threading.Thread(target=pretend)
+        pretender.start()
+        client = GateClient(GateAddress(path=str(tmp_path / "s")), job="a", nics=["A", "B"], token="t")
+        until(lambda: "does not know the gate's secret" in client.refusal)
+        assert not client.is_connected
+        assert client.ask(1e3, 1e3).why == "no gate"
+        client.close()
+        pretender.join(5.0)
+    assert heard == [b""]
 
 
 def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
@@ -279,6 +308,7 @@ def test_the_client_imports_nothing_heavy() -> None:
         "tcp:10.0.0.5:7411?token_file=/x/j1.token&answer_ms=8",
         "tcp:[::1]:7411",
         "unix:/with%20space/gate.sock?token_file=/a%26b",
+        "tcp:10.0.0.5:7411?token_file=/x/gate.token&generation=7&uplinks=rack-a,core",
     ],
 )
 def test_addresses_read_as_they_are_written(text: str) -> None:

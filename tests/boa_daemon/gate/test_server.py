@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import GateClient
 from boa_daemon.job.gate.greeting import call_as_planner
-from boa_daemon.job.gate.token import issue_token, prove
+from boa_daemon.job.gate.token import as_gate, is_proof, issue_token, prove
 
 from .conftest import LINK, SECRET, Bench, until
 
@@ -76,10 +77,10 @@ def test_a_proof_works_once(start: Start) -> None:
         (b"{}\n", "op must be a name"),
         (b'{"op":"ask"}\n', "say hello first"),
         (b"x" * 9000, "a frame is longer than 8192 bytes"),
-        (b'{"op":"hello","version":2}\n', "this gate speaks version 1; got 2"),
+        (b'{"op":"hello","version":1}\n', "this gate speaks version 2; got 1"),
         (b"\xff\xfe\n", "a frame is not JSON"),
         (b"[" * 8000 + b"\n", "a frame is not JSON"),
-        (b'{"op":"hello","version":1,"role":"job","proof":"\\ud800","job":"a"}\n', "proof must be a name"),
+        (b'{"op":"hello","version":2,"role":"job","proof":"\\ud800","job":"a"}\n', "proof must be a name"),
     ],
 )
 def test_malformed_frames_end_the_line_with_the_reason(start: Start, bytes_sent: bytes, reason: str) -> None:
@@ -196,6 +197,48 @@ def test_a_job_that_connects_again_replaces_its_dead_line(start: Start) -> None:
     assert [job["job"] for job in bench.gate.status()["jobs"]] == ["a", "b"]
     new.close()
     other.close()
+
+
+def said(bench: Bench, **hello: Any) -> str:
+    """Return what the gate says to a hello on a line of its own, and hang up."""
+    line = bench.raw()
+    answer = line.hello("a", **hello)
+    line.socket.close()
+    return str(answer.get("reason", answer["op"]))
+
+
+def test_a_generation_that_ended_speaks_no_more(start: Start) -> None:
+    """Its token was good once; from the plan, or from its successor's hello, the gate knows better."""
+    bench = start()
+    assert said(bench, generation=1) == "welcome"
+    bench.gate.take_plan({"a": 1.0}, {"a": 2})
+    until(lambda: "older generation" in said(bench, generation=1))
+    successor = bench.raw()
+    assert successor.hello("a", generation=3)["op"] == "welcome"
+
+    assert "older generation" in said(bench, generation=2)
+    assert "wrong token" in said(bench, generation=3, proof=prove("old", "nonce"))
+    assert [job["job"] for job in bench.gate.status()["jobs"]] == ["a"]
+    successor.socket.close()
+
+
+def test_a_token_is_for_one_generation(start: Start) -> None:
+    """The token of the first start proves nothing about the second; `a:1` of generation 0 is another job."""
+    token = issue_token(SECRET, job="a", generation=1)
+    assert len({token, issue_token(SECRET, job="a", generation=2), issue_token(SECRET, job="a:1")}) == 3
+    line = start().raw()
+    assert "wrong token" in line.hello("a", generation=2, proof=prove(token, line.nonce))["reason"]
+    line.end()
+
+
+def test_the_gate_proves_itself_too(start: Start) -> None:
+    """Its answer fits both nonces of this line, and no job's answer could be mistaken for it."""
+    line = start().raw()
+    token, own = issue_token(SECRET, job="a"), "1" * 32
+    welcome = line.hello(nonce=own)
+    assert is_proof(welcome["proof"], token=token, nonce=as_gate(line.nonce, own))
+    assert not is_proof(welcome["proof"], token=token, nonce=own)
+    line.socket.close()
 
 
 def test_a_killed_holder_frees_its_cards_at_once(start: Start) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.link_order import link_order, rank
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import ClusterState, GatedJob, GatedLink, GateView, Plan
 from policies.placement.lwf import LeastWorkloadFirst
 
 
@@ -68,8 +70,8 @@ def test_the_order_is_by_rank_whatever_the_numbers(left: list[float], weight: fl
     assert link_order(state, {}) == {"x": by_rank, "y": by_rank}
 
 
-def test_the_plan_carries_the_order_where_the_site_asks_for_it() -> None:
-    """`orders_links` is what makes decide() say who sends first."""
+def test_a_simulated_plan_carries_the_order() -> None:
+    """With `orders_links` messages go as the plan says; without a gate nothing is said of an order."""
     state = two_senders()
     wishes = Wishes(widths={"a": 3, "b": 3})
     ordered = decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules(orders_links=True))
@@ -90,6 +92,60 @@ def test_explain_says_with_whom_a_job_shares_a_link_and_why_it_sends_first() -> 
         "a; it sends first, because less of it is left: 1 against 3 GPU-hours over weight."
     )
     assert "b sends first, because less of b is left" in explain_job(state, plan, "a")
+
+
+def gated(state: ClusterState, *jobs: str, is_ordered: bool = True, why: str = "it pays") -> ClusterState:
+    """The same with a gate that hears of these jobs on n2, in this order."""
+    seen = {job: GatedJob(ranked_by_hours=1.0 + n) for n, job in enumerate(jobs)}
+    return replace(
+        state, gate=GateView(links={"n2": GatedLink(jobs=jobs, is_ordered=is_ordered, why=why)}, jobs=seen)
+    )
+
+
+def plan_of(state: ClusterState) -> Plan:
+    wishes = Wishes(widths={"a": 3, "b": 3})
+    return decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules()).plan
+
+
+@pytest.mark.parametrize(
+    ("seen_by", "order", "sentence"),
+    [
+        (None, {}, "nobody sends first: no gate runs."),
+        (("a", "b"), {"n2": ("a", "b")}, "it sends first, because less of it is left: 1 against 2 GPU-hours"),
+        (("b", "a"), {"n2": ("b", "a")}, "b sends first, because less of b is left: 1 against 2 GPU-hours"),
+        (("b",), {}, "nobody sends first: a does not ask the gate."),
+        ((), {}, "nobody sends first: a and b do not ask the gate."),
+    ],
+)
+def test_an_order_is_stated_only_where_it_is_enforced(
+    seen_by: tuple[str, ...] | None, order: dict[str, tuple[str, ...]], sentence: str
+) -> None:
+    """By the gate, for the jobs that ask it and in its own order; the record and `explain` say the same."""
+    state = two_senders() if seen_by is None else gated(two_senders(), *seen_by)
+    plan = plan_of(state)
+    assert plan.link_order == order
+    assert sentence in explain_job(state, plan, "a")
+    assert loads(dumps(state)) == state
+
+
+def test_a_link_that_the_gate_leaves_alone_has_no_order() -> None:
+    """It hears both jobs, and has switched the link off: its reason is given."""
+    state = gated(two_senders(), "a", "b", is_ordered=False, why="the card is fast for these jobs")
+    plan = plan_of(state)
+    assert plan.link_order == {}
+    assert "with job b; nobody sends first: the card is fast for these jobs." in explain_job(state, plan, "a")
+
+
+def test_explain_says_what_a_job_measured() -> None:
+    """The exposed part of its iterations, and what order should bring it: worse for who makes way."""
+    state = gated(two_senders(), "b", "a")
+    assert state.gate is not None
+    seen = GatedJob(ranked_by_hours=2.0, exposed_fraction=0.41, gain_fraction=-0.05)
+    state = replace(state, gate=replace(state.gate, jobs={**state.gate.jobs, "a": seen}))
+    assert (
+        "It waits for messages 41% of its time; order on its links should change what is left of its time by "
+        "+5.0%." in explain_job(state, plan_of(state), "a")
+    )
 
 
 def test_explain_says_when_a_job_is_scattered() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from policies.answer import Placement
 from policies.model import GpuSlot, InstanceType, Node, Width
-from policies.placement.lwf import FirstFit, LeastWorkload, LeastWorkloadFirst, RandomChoice, Traffic, senders
+from policies.placement.lwf import AnyFree, FirstFit, LeastWorkload, LeastWorkloadFirst, RandomChoice, senders
 from policies.placement.packing import Packing
 
 SERVER_OF = np.array([0, 0, 1, 1, 2, 2])
@@ -152,52 +152,6 @@ def test_earlier_jobs_are_served_first_and_smaller_ones_fill_the_rest() -> None:
     assert list(placement.slots) == ["first", "third"]
 
 
-def test_a_split_job_moves_together_when_the_time_saved_pays() -> None:
-    """1000 s left and half as much again of sending: 500 s saved, a move must save 2 x 120."""
-    held = {"job": slots("a0 b0"), "other": slots("c0")}
-    widths = {"job": width(2), "other": width(1)}
-    three = [node("a"), node("b"), node("c")]
-    long, short = (
-        {"job": Traffic(remaining_seconds=seconds, network_share=0.5)} for seconds in (1000.0, 400.0)
-    )
-    policy = LeastWorkloadFirst(move_seconds=120.0, least_return=2.0)
-    assert nodes_of(policy.place(widths, nodes=three, held=held, traffic=long), "job") == ["c"]
-    assert policy.place(widths, nodes=three, held=held, traffic=short).slots == held
-    assert policy.place(widths, nodes=three, held=held).slots == held
-
-
-def test_a_job_leaves_a_shared_link_for_a_quiet_one() -> None:
-    """Both jobs send through a and b; one may have c and d: 1 x 0.5 x 1000 s saved of 2 x 0.5 x 1000."""
-    held = {"x": slots("a0 a1 a2 b0 b1 b2"), "y": slots("a3 b3 c0")}
-    widths = {"x": width(6), "y": width(3)}
-    traffic = {"x": Traffic(remaining_seconds=1000.0, network_share=0.5)}
-    placement = LeastWorkloadFirst().place(
-        widths, nodes=[node(name) for name in "abcde"], held=held, traffic=traffic
-    )
-    assert nodes_of(placement, "x") == ["d", "e"]
-
-
-def test_a_nearly_empty_node_is_emptied_when_that_pays() -> None:
-    """Node b's one job of one GPU fits on a: 4 GPUs for an hour against 120 s of one."""
-    held = {"x": slots("a0 a1"), "y": slots("b0")}
-    widths = {"x": width(2), "y": width(1)}
-    traffic = {name: Traffic(remaining_seconds=3600.0) for name in held}
-    two = [node("a"), node("b")]
-    placement = LeastWorkloadFirst().place(widths, nodes=two, held=held, traffic=traffic)
-    assert nodes_of(placement, "y") == ["a"]
-    soon = {**traffic, "y": Traffic(remaining_seconds=30.0)}
-    assert LeastWorkloadFirst().place(widths, nodes=two, held=held, traffic=soon).slots == held
-
-
-def test_a_node_is_emptied_whole_or_not_at_all() -> None:
-    """Only one of b's two jobs finds room on a, so both stay."""
-    held = {"x": slots("a0 a1 a2"), "y": slots("b0"), "z": slots("b1")}
-    widths = {name: width(len(gpus)) for name, gpus in held.items()}
-    traffic = {name: Traffic(remaining_seconds=3600.0) for name in held}
-    placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b")], held=held, traffic=traffic)
-    assert placement.slots == held
-
-
 def test_senders_are_the_jobs_that_span_nodes() -> None:
     held = {"x": slots("a0 b0"), "y": slots("a1 a2"), "z": slots("b1 c0")}
     assert senders(held) == {"a": ("x",), "b": ("x", "z"), "c": ("z",)}
@@ -243,7 +197,7 @@ def test_one_more_job_takes_as_few_nodes_as_any_choice_would(
     if not packing.add("new", width(new)):
         assert sum(free) < new
         return
-    used = len({slot.node for slot in packing.slots_of("new")})
+    used = len({slot.node for slot in packing.slots["new"]})
     assert not any(sum(chosen) >= new for size in range(1, used) for chosen in combinations(free, size))
 
 
@@ -259,5 +213,20 @@ def test_adding_and_removing_leaves_the_books_straight(
         packing.remove(name)
     assert packing.free_gpus("a100") == sum(gpus)
     assert packing.slots == {}
-    assert packing.least_used() == []
     assert packing.add("all", width(sum(gpus)))
+
+
+@given(sizes, wanted)
+def test_placing_at_random_fits_and_repeats(gpus: list[int], asked: list[int]) -> None:
+    """Free GPUs of the width, none twice, the same at each call; held ones are left alone."""
+    nodes = [node(str(number), count) for number, count in enumerate(gpus)]
+    widths = {f"j{number}": width(count) for number, count in enumerate(asked)}
+    placed = AnyFree().place(widths, nodes=nodes, held={}).slots
+    used = [slot for held in placed.values() for slot in held]
+    assert len(used) == len(set(used))
+    left = sum(gpus)
+    for job, size in widths.items():
+        assert (job in placed) == (size.gpus <= left)
+        left -= len(placed.get(job, ()))
+    assert AnyFree().place(widths, nodes=nodes, held={}).slots == placed
+    assert AnyFree().place(widths, nodes=nodes, held=placed).slots == placed

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-WORKER = Path(__file__).resolve().parent / "gate_worker.py"
+ROOT = Path(__file__).resolve().parents[2]
+WORKER = ROOT / "boa_daemon" / "data" / "demo" / "gate_worker.py"
 NICENESS = -15
 """The benchmark and its workers sleep and send; what little they compute goes before other work."""
 QUEUE_BYTES = 16_000_000

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -89,6 +90,8 @@ class Training:
             self.model.zero_grad(set_to_none=False)
             self.model(self.value).backward()
             ends.append(time.monotonic())
+            if self.order.get("progress") and dist.get_rank() == 0:
+                Path(self.order["progress"]).write_text(str(len(ends) - 1), encoding="utf-8")
         answer: dict[str, Any] = {
             "finished_at_seconds": ends[-1] - start_at,
             "jct_seconds": ends[-1] - arrival,

@@ -1,4 +1,4 @@
-"""Run by Python at start-up where `boa_daemon.gate.inject` put it: have DDP models ask the gate.
+"""Run by Python at start-up where `boa_daemon.job.inject` put it: have DDP models ask the gate.
 
 Nothing here may stop a job: what fails says so in one line and leaves DDP as it is.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 TARGET = "torch.nn.parallel.distributed"
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 
 class _Loader(importlib.abc.Loader):
@@ -50,22 +51,41 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+class _Own(importlib.abc.MetaPathFinder):
+    """Finds this copy of `boa_daemon` where the job's Python has none, and nothing that lies beside it."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the package's spec; asked last."""
+        if name != "boa_daemon":
+            return None
+        return importlib.util.spec_from_file_location(
+            name, os.path.join(PACKAGE, "__init__.py"), submodule_search_locations=[PACKAGE]
+        )
+
+
 def _wrap(ddp: Any) -> None:
-    """Have every new model ask the gate."""
-    made = ddp.__init__
+    """Have every new model ask the gate, unless its script registers a hook of its own."""
+    made, registered = ddp.__init__, ddp.register_comm_hook
 
     def init(self: Any, *args: Any, **options: Any) -> None:
         made(self, *args, **options)
         if type(self) is not ddp and type(self).__init__ is not init:
             return  # A subclass may register a hook of its own.
         try:
-            from boa_daemon.job.torch_gate import gate  # noqa: PLC0415  # only where DDP is used
-        except ImportError as fault:
-            print(f"boa gate: off, {fault}", file=sys.stderr)  # noqa: T201  # the job's own log is the place
-            return
-        gate(self)
+            from boa_daemon.job.torch_gate import hook_in  # noqa: PLC0415  # only where DDP is used
 
-    ddp.__init__ = init
+            hook_in(self)
+        except Exception as fault:  # A job must not end because its messages cannot be ordered.
+            print(f"boa gate: off, {fault}", file=sys.stderr)  # noqa: T201  # the job's own log is the place
+
+    def register(self: Any, state: object, hook: Any) -> None:
+        gating = sys.modules.get("boa_daemon.job.torch_gate")
+        if gating is None or not gating.make_way(self, state, hook):
+            registered(self, state, hook)
+
+    ddp.__init__, ddp.register_comm_hook = init, register
 
 
 def _run_the_one_behind() -> None:
@@ -76,6 +96,7 @@ def _run_the_one_behind() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-if os.environ.get("BOA_GATE"):
+sys.meta_path.append(_Own())
+if os.environ.get("BOA_GATE") and os.environ.get("BOA_NODES", "") != "1":
     sys.meta_path.insert(0, _Finder())
 _run_the_one_behind()

@@ -1,0 +1,99 @@
+"""May change slots: a job scattered over nodes moves to one, where its messages cost more than the move.
+
+Jobs are placed on as few nodes as they need (`policies.placement.lwf`), but one that came when no node had
+room for it is on several though one would do, and sends through their links at every step. At most one such
+job per tick moves, at its width, to the fullest node in use that has room for all of it. It is done where the
+messages of what is left of it cost more than twice its restart, both in hours and in the money that they take
+(`NodePrices`): the measure by which `empty_nodes` moves jobs. What part of its time it waits for messages is
+as the gate measured it, or as its class says; of a job that says neither nothing is known, and it stays. It
+does not move back: on one node it sends nothing.
+
+Cost: O(jobs + GPUs of nodes with gaps) per tick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.forecasts import job_hours_left
+from boa_daemon.tick.state import ClusterState, JobState, NodeState
+from policies.answer import NodePrices
+from policies.model import GpuSlot, JobId
+
+LEAST_RETURN = 2.0
+"""A move must save so many times what it costs, as for `empty_nodes`."""
+MOST_EXPOSED = 0.95
+"""A job is not believed to wait for messages longer than this part of its time."""
+
+
+def bring_together(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the scattered job moved to one node that gains most by it, where that pays."""
+    prices, plan = draft.allocation.node_prices, draft.plan
+    if prices is None or not draft.may_improve or plan.launches:
+        return draft
+    touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
+    found: dict[JobId, tuple[float, tuple[GpuSlot, ...]]] = {}
+    for job_id, job in state.jobs.items():
+        nodes = {slot.node for slot in job.slots}
+        if len(nodes) < 2 or nodes & touched or _must_stay(draft, job_id, job):
+            continue
+        gain = _gain(state, job, prices)
+        slots = _on_one_node(state, job, touched) if gain > 0.0 else None
+        if slots is not None:
+            found[job_id] = gain, slots
+    if not found:
+        return draft
+    best = max(found, key=lambda job: found[job][0])
+    return replace(draft, plan=replace(plan, slots={**plan.slots, best: found[best][1]}))
+
+
+def _must_stay(draft: Draft, job_id: JobId, job: JobState) -> bool:
+    """Return whether the plan has something else for a job, or it is lent GPUs."""
+    plan = draft.plan
+    return (
+        job.is_stopping
+        or job.job.width is None
+        or job_id in plan.slots
+        or job_id in plan.stops
+        or job_id in plan.waiting
+        or job_id in draft.lent
+        or job_id in draft.allocation.stay
+        or plan.widths.get(job_id) != job.job.width
+    )
+
+
+def _gain(state: ClusterState, job: JobState, prices: NodePrices) -> float:
+    """Return by how much the messages of what is left of a job cost more than its move; hours."""
+    assert job.job.width is not None
+    left = job_hours_left(state, job.job, prices)
+    seen = None if state.gate is None else state.gate.jobs.get(job.job.id)
+    exposed = None if seen is None else seen.exposed_fraction
+    share = None if exposed is None else exposed / (1.0 - min(exposed, MOST_EXPOSED))
+    gigabits = min(state.nodes[slot.node].instance_type.link_gigabits_per_second for slot in job.slots)
+    saved = prices.hours_sending(job.job, share=share, gigabits=gigabits, hours_left=left)
+    move = prices.hours_lost(job.job, job.job.width, hours_left=left, back_in_hours=0.0)
+    return saved - LEAST_RETURN * move
+
+
+def _on_one_node(state: ClusterState, job: JobState, touched: set[str]) -> tuple[GpuSlot, ...] | None:
+    """Return the job's slots on the fullest node in use that has room for all of them; None for none."""
+    assert job.job.width is not None
+
+    def room(node: NodeState) -> list[int]:
+        return [at for at, on in enumerate(node.gpus) if on is None or on == job.job.id]
+
+    fitting = [
+        node
+        for node in state.nodes.values()
+        if node.phase == "ready"
+        and node.ends_by is None
+        and node.idle_since is None
+        and node.id not in touched
+        and node.instance_type.gpu_type == job.job.width.gpu_type
+        and len(room(node)) >= job.job.width.gpus
+    ]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda node: (len(room(node)), node.id))
+    return tuple(GpuSlot(best.id, at) for at in room(best)[: job.job.width.gpus])
