@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
@@ -24,7 +25,7 @@ from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState
-from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.model import Job, JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD, mean_left
 
@@ -32,6 +33,8 @@ BREAKER_SECONDS = 30 * 86_400.0
 """Failures without a new checkpoint in between count together for a month: each of them costs money."""
 MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
+MOST_OF_GRACE = 0.7
+"""A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
 LEAST_DONE = 0.01
 """What did less than this part of its size says nothing about it."""
 
@@ -39,9 +42,10 @@ LEAST_DONE = 0.01
 class Work:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
-    `class_of` names the class that a job is planned by, limits on its width included; `spread_of` says how
-    much the sizes of its jobs differ. `alert` is told of jobs that failed for good. `held_users` have no
-    money left today: their jobs that wait are not started, those that run go on.
+    `class_of` names the class that a job is planned by, limits on its width included; `elastic_class` names
+    that of a job, by the content of its file, once it is known to be elastic. `spread_of` says how much the
+    sizes of its jobs differ. `alert` is told of jobs that failed for good. `held_users` have no money left
+    today: their jobs that wait are not started, those that run go on.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Work:
         clock: Clock,
         *,
         class_of: Callable[[str], JobClass | None],
+        elastic_class: Callable[[Mapping[str, Any]], str] | None = None,
         spread_of: Callable[[str], float] = lambda _name: SPREAD,
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         learner: Learner | None = None,
@@ -60,6 +65,8 @@ class Work:
         self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
+        self._elastic_class = elastic_class
+        self._killed_for: dict[JobId, str] = {}
         self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
@@ -155,8 +162,9 @@ class Work:
         elif report.is_over:
             self._learn(job, report, now)
             self._stopping.discard(job.id)
-            self._end(job, report, now)
+            self._end(self._shown(job, report), report, now)
         else:
+            job = self._shown(job, report)
             self._learn(job, report, now)
             if report.phase == "stopping":
                 self._stopping.add(job.id)
@@ -164,7 +172,18 @@ class Work:
                 # The flag is written before the order: a process that died between the two left it to us.
                 self._order_stop(job)
             self._watch(job, report, now)
-            self._within_its_money(self._queue.active[job.id], now)
+            self._warn_of_grace(job, report)
+            self._within_its_limits(self._queue.active[job.id], now)
+
+    def _shown(self, job: JobRecord, report: RunReport) -> JobRecord:
+        """Return a job that its first step or checkpoint has shown to be elastic, and is planned as that."""
+        if job.has_reported or (report.step is None and report.manifest is None):
+            return job
+        job = replace(job, has_reported=True)
+        if not job.is_rigid and self._elastic_class is not None:
+            job = replace(job, class_name=self._elastic_class(job.content))
+        self._queue.save(job)
+        return job
 
     def _watch(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Note how far a job is, and whether it still gets on; end one that has not for long."""
@@ -173,12 +192,34 @@ class Work:
         step = job.step if report.step is None else report.step
         if (step, since) != (job.step, job.stalled_since):
             self._queue.note(replace(job, step=step, stalled_since=since))
+        self._watch_first_report(job, report, now)
         if since is None:
             return
         still = f"job {job.id} has made no step for {now - since:.0f} s"
         self._alert(f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}")
         if self.liveness.is_hopeless(job.id, now=now):
             self._runner.kill(job.id, job.generation)
+
+    def _warn_of_grace(self, job: JobRecord, report: RunReport) -> None:
+        """Say that a save takes most of the grace, before a stop comes and it is too late."""
+        grace = float(job.content["stop_grace_seconds"])
+        if report.save_seconds is not None and report.save_seconds > MOST_OF_GRACE * grace:
+            self._alert(
+                f"grace:{job.id}",
+                f"job {job.id} takes {report.save_seconds:.0f} s to save a checkpoint and has {grace:.0f} s "
+                "when it is stopped: raise its stop_grace_seconds, or its last steps are lost",
+            )
+
+    def _watch_first_report(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """End a generation that has reported no step within the time that its file allows."""
+        most = job.content.get("first_report_hours")
+        if most is None or report.step is not None or self._hours(job, now) <= float(most):
+            return
+        why = f"reported no step within {format_hours(float(most))} (first_report_hours)"
+        if job.id not in self._killed_for:
+            self._killed_for[job.id] = why
+            self._alert(f"silent:{job.id}:{job.generation}", f"job {job.id} {why} and is ended")
+        self._runner.kill(job.id, job.generation)
 
     def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Let a report say how fast the job's class is at its width."""
@@ -209,14 +250,19 @@ class Work:
         cause = report.evidence
         if job.stalled_since is not None and report.cause == "killed":
             cause = f"made no step for {now - job.stalled_since:.0f} s; {cause}"
+        why = self._killed_for.pop(job.id, "")
+        if why and report.cause == "killed":
+            cause = f"{why}; {cause}"
         job = self._ended(replace(job, cause=cause, stalled_since=None), report, now)
         if report.phase == "finished":
             self._let_go(job, now, end="finished", status="finished")
         elif job.is_cancelled:
             self._let_go(job, now, end=report.phase, status="cancelled")
         elif report.phase == "stopped":
-            if job.cause.startswith("max_usd") or self._is_too_dear(job, now):
-                self._let_go(replace(job, cause="max_usd reached"), now, end="max-usd", status="failed")
+            limit = self._limit_reached(job, now)
+            if limit:
+                end = limit.replace("_", "-")
+                self._let_go(replace(job, cause=f"{limit} reached"), now, end=end, status="failed")
             else:
                 self._let_go(job, now, end="stopped", status="queued")
         else:
@@ -228,9 +274,12 @@ class Work:
         step = job.step if report.step is None else report.step
         if report.lost_steps:
             step = 0 if report.manifest is None else report.manifest.step
+        kept = _kept_fraction(job, report)
+        gpus = 0 if job.width is None else job.width.gpus
         return replace(
             job,
-            remaining_gpu_hours=self._left_after(job, report, now),
+            remaining_gpu_hours=self._left_after(job, report, now, kept),
+            lost_gpu_hours=job.lost_gpu_hours + (1.0 - kept) * gpus * self._hours(job, now),
             step=step,
             begun_step=step or 0,
             lost_steps=job.lost_steps + report.lost_steps,
@@ -282,16 +331,20 @@ class Work:
             is_whole=is_whole,
         )
 
-    def _is_too_dear(self, job: JobRecord, now: float) -> bool:
-        """Whether a job has cost what its file allows."""
-        most = job.content.get("max_usd")
+    def _limit_reached(self, job: JobRecord, now: float) -> str:
+        """Return which limit of its file a job has reached, `max_usd` or `max_hours`; empty for none."""
+        most_usd, most_hours = job.content.get("max_usd"), job.content.get("max_hours")
         spent = job.micro_dollars + cost_of(job, self._queue.instances, until=now)
-        return most is not None and dollars(spent) >= float(most)
+        if most_usd is not None and dollars(spent) >= float(most_usd):
+            return "max_usd"
+        ran = job.ran_seconds / SECONDS_PER_HOUR + self._hours(job, now)
+        return "max_hours" if most_hours is not None and ran >= float(most_hours) else ""
 
-    def _within_its_money(self, job: JobRecord, now: float) -> None:
-        """Stop a job that has cost what its file allows."""
-        if job.id not in self._stopping and self._is_too_dear(job, now):
-            self._alert(f"max-usd:{job.id}", f"job {job.id} reached its max_usd and is stopped")
+    def _within_its_limits(self, job: JobRecord, now: float) -> None:
+        """Stop a job that has cost, or run for, what its file allows."""
+        limit = "" if job.id in self._stopping else self._limit_reached(job, now)
+        if limit:
+            self._alert(f"{limit}:{job.id}", f"job {job.id} reached its {limit} and is stopped")
             self._order_stop(job)
 
     def _order_stop(self, job: JobRecord) -> Accepted | Refused:
@@ -368,18 +421,15 @@ class Work:
         """Return how long the generation of a job has been there."""
         return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
 
-    def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
+    def _left_after(self, job: JobRecord, report: RunReport, now: float, kept: float) -> float:
         """Return the work left of the size that a job came with; below nothing where it did more.
 
-        A generation worked for as long as it reports. Of what it did, the lost steps are left again.
+        A generation worked for as long as it reports. What is not kept of it is left again.
         """
         hours = self._hours(job, now)
         if report.seconds is not None:
             hours = min(hours, report.seconds / SECONDS_PER_HOUR)
         did = self._done(job, hours) - (job.size_gpu_hours - job.remaining_gpu_hours)
-        kept = 1.0
-        if report.lost_steps and report.step is not None:
-            kept = max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
         return job.remaining_gpu_hours - kept * did
 
     def done_by_class(self) -> Mapping[str, list[float]]:
@@ -423,4 +473,19 @@ class Work:
             generation=job.generation,
             is_stopping=job.id in self._stopping and bool(job.slots),
             lost_steps=job.lost_steps,
+            is_rigid=job.is_rigid,
         )
+
+
+def _kept_fraction(job: JobRecord, report: RunReport) -> float:
+    """Return how much of what a generation did is kept: all, or what its newest checkpoint holds.
+
+    A rigid job that ended without a checkpoint begins anew.
+    """
+    if report.phase == "finished":
+        return 1.0
+    if job.is_rigid and report.manifest is None:
+        return 0.0
+    if report.lost_steps and report.step is not None:
+        return max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
+    return 1.0

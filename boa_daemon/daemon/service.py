@@ -12,6 +12,7 @@ from typing import Any
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.yaml_file import Document
@@ -38,6 +39,8 @@ LATE_TICKS, LATE_SECONDS = 3, 60.0
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
 _TAKEN = "has been taken and no tick has looked at it yet"
+LEAST_LOST_GPU_HOURS = 0.001
+"""Less than that is not worth a sentence."""
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
@@ -175,7 +178,7 @@ class Service:
             waits = "user-day-cap"
         now = self.daemon.world.clock.now()
         if job.is_active and not job.slots and job.not_before > now:
-            waits = "resting"
+            waits = "resting" if job.failures else "not-before"
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
             "id": job.id,
@@ -196,7 +199,11 @@ class Service:
             "not_before": job.not_before or None,
             "arrived_at": job.arrived_at,
             "started_at": job.started_at,
+            "first_started_at": job.first_started_at,
+            "ran_seconds": job.ran_seconds + _running_seconds(job, now),
             "ended_at": job.ended_at,
+            "is_rigid": job.is_rigid,
+            "lost_gpu_hours": job.lost_gpu_hours,
             "usd": dollars(job.micro_dollars + running),
             "waits_for": waits,
             "cause": job.cause,
@@ -268,6 +275,9 @@ class Service:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return self._said(name, f"{said}.", over)
         now = self.daemon.world.clock.now()
+        if record.not_before > now and not record.slots and not record.failures:
+            at = datetime.fromtimestamp(record.not_before, UTC).isoformat(timespec="seconds")
+            return self._said(name, f"Job {name} is not to start before {at} (not_before).", "not-before")
         if record.not_before > now and not record.slots:
             rest = record.not_before - now
             text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."
@@ -284,7 +294,9 @@ class Service:
             return self._said(name, text, "user-day-cap")
         if decision is None or name not in decision.state.jobs:
             seen = "waits again and no tick has looked at it since" if record.generation else _TAKEN
-            return self._said(name, " ".join([f"Job {name} {seen}.", *_failures(record)]), "new")
+            return self._said(
+                name, " ".join([f"Job {name} {seen}.", *_failures(record), *_rigidity(record)]), "new"
+            )
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
@@ -297,6 +309,7 @@ class Service:
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _failures(record)
+        weighed += _rigidity(record)
         short = self.daemon.watched.shortfall
         if short is not None:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
@@ -332,20 +345,27 @@ class Service:
         """Return the record of one decision, for `boa replay`."""
         return self._books().store.decision_record(tick)
 
-    def logs(self, name: JobId, *, since: int = 0, generation: int | None = None) -> dict[str, Any]:
-        """Return what a job printed from a byte on."""
+    def logs(
+        self, name: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
+    ) -> dict[str, Any]:
+        """Return what a job printed from a byte on, by default on the node of the process that reports."""
         record = self._find(name)
         if generation is not None and generation > record.generation:
             had = (
                 f"it was started {record.generation} times" if record.generation else "it was not started yet"
             )
             raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
-        chunk = self.daemon.world.runner.logs(name, since=since, generation=generation)
+        chunk = self.daemon.world.runner.logs(name, since=since, generation=generation, node=node)
+        if node is not None and node >= chunk.nodes:
+            had = "1 node, number 0" if chunk.nodes == 1 else f"{chunk.nodes} nodes, numbers from 0 on"
+            raise UnknownJob(f"job {name} has no node {node}", hint=f"That generation has {had}")
         return {
             "job": name,
             "text": chunk.text,
             "next_offset": chunk.next_offset,
             "dropped_bytes": chunk.dropped_bytes,
+            "node": chunk.node,
+            "nodes": chunk.nodes,
             "status": record.status,
         }
 
@@ -482,6 +502,19 @@ class Service:
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
+
+
+def _running_seconds(job: JobRecord, now: float) -> float:
+    """Return for how long the generation that runs has held its GPUs."""
+    return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
+
+
+def _rigidity(job: JobRecord) -> list[str]:
+    """Return what a job that is not known to be elastic should hear, and what it has lost."""
+    said = [f"{RIGID[0].upper()}{RIGID[1:]}"] if job.is_rigid else []
+    if job.lost_gpu_hours >= LEAST_LOST_GPU_HOURS:
+        said.append(f"It lost {job.lost_gpu_hours:.3g} GPU-hours to ends without a checkpoint.")
+    return said
 
 
 def _failures(job: JobRecord) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.s3_logs import S3Client, read_s3_log
+from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands
 from boa_daemon.engines.ssm_runs import Known, Run, lost, read_known, starting, write_known
 from boa_daemon.engines.ssm_scripts import (
@@ -135,7 +135,7 @@ class SsmEngine:
             queue_url=settings.queue_url,
             uri=self._uri(spec.job),
             generation=action.generation,
-            resumes_from=known.resumes_from,
+            stands=known.stands,
             unit_folder=str(unit.folder),
             checkpoints=unit.checkpoint_dir,
         )
@@ -145,9 +145,10 @@ class SsmEngine:
             "before": errands.before,
             "beat": errands.beat,
             "after": errands.after,
+            "keep": errands.keep,
             "beat_seconds": settings.heartbeat_seconds,
         }
-        return start_script(root, document, grace_seconds=spec.stop_grace_seconds)
+        return start_script(root, document)
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask the units of a generation for a checkpoint and an end."""
@@ -215,8 +216,8 @@ class SsmEngine:
         run.heard_at[rank] = self._now()
         run.failed_probes.pop(rank, None)
         run.probes.pop(rank, None)
-        if status["manifest"] is not None:
-            known.resumes_from = max(known.resumes_from or 0, run.generation.number)
+        for found in status.get("kept", ()):
+            known.keep(found)
         return True
 
     def _ask_silent(self, run: Run) -> bool:
@@ -268,6 +269,8 @@ class SsmEngine:
                 units.append(heard)
             else:
                 units.append(None if is_silent else starting(rank))
+        # What counts is what stands in S3: a node's own copy goes with the node.
+        units = [unit and {**unit, "manifest": known.stands, "wrong_manifest": ""} for unit in units]
         report = report_of(run.generation, units)
         if is_broken(units) and not run.is_ending:
             run.is_ending = True
@@ -275,12 +278,24 @@ class SsmEngine:
             self._commands.send(run.nodes, kill_script(pattern), "end a broken generation")
         return report
 
-    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
-        """Return what the first unit printed, as far as it has reached S3."""
+    def logs(
+        self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
+    ) -> LogChunk:
+        """Return what a unit printed, by default the one that reports, as far as it has reached S3."""
         known = self._jobs.get(job)
         if generation is None:
             generation = known.run.generation.number if known is not None and known.run else 0
-        return read_s3_log(self._s3, f"{self._uri(job)}/g{generation}/n0/", since)
+        run = known.run if known is not None else None
+        if run is None or run.generation.number != generation:
+            # How many nodes an older generation had is only known from what they have sent.
+            nodes = max(count_nodes(self._s3, f"{self._uri(job)}/g{generation}/"), 1)
+            node = node or 0
+        else:
+            nodes = len(run.nodes)
+            if node is None:
+                node = next((rank for rank, said in run.heard.items() if said["progress"]), 0)
+        chunk = read_s3_log(self._s3, f"{self._uri(job)}/g{generation}/n{node}/", since)
+        return replace(chunk, node=node, nodes=nodes)
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read back what was known; units that are silent meanwhile are asked."""

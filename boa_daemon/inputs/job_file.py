@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic import Field, create_model
@@ -38,6 +39,21 @@ class _JobFile(Strict):
     gate: bool = Field(
         default=False, description="have DDP models ask the daemon's gate before they send, if it runs one"
     )
+    keep_checkpoints: int = Field(default=2, ge=1, le=100, description="checkpoints kept, the newest")
+    max_hours: Positive | None = Field(
+        default=None, description="hours on GPUs, over all starts, after which the job is stopped"
+    )
+    first_report_hours: Positive | None = Field(
+        default=None,
+        description="hours after a start within which it reports a step; one that does not has failed",
+    )
+    not_before: str | None = Field(
+        default=None, max_length=40, description="instant before which it is not started, ISO 8601 with zone"
+    )
+    elastic: bool | None = Field(
+        default=None,
+        description="whether it saves and resumes at any width; left out: once it has reported a step",
+    )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
 
 
@@ -60,7 +76,27 @@ def check_job(document: Document) -> Mapping[str, Any]:
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
+    if values["not_before"] is not None:
+        try:
+            instant_of(values["not_before"])
+        except ValueError:
+            said = f"not_before must be an instant with its zone; got {values['not_before']!r}"
+            raise document.error(said, at=("not_before",), hint="Write 2030-01-31T08:00:00Z") from None
     return values
+
+
+def instant_of(text: str | None) -> float:
+    """Return an instant in ISO 8601 as seconds since the epoch; 0 where there is none.
+
+    Raises:
+        ValueError: when it is no instant, or says no zone.
+    """
+    if text is None:
+        return 0.0
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("an instant without a zone")
+    return found.timestamp()
 
 
 def job_schema() -> dict[str, Any]:

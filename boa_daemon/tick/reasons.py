@@ -19,6 +19,7 @@ JobReason: TypeAlias = Literal[
     "running",
     "not-planned",
     "resting",
+    "not-before",
     "user-day-cap",
     "finished",
     "failed",
@@ -55,9 +56,10 @@ JOBS: Mapping[str, str] = MappingProxyType(
         "running": "it runs",
         "not-planned": "the policy gives it no GPUs now: others have them all, or `boa down` was ordered",
         "resting": "it failed and is tried again after a while",
+        "not-before": "its file says not to start it yet",
         "user-day-cap": "its user has spent what they may spend today (UTC)",
         "finished": "it ended well",
-        "failed": "it failed for good, or reached its max_usd",
+        "failed": "it failed for good, or reached its max_usd or max_hours",
         "cancelled": "it was cancelled",
     }
 )

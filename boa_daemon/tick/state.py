@@ -91,7 +91,8 @@ class JobState:
 
     `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
     `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
-    in no checkpoint; the work in them is part of what remains.
+    in no checkpoint; the work in them is part of what remains. One that `is_rigid` keeps what it holds:
+    nothing says that it would keep its work on other GPUs.
     """
 
     job: Job
@@ -99,6 +100,7 @@ class JobState:
     generation: int = 0
     is_stopping: bool = False
     lost_steps: int = 0
+    is_rigid: bool = False
 
     @property
     def is_running(self) -> bool:
