@@ -135,6 +135,10 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
     mine = {name: size for name in names if (size := _linked(checkpoints / name, staging / name)) is not None}
     wanted = {f"{path}/{name}": int(size) for name, (size, _) in listed.items()} or mine
     mine = {name: size for name, size in mine.items() if wanted[name] == size}
+    digests = {f"{path}/{name}": str(digest) for name, (_, digest) in listed.items()}
+    for name in mine:
+        if digest_of(staging / name) != digests.get(name, manifest["sha256"]):
+            raise TransferFailed(f"{name} is not what its manifest says, and is not sent")
     sent = read_json(unit.folder / SENT) or {}
     done = set(sent.get("files", [])) if sent.get("sha256") == manifest["sha256"] else set()
     mover, missing = Mover(), [name for name in mine if name not in done]

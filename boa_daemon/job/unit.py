@@ -163,7 +163,8 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "failure": None,
         "kept": (read_json(folder / "kept.json") or {}).get("kept", [])[:4],
     }
-    if verify or ended is not None:
+    # Where a unit brings its checkpoints away, what counts is what stands there; its own copy may be a part.
+    if not unit.keep and (verify or ended is not None):
         found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
         status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
     if ended is not None or not lives:
