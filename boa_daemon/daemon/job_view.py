@@ -67,6 +67,7 @@ class Work:
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
         self._elastic_class = elastic_class
         self._killed_for: dict[JobId, str] = {}
+        self._ended_as: dict[JobId, JobStatus] = {}
         self.held_users: frozenset[str] = frozenset()
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
@@ -97,7 +98,12 @@ class Work:
         for job in list(self._queue.active.values()):
             if job.slots:
                 states[job.id] = self._state(job, now)
-            elif not (job.is_cancelled or job.not_before > now or job.user in self.held_users):
+            elif not (
+                job.is_cancelled
+                or job.not_before > now
+                or job.user in self.held_users
+                or self.awaited(job) is not None
+            ):
                 # One that waits is as it was: of ten thousand only those are looked at that are new.
                 job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
                 if known is None or known[0] is not job or known[1] is not job_class:
@@ -106,6 +112,32 @@ class Work:
                 states[job.id] = known[2]
         self._seen = seen
         return states
+
+    def awaited(self, job: JobRecord) -> tuple[JobId, JobStatus] | None:
+        """Return the first job that has to end before this one may start, and how it is; None for none.
+
+        One that is over and did not end as it should is returned as well.
+        """
+        for text in job.content.get("after", ()):
+            name, _, how = str(text).partition(":")
+            if name in self._queue.active:
+                return name, self._queue.active[name].status
+            if name not in self._ended_as:
+                found = self._queue.job(name)
+                self._ended_as[name] = "failed" if found is None else found.status
+            if self._ended_as[name] != "finished" and how != "end":
+                return name, self._ended_as[name]
+        return None
+
+    def _give_up_waiting(self, job: JobRecord, now: float) -> bool:
+        """End a job that waits for one that has not ended well; return whether that is so."""
+        found = self.awaited(job)
+        if found is None or found[1] in ACTIVE:
+            return False
+        cause = f"it was to run after {found[0]}, which is {found[1]}"
+        self._queue.save(replace(job, status="failed", cause=cause, ended_at=now))
+        self._alert(f"failed:{job.id}", f"job {job.id} is not started: {cause}")
+        return True
 
     def next_rest_ends_at(self) -> float | None:
         """Return when the first job that rests after a failure may start again; None where none rests."""
@@ -123,7 +155,7 @@ class Work:
                 self._take_in_one(job, reports.get(job.id), now)
             elif job.is_cancelled:
                 self._queue.save(replace(job, status="cancelled", ended_at=now))
-            else:
+            elif not (job.content.get("after") and self._give_up_waiting(job, now)):
                 self._settle(job, reports.get(job.id), now)
         return self._held() < before
 

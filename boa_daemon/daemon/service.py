@@ -120,6 +120,8 @@ class Service:
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"
             checked = check_job(Document(name=name, content=content, language="json"))
+            for other in checked["after"]:
+                self._find(other.partition(":")[0])
             job_class = self.daemon.planner.class_for(checked)
             size = job_class.size_gpu_hours * float(checked["scale"])
             rows.append((checked, user, job_class.name, size))
@@ -179,6 +181,8 @@ class Service:
         now = self.daemon.world.clock.now()
         if job.is_active and not job.slots and job.not_before > now:
             waits = "resting" if job.failures else "not-before"
+        elif job.is_active and not job.slots and self.daemon.work.awaited(job) is not None:
+            waits = "after"
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
             "id": job.id,
@@ -278,6 +282,10 @@ class Service:
         if record.not_before > now and not record.slots and not record.failures:
             at = datetime.fromtimestamp(record.not_before, UTC).isoformat(timespec="seconds")
             return self._said(name, f"Job {name} is not to start before {at} (not_before).", "not-before")
+        awaited = None if record.slots else self.daemon.work.awaited(record)
+        if awaited is not None:
+            text = f"Job {name} waits for job {awaited[0]}, which is {awaited[1]} (after)."
+            return self._said(name, text, "after")
         if record.not_before > now and not record.slots:
             rest = record.not_before - now
             text = f"Job {name} rests for {rest:.0f} s more after failure {record.failures}: {record.cause}."

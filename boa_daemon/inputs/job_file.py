@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
@@ -12,6 +12,8 @@ from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positiv
 from boa_daemon.inputs.yaml_file import Document
 
 MAX_TEXT = 65_536
+AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
+"""The id of a job, and whether any end of it will do."""
 
 
 class _JobFile(Strict):
@@ -49,6 +51,11 @@ class _JobFile(Strict):
     )
     not_before: str | None = Field(
         default=None, max_length=40, description="instant before which it is not started, ISO 8601 with zone"
+    )
+    after: list[Annotated[str, Field(pattern=AFTER_FORM)]] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="ids of jobs that end well first; ID:end waits for any end",
     )
     elastic: bool | None = Field(
         default=None,

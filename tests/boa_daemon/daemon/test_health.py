@@ -361,3 +361,44 @@ def test_an_instant_without_a_zone_is_refused(stage: Stage, text: str) -> None:
     """08:00 is another instant in each office."""
     with pytest.raises(InputError, match="not_before must be an instant with its zone"):
         stage.submit(not_before=text)
+
+
+def test_a_job_starts_after_the_jobs_that_it_names(stage: Stage) -> None:
+    """It waits, says for whom, and starts once the other has finished."""
+    first = stage.submit(hours=0.2)
+    second = stage.submit(hours=0.2, after=[first])
+    stage.run(300.0)
+    row = stage.play.service.job(second)
+    assert (row["status"], row["waits_for"], row["generation"]) == ("queued", "after", 0)
+    assert f"waits for job {first}, which is running" in stage.play.service.explain(second)["text"]
+    stage.run(1800.0)
+    assert stage.play.service.job(second)["status"] == "finished"
+    ended = stage.play.service.job(first)["ended_at"]
+    assert stage.play.service.job(second)["first_started_at"] >= ended
+
+
+def test_a_job_after_one_that_does_not_end_well_is_not_started_unless_any_end_will_do(stage: Stage) -> None:
+    """The chain fails with it, after a restart as well; `ID:end` goes on."""
+    first = stage.submit(hours=5.0)
+    second = stage.submit(hours=0.1, after=[first])
+    third = stage.submit(hours=0.1, after=[second])
+    other = stage.submit(hours=0.1, after=[f"{first}:end"])
+    stage.run(120.0)
+    stage.play.service.cancel(first, user="ann", is_admin=False)
+    stage.play.close()
+    stage.open()
+    stage.run(1200.0)
+    rows = {job: stage.play.service.job(job) for job in (first, second, third, other)}
+
+    assert [rows[job]["status"] for job in rows] == ["cancelled", "failed", "failed", "finished"]
+    assert rows[second]["cause"] == f"it was to run after {first}, which is cancelled"
+    assert rows[third]["generation"] == 0
+
+
+def test_a_job_after_one_that_nobody_knows_is_refused(stage: Stage) -> None:
+    """At submission: an id that is mistyped would be waited for for ever."""
+    job = stage.submit(hours=5.0)
+    with pytest.raises(InputError, match=f"no job '{job}7'"):
+        stage.submit(after=[f"{job}7"])
+    with pytest.raises(InputError, match="after"):
+        stage.submit(after=["a b"])
