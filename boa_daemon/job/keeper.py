@@ -260,12 +260,13 @@ class Keeper:
             "ended_at": time.time(),
         }
         if unit.after:
-            write_in_room(unit.folder / "ending.json", facts)
             self._kill_asked = False  # That was the command; another order ends the upload.
+            # Until the last checkpoint is away the unit has not ended, whoever asks: its steps would be lost.
             if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):
                 log = LogWriter(unit.folder, unit.log_bytes)
                 log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
                 log.close()
+            write_in_room(unit.folder / "ending.json", facts)
             self._do_errand(unit.after, wait=True)
         write_in_room(unit.folder / "exit.json", facts)
 
