@@ -15,7 +15,8 @@ from policies.model import GpuSlot, Width
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NUMPY = f"{sys.executable} {EXAMPLES / 'train_numpy.py'}"
-DDP = f"{sys.executable} -m torch.distributed.run {EXAMPLES / 'train_ddp.py'}"
+TORCHRUN = f"{sys.executable} -m torch.distributed.run"
+DDP = f"{TORCHRUN} {EXAMPLES / 'train_ddp.py'}"
 PATIENCE_SECONDS = 180.0
 
 

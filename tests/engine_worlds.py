@@ -26,8 +26,11 @@ def local_world(root: Path) -> Iterator[Callable[..., Runner]]:
 def ssm_world(root: Path) -> Iterator[Callable[..., SsmEngine]]:
     """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
     import boto3
+    from moto.moto_api._internal import moto_api_backend
     from moto.server import ThreadedMotoServer
 
+    # What an earlier test of this process left in the bucket is not this one's.
+    moto_api_backend.reset()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -212,9 +212,12 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         caller: Caller = ask,
         since: Annotated[int, Query(ge=0, le=MOST)] = 0,
         generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+        node: Annotated[int | None, Query(ge=0, le=10_000)] = None,
     ) -> dict[str, Any]:
-        """Return what a job printed."""
-        return service.logs(name, since=since, generation=generation, may_read=caller.may_read)
+        """Return what a job printed on a node."""
+        return service.logs(
+            name, since=since, generation=generation, node=node, may_read=caller.may_read
+        )
 
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import typer
 
+from boa_daemon.cli.elasticity import elastic_script
+from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -22,7 +24,8 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
-from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError
+from boa_daemon.engines.units import RIGID
+from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.units import counted
@@ -43,7 +46,12 @@ def submit(
     contents = [content for path in files for content in read_jobs(path)]
     form = chosen_format(output, as_json)
     if check:
-        document: dict[str, Any] = {"jobs": [content["name"] for content in contents], "valid": True}
+        rigid = [content["name"] for content in contents if not content.get("elastic")]
+        document: dict[str, Any] = {
+            "jobs": [content["name"] for content in contents],
+            "valid": True,
+            "rigid": rigid,
+        }
     else:
         with a_client(config, socket) as client:
             document = client.post("/jobs", {"jobs": contents})
@@ -55,6 +63,10 @@ def submit(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
         f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
     )
+    narrow = [names[at] for at, content in enumerate(contents) if not content.get("elastic")]
+    if narrow:
+        listed = f"{', '.join(narrow[:5])}{', ...' if len(narrow) > 5 else ''}"
+        stdout_console().print(f"{listed}: {RIGID}", markup=False, highlight=False)
     if not check:
         say_next(f"boa explain {names[0]}", f"boa logs -f {names[0]}", "boa status")
 
@@ -77,6 +89,8 @@ def read_jobs(path: Path) -> list[dict[str, Any]]:
         if not workdir.is_dir():
             raise document.error(f"workdir {content['workdir']!r} is not a folder", at=(*at, "workdir"))
         content["workdir"] = str(workdir)
+        if content["elastic"] is None and elastic_script(content["run"], workdir) is not None:
+            content["elastic"] = True
         found.append({key: value for key, value in content.items() if value is not None})
     return found
 
@@ -176,29 +190,59 @@ def logs(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
     generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
+    node: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of this node of the job, from 0 on; default: the one that reports."),
+    ] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only the lines of this rank (torchrun).")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Of all nodes, each line with its node.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a job printed."""
-    offset, texts = 0, []
+    if (node is not None) + (rank is not None) + everything > 1:
+        raise InputError("--node, --rank and --all exclude each other", hint="Give one of them")
+    texts: list[str] = []
     is_json = chosen_format(output, as_json) is OutputFormat.json
+    shown = Shown(rank=rank, marks_nodes=everything)
+    readers: dict[int | None, Reader] = {}
     with a_client(config, socket) as client:
-        while True:
-            chunk = client.get(f"/jobs/{_quoted(job)}/logs", since=offset, generation=generation)
+
+        def read(number: int | None) -> Mapping[str, Any]:
+            reader = readers.setdefault(number, Reader())
+            path, since = f"/jobs/{_quoted(job)}/logs", reader.offset
+            chunk: Mapping[str, Any] = client.get(path, since=since, generation=generation, node=number)
+            text = shown.take(reader, chunk)
             if is_json:
-                texts.append(chunk["text"])
+                texts.append(text)
             else:
-                print_text(chunk["text"])
-            is_new = chunk["next_offset"] > offset
-            offset = chunk["next_offset"]
-            if is_new:
+                print_text(text)
+            return chunk
+
+        while True:
+            chunk = read(0 if everything or rank is not None else node)
+            if everything or rank is not None:
+                for number in range(1, int(chunk["nodes"])):
+                    read(number)
+            if any(reader.is_new for reader in readers.values()):
                 continue
             if not follow or chunk["status"] not in ("queued", "running"):
                 break
             time.sleep(LOG_SECONDS)
+    last = "".join(shown.rest(reader) for reader in readers.values())
     if is_json:
+        texts.append(last)
+    else:
+        print_text(last)
+    if rank is not None and not shown.has_shown:
+        raise InputError(
+            f"no line of rank {rank} is in the logs of {job}",
+            hint="Lines carry their rank where torchrun started several; --node N and --all show whole logs",
+        )
+    if is_json:
+        offset = max(reader.offset for reader in readers.values())
         print_json({"job": job, "text": "".join(texts), "next_offset": offset, "status": chunk["status"]})
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -27,7 +28,7 @@ from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState, UserMoney
-from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
@@ -35,6 +36,8 @@ BREAKER_SECONDS = 30 * 86_400.0
 """Failures without a new checkpoint in between count together for a month: each of them costs money."""
 MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
+MOST_OF_GRACE = 0.7
+"""A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
 LEAST_DONE = 0.01
 """What did less than this part of its size says nothing about it."""
 
@@ -42,9 +45,10 @@ LEAST_DONE = 0.01
 class Work:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
-    `class_of` names the class that a job is planned by, limits on its width included; `spread_of` says how
-    much the sizes of its jobs differ. `alert` is told of jobs that failed for good. `user_caps` are the
-    dollars per day (UTC) of users who have a cap.
+    `class_of` names the class that a job is planned by, limits on its width included; `elastic_class` names
+    that of a job, by the content of its file, once it is known to be elastic. `spread_of` says how much the
+    sizes of its jobs differ. `alert` is told of jobs that failed for good. `user_caps` are the dollars per
+    day (UTC) of users who have a cap.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Work:
         clock: Clock,
         *,
         class_of: Callable[[str], JobClass | None],
+        elastic_class: Callable[[Mapping[str, Any]], str] | None = None,
         spread_of: Callable[[str], float] = lambda _name: SPREAD,
         user_caps: Callable[[], Mapping[str, float]] = dict,
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
@@ -64,7 +69,9 @@ class Work:
         self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
-        self._user_caps = user_caps
+        self._user_caps, self._elastic_class = user_caps, elastic_class
+        self._killed_for: dict[JobId, str] = {}
+        self._ended_as: dict[JobId, JobStatus] = {}
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
         self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
@@ -95,9 +102,11 @@ class Work:
             if job.slots:
                 states[job.id] = self._state(job, now)
             elif not job.is_cancelled:
-                # One that waits is as it was: of ten thousand only those are looked at that are new.
+                # One that waits is as it was: of ten thousand only those are looked at that are new, or that
+                # wait for another job.
                 job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
-                if known is None or known[0] is not job or known[1] is not job_class:
+                is_as_it_was = known is not None and known[0] is job and known[1] is job_class
+                if known is None or not is_as_it_was or job.content.get("after"):
                     known = (job, job_class, self._state(job, now))
                 seen[job.id] = known
                 states[job.id] = known[2]
@@ -111,6 +120,36 @@ class Work:
             return {}
         spent = spent_today(self._queue, now=self._clock.now())
         return {name: UserMoney(cap_usd=cap, spent_usd=spent.get(name, 0.0)) for name, cap in caps.items()}
+    def awaited(self, job: JobRecord) -> tuple[JobId, JobStatus] | None:
+        """Return the first job that has to end before this one may start, and how it is; None for none.
+
+        One that is over and did not end as it should is returned as well.
+        """
+        for text in job.content.get("after", ()):
+            name, _, how = str(text).partition(":")
+            if name in self._queue.active:
+                return name, self._queue.active[name].status
+            if name not in self._ended_as:
+                found = self._queue.job(name)
+                self._ended_as[name] = "failed" if found is None else found.status
+            if self._ended_as[name] != "finished" and how != "end":
+                return name, self._ended_as[name]
+        return None
+
+    def _waits_for(self, job: JobRecord) -> JobId | None:
+        """Return the job that has to end before this one may start; None for none."""
+        found = None if job.slots else self.awaited(job)
+        return None if found is None else found[0]
+
+    def _give_up_waiting(self, job: JobRecord, now: float) -> bool:
+        """End a job that waits for one that has not ended well; return whether that is so."""
+        found = self.awaited(job)
+        if found is None or found[1] in ACTIVE:
+            return False
+        cause = f"it was to run after {found[0]}, which is {found[1]}"
+        self._queue.save(replace(job, status="failed", cause=cause, ended_at=now))
+        self._alert(f"failed:{job.id}", f"job {job.id} is not started: {cause}")
+        return True
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Bring the queue up to reports; return whether a generation has ended."""
@@ -123,7 +162,7 @@ class Work:
                     self._take_in_one(job, reports.get(job.id), now)
                 elif job.is_cancelled:
                     self._queue.save(replace(job, status="cancelled", ended_at=now))
-                else:
+                elif not (job.content.get("after") and self._give_up_waiting(job, now)):
                     self._settle(job, reports.get(job.id), now)
             except (SQLAlchemyError, OSError):
                 raise
@@ -168,8 +207,9 @@ class Work:
         elif report.is_over:
             self._learn(job, report, now)
             self._stopping.discard(job.id)
-            self._end(job, report, now)
+            self._end(self._shown(job, report), report, now)
         else:
+            job = self._shown(job, report)
             self._learn(job, report, now)
             if report.phase == "stopping":
                 self._stopping.add(job.id)
@@ -177,6 +217,17 @@ class Work:
                 # The flag is written before the order: a process that died between the two left it to us.
                 self._order_stop(job)
             self._watch(job, report, now)
+            self._warn_of_grace(job, report)
+
+    def _shown(self, job: JobRecord, report: RunReport) -> JobRecord:
+        """Return a job that its first step or checkpoint has shown to be elastic, and is planned as that."""
+        if job.has_reported or (report.step is None and report.manifest is None):
+            return job
+        job = replace(job, has_reported=True)
+        if not job.is_rigid and self._elastic_class is not None:
+            job = replace(job, class_name=self._elastic_class(job.content))
+        self._queue.save(job)
+        return job
 
     def _watch(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Note how far a job is, and whether it still gets on; end one that has not for long."""
@@ -185,12 +236,34 @@ class Work:
         step = job.step if report.step is None else report.step
         if (step, since) != (job.step, job.stalled_since):
             self._queue.note(replace(job, step=step, stalled_since=since))
+        self._watch_first_report(job, report, now)
         if since is None:
             return
         still = f"job {job.id} has made no step for {now - since:.0f} s"
         self._alert(f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}")
         if self.liveness.is_hopeless(job.id, now=now):
             self._runner.kill(job.id, job.generation)
+
+    def _warn_of_grace(self, job: JobRecord, report: RunReport) -> None:
+        """Say that a save takes most of the grace, before a stop comes and it is too late."""
+        grace = float(job.content["stop_grace_seconds"])
+        if report.save_seconds is not None and report.save_seconds > MOST_OF_GRACE * grace:
+            self._alert(
+                f"grace:{job.id}",
+                f"job {job.id} takes {report.save_seconds:.0f} s to save a checkpoint and has {grace:.0f} s "
+                "when it is stopped: raise its stop_grace_seconds, or its last steps are lost",
+            )
+
+    def _watch_first_report(self, job: JobRecord, report: RunReport, now: float) -> None:
+        """End a generation that has reported no step within the time that its file allows."""
+        most = job.content.get("first_report_hours")
+        if most is None or report.step is not None or self._hours(job, now) <= float(most):
+            return
+        why = f"reported no step within {format_hours(float(most))} (first_report_hours)"
+        if job.id not in self._killed_for:
+            self._killed_for[job.id] = why
+            self._alert(f"silent:{job.id}:{job.generation}", f"job {job.id} {why} and is ended")
+        self._runner.kill(job.id, job.generation)
 
     def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
         """Let a report say how fast the job's class is at its width."""
@@ -221,14 +294,19 @@ class Work:
         cause = report.evidence
         if job.stalled_since is not None and report.cause == "killed":
             cause = f"made no step for {now - job.stalled_since:.0f} s; {cause}"
+        why = self._killed_for.pop(job.id, "")
+        if why and report.cause == "killed":
+            cause = f"{why}; {cause}"
         job = self._ended(replace(job, cause=cause, stalled_since=None), report, now)
         if report.phase == "finished":
             self._let_go(job, now, end="finished", status="finished")
         elif job.is_cancelled:
             self._let_go(job, now, end=report.phase, status="cancelled")
         elif report.phase == "stopped":
-            if self._is_too_dear(job, now):
-                self._let_go(replace(job, cause="max_usd reached"), now, end="max-usd", status="failed")
+            limit = self._limit_reached(job, now)
+            if limit:
+                end = limit.replace("_", "-")
+                self._let_go(replace(job, cause=f"{limit} reached"), now, end=end, status="failed")
             else:
                 self._let_go(job, now, end="stopped", status="queued")
         else:
@@ -240,9 +318,12 @@ class Work:
         step = job.step if report.step is None else report.step
         if report.lost_steps:
             step = 0 if report.manifest is None else report.manifest.step
+        kept = _kept_fraction(job, report)
+        gpus = 0 if job.width is None else job.width.gpus
         return replace(
             job,
-            remaining_gpu_hours=self._left_after(job, report, now),
+            remaining_gpu_hours=self._left_after(job, report, now, kept),
+            lost_gpu_hours=job.lost_gpu_hours + (1.0 - kept) * gpus * self._hours(job, now),
             step=step,
             begun_step=step or 0,
             lost_steps=job.lost_steps + report.lost_steps,
@@ -294,11 +375,6 @@ class Work:
             is_whole=is_whole,
         )
 
-    def _is_too_dear(self, job: JobRecord, now: float) -> bool:
-        """Whether a job has cost what its file allows."""
-        ends_at = self._money_ends_at(job, now)
-        return ends_at is not None and ends_at <= now
-
     def _money_ends_at(self, job: JobRecord, now: float) -> float | None:
         """Return when a job has cost what its file allows, if it holds its GPUs until then."""
         most = job.content.get("max_usd")
@@ -312,6 +388,17 @@ class Work:
         if left <= 0.0:
             return now
         return now + left / usd_per_hour * SECONDS_PER_HOUR if usd_per_hour else None
+    def _hours_end_at(self, job: JobRecord, now: float) -> float | None:
+        """Return when a job has run for as long as its file allows, if it runs until then."""
+        most = job.content.get("max_hours")
+        if most is None:
+            return None
+        return now + (float(most) - self._hours(job, now)) * SECONDS_PER_HOUR - job.ran_seconds
+
+    def _limit_reached(self, job: JobRecord, now: float) -> str:
+        """Return which limit of its file a job has reached, `max_usd` or `max_hours`; empty for none."""
+        ends = {"max_usd": self._money_ends_at(job, now), "max_hours": self._hours_end_at(job, now)}
+        return next((name for name, at in ends.items() if at is not None and at <= now), "")
 
     def _order_stop(self, job: JobRecord) -> Accepted | Refused:
         """Ask the engine for a checkpoint and an end."""
@@ -383,18 +470,15 @@ class Work:
         """Return how long the generation of a job has been there."""
         return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
 
-    def _left_after(self, job: JobRecord, report: RunReport, now: float) -> float:
+    def _left_after(self, job: JobRecord, report: RunReport, now: float, kept: float) -> float:
         """Return the work left of the size that a job came with; below nothing where it did more.
 
-        A generation worked for as long as it reports. Of what it did, the lost steps are left again.
+        A generation worked for as long as it reports. What is not kept of it is left again.
         """
         hours = self._hours(job, now)
         if report.seconds is not None:
             hours = min(hours, report.seconds / SECONDS_PER_HOUR)
         did = self._done(job, hours) - (job.size_gpu_hours - job.remaining_gpu_hours)
-        kept = 1.0
-        if report.lost_steps and report.step is not None:
-            kept = max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
         return job.remaining_gpu_hours - kept * did
 
     def done_by_class(self) -> Mapping[str, list[float]]:
@@ -443,4 +527,21 @@ class Work:
             failures=job.failures,
             last_end=job.cause if job.failures else "",
             money_ends_at=self._money_ends_at(job, now) if job.slots else None,
+            hours_end_at=self._hours_end_at(job, now) if job.slots else None,
+            waits_for=self._waits_for(job),
+            is_rigid=job.is_rigid,
         )
+
+
+def _kept_fraction(job: JobRecord, report: RunReport) -> float:
+    """Return how much of what a generation did is kept: all, or what its newest checkpoint holds.
+
+    A rigid job that ended without a checkpoint begins anew.
+    """
+    if report.phase == "finished":
+        return 1.0
+    if job.is_rigid and report.manifest is None:
+        return 0.0
+    if report.lost_steps and report.step is not None:
+        return max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
+    return 1.0

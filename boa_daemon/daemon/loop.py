@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,7 +32,7 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
 from boa_daemon.daemon.summary import DecisionSummary
-from boa_daemon.errors import BoaError
+from boa_daemon.errors import BoaError, InputError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
 from boa_daemon.learning.exploring import Worth
@@ -135,6 +136,7 @@ class Daemon:
                 world.runner,
                 world.clock,
                 class_of=self._class_of,
+                elastic_class=self._elastic_class,
                 spread_of=self._spread_of,
                 user_caps=self._user_caps,
                 alert=self._alert,
@@ -169,7 +171,7 @@ class Daemon:
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
-                planner.take_active(job.class_name, job.content)
+                planner.take_active(job.class_name, {**job.content, "elastic": not job.is_rigid})
             self.books.store.prices = {
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
@@ -304,8 +306,8 @@ class Daemon:
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
-            elif held.code == "max-usd":
-                self._alert(f"max-usd:{held.what}", held.sentence)
+            elif held.code in ("max-usd", "max-hours"):
+                self._alert(f"{held.code}:{held.what}", held.sentence)
             elif held.code == "user-day-cap" and held.what not in before:
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
@@ -574,6 +576,13 @@ class Daemon:
     def _look(self) -> None:
         """Bring the books up to the engine, at the beginning of a listing."""
         self.work.look()
+
+    def _elastic_class(self, content: Mapping[str, Any]) -> str:
+        """Return the name of the class that a job is planned by once it is known to be elastic."""
+        try:
+            return self.planner.class_for({**content, "elastic": True}).name
+        except InputError:
+            return self.planner.class_for({**content, "elastic": True}, within_instances=False).name
 
     def _class_of(self, name: str) -> JobClass | None:
         """Return the class that a job is planned by."""

@@ -175,6 +175,11 @@ class Planner(LearntClasses):
             raise InputError(f"unknown class {name!r}", hint=hint)
         if within_instances:
             most = self._within_instances(base, most)
+        # What nobody knows to be elastic runs at the narrowest width: a wider one may be so many copies.
+        if not content.get("elastic"):
+            narrow = _narrowest(base, least)
+            if narrow is not None and (most is None or narrow <= most):
+                least = most = narrow
         phases = tuple(
             replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
             if _fits_any(phase, least, most)
@@ -354,6 +359,16 @@ class Planner(LearntClasses):
 def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
     """Return whether a phase has a width within limits."""
     return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
+
+
+def _narrowest(base: JobClass, least: int | None) -> int | None:
+    """Return the narrowest width of all phases, at least so wide; None where they have none in common."""
+    widths: set[int] | None = None
+    for phase in base.phases:
+        curves = limited(phase.speedups, min_gpus=least, max_gpus=None).values()
+        found = {int(width) for curve in curves for width in curve.whole_widths()}
+        widths = found if widths is None else widths & found
+    return min(widths, default=None) if widths else None
 
 
 def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:

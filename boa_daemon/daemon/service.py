@@ -12,6 +12,7 @@ from typing import Any
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.messages import REFUSED
@@ -37,6 +38,8 @@ MOST_JOBS_AT_ONCE = 10_000
 RECENT_JOBS = 200
 """Who mistypes the id of a job means one of the newest, be it over or not."""
 HIDDEN = "(only for its user)"
+LEAST_LOST_GPU_HOURS = 0.001
+"""Less than that is not worth a sentence."""
 _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
@@ -116,6 +119,8 @@ class Service:
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"
             checked = check_job(Document(name=name, content=content, language="json"))
+            for other in checked["after"]:
+                self._find(other.partition(":")[0])
             job_class = self.daemon.planner.class_for(checked)
             size = job_class.size_gpu_hours * float(checked["scale"])
             rows.append((checked, user, job_class.name, size))
@@ -218,7 +223,11 @@ class Service:
             "not_before": job.not_before or None,
             "arrived_at": job.arrived_at,
             "started_at": job.started_at,
+            "first_started_at": job.first_started_at,
+            "ran_seconds": job.ran_seconds + _running_seconds(job, now),
             "ended_at": job.ended_at,
+            "is_rigid": job.is_rigid,
+            "lost_gpu_hours": job.lost_gpu_hours,
             "usd": dollars(job.micro_dollars + running),
             "waits_for": waits,
             "cause": job.cause,
@@ -304,7 +313,8 @@ class Service:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return self._said(name, f"{said}.", over)
         if decision is None or name not in decision.state.jobs:
-            return self._said(name, f"Job {name} has been taken and no tick has looked at it yet.", "new")
+            taken = f"Job {name} has been taken and no tick has looked at it yet."
+            return self._said(name, " ".join([taken, *_rigidity(record)]), "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
@@ -316,6 +326,7 @@ class Service:
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
+        weighed += _rigidity(record)
         short = self.daemon.watched.shortfall
         if short is not None:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
@@ -357,9 +368,10 @@ class Service:
         *,
         since: int = 0,
         generation: int | None = None,
+        node: int | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
-        """Return what a job printed from a byte on.
+        """Return what a job printed from a byte on, by default on the node of the process that reports.
 
         Raises:
             InputError: when there is no such job or generation.
@@ -376,12 +388,17 @@ class Service:
                 f"it was started {record.generation} times" if record.generation else "it was not started yet"
             )
             raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
-        chunk = self.daemon.world.runner.logs(name, since=since, generation=generation)
+        chunk = self.daemon.world.runner.logs(name, since=since, generation=generation, node=node)
+        if node is not None and node >= chunk.nodes:
+            had = "1 node, number 0" if chunk.nodes == 1 else f"{chunk.nodes} nodes, numbers from 0 on"
+            raise UnknownJob(f"job {name} has no node {node}", hint=f"That generation has {had}")
         return {
             "job": name,
             "text": chunk.text,
             "next_offset": chunk.next_offset,
             "dropped_bytes": chunk.dropped_bytes,
+            "node": chunk.node,
+            "nodes": chunk.nodes,
             "status": record.status,
         }
 
@@ -523,6 +540,19 @@ class Service:
 def _shown(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
     """Return a job's row, without what it printed where that is not for the caller."""
     return row if is_readable else {**row, "last_lines": []}
+
+
+def _running_seconds(job: JobRecord, now: float) -> float:
+    """Return for how long the generation that runs has held its GPUs."""
+    return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
+
+
+def _rigidity(job: JobRecord) -> list[str]:
+    """Return what a job that is not known to be elastic should hear, and what it has lost."""
+    said = [f"{RIGID[0].upper()}{RIGID[1:]}"] if job.is_rigid else []
+    if job.lost_gpu_hours >= LEAST_LOST_GPU_HOURS:
+        said.append(f"It lost {job.lost_gpu_hours:.3g} GPU-hours to ends without a checkpoint.")
+    return said
 
 
 def _check_text(contents: Sequence[Any]) -> None:

@@ -1,43 +1,52 @@
-"""Why a generation failed: from how its processes ended and from what it printed last."""
+"""Why a generation failed: from exit codes, signals, the kernel's books and the exception written down.
+
+What a job printed is shown and never read: words in a log prove nothing.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import errno
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from boa_daemon.tick.ports import FailureCause
 
-_OUT_OF_MEMORY = re.compile(
-    r"MemoryError\b|out of memory|OutOfMemoryError|Cannot allocate memory|std::bad_alloc|oom-kill",
-    re.IGNORECASE,
-)
-_MISSING = re.compile(
-    r"command not found|can't open file|ModuleNotFoundError|No such file or directory|cannot start in"
-)
-_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
-_MISSING_CODES = frozenset({2, 126, 127})
-"""A shell's codes for a command that it cannot run, and Python's for a script that is not there."""
+_MISSING_CODES = frozenset({126, 127})
+"""A shell's codes for a command that it cannot run or find."""
+_KINDS: Mapping[str, FailureCause] = {
+    "MemoryError": "out-of-memory",
+    "OutOfMemoryError": "out-of-memory",
+    "ModuleNotFoundError": "missing-command",
+}
+"""Exceptions that name their cause by their class: Python's, and torch's."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def cause_of(code: int | None, last_lines: Sequence[str], *, out_of_memory: bool) -> tuple[FailureCause, str]:
-    """Return why a command failed, and the line that says so; empty where none does.
+def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple[FailureCause, str]:
+    """Return why a command failed, and what its exception says; empty where none is known.
 
-    `code` is an exit code, negative for a signal. `out_of_memory` is what the kernel's books say.
+    `end` is how a unit ended, `failure` the exception that its command wrote down.
     """
-    found = _line(_OUT_OF_MEMORY, last_lines)
-    if out_of_memory or found:
-        return "out-of-memory", found or "the kernel ended a process for memory"
-    found = _line(_MISSING, last_lines)
-    if found and (code in _MISSING_CODES or "ModuleNotFoundError" in found):
-        return "missing-command", found
-    found = _line(_DISK_FULL, last_lines)
-    if found:
-        return "disk-full", found
+    code = end["code"]
+    if end.get("before_failed"):
+        return "no-checkpoint", str(end["before_failed"])
+    if failure is not None:
+        said = str(failure["said"])
+        for kind in failure["kinds"]:
+            if kind in _KINDS:
+                return _KINDS[kind], said
+        return ("disk-full" if failure["errno"] in _FULL else "error"), said
+    if end["out_of_memory"]:
+        return "out-of-memory", "the kernel ended a process for memory"
+    if code in _MISSING_CODES:
+        return "missing-command", "the shell cannot run the command"
+    if end.get("disk_full"):
+        return "disk-full", "the disk of its folder is full"
     if code is not None and (code < 0 or code > 128):
         return "signal", ""
-    return "error", last_lines[-1] if last_lines else ""
+    return "error", ""
 
 
-def _line(pattern: re.Pattern[str], lines: Sequence[str]) -> str:
-    """Return the last line that matches; empty where none does."""
-    return next((line.strip() for line in reversed(lines) if pattern.search(line)), "")
+def last_line(lines: Sequence[str]) -> str:
+    """Return the last line that says something, for people."""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -190,13 +190,24 @@ class LocalEngine:
         """Return what units say, None of one that cannot be read; those without keeper are ended."""
         return [look_at(folder) for folder in folders]
 
-    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
-        """Return what the first unit of a generation printed from a byte on."""
+    def logs(
+        self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
+    ) -> LogChunk:
+        """Return what a unit of a generation printed from a byte on, by default the one that reports."""
         run = self._runs.get(job)
         if generation is None:
             generation = run.number if run is not None else max(self._generations(job), default=0)
-        found, after, dropped = read_log(self.layout.unit(job, generation, 0), since)
-        return LogChunk(text=found.decode(errors="replace"), next_offset=after, dropped_bytes=dropped)
+        folder = self.layout.generation(job, generation)
+        if node is None:
+            node = int((read_json(folder / "progress.json") or {}).get("node", 0))
+        found, after, dropped = read_log(folder / f"n{node}", since)
+        return LogChunk(
+            text=found.decode(errors="replace"),
+            next_offset=after,
+            dropped_bytes=dropped,
+            node=node,
+            nodes=max(len(_unit_folders(folder)), 1),
+        )
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read everything back from the files."""

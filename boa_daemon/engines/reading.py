@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from boa_daemon.engines.causes import cause_of
+from boa_daemon.engines.causes import cause_of, last_line
 from boa_daemon.tick.ports import FailureCause, Manifest, RunPhase, RunReport
 from boa_daemon.units import counted
 from policies.model import JobId
@@ -34,8 +34,7 @@ class Generation:
 def report_of(run: Generation, units: Sequence[Status | None]) -> RunReport:
     """Return what a generation is doing; a unit that is None could not be looked at."""
     known = [unit for unit in units if unit is not None]
-    leader = next((unit for unit in known if unit["rank"] == 0), None)
-    facts = _progress(run, leader)
+    facts = _progress(run, known)
     ends = [unit["exit"] for unit in known if unit["exit"] is not None]
     if len(ends) == len(units):
         return _ended(run, known, facts)
@@ -62,23 +61,23 @@ def _has_failed(end: Mapping[str, Any]) -> bool:
     return bool(end.get("agent_lost")) or (not end["stop_asked"] and end["code"] != 0)
 
 
-def _progress(run: Generation, leader: Status | None) -> dict[str, Any]:
-    """Return what the first rank reported, if this generation reported at all."""
-    record = (leader or {}).get("progress") or {}
-    if record.get("generation") != run.number:
-        record = {}
-    names = ("step", "samples", "seconds", "loss", "gradient_noise")
+def _progress(run: Generation, units: Sequence[Status]) -> dict[str, Any]:
+    """Return what the first rank reported, on whichever node it is, if this generation reported at all."""
+    records = [unit["progress"] for unit in units if unit["progress"]]
+    own = [record for record in records if record.get("generation") == run.number]
+    record: Mapping[str, Any] = max(own, key=lambda found: found.get("step") or 0, default={})
+    names = ("step", "samples", "seconds", "loss", "gradient_noise", "save_seconds")
     return {**{name: record.get(name) for name in names}, "reported_at": record.get("at")}
 
 
 def _ended(run: Generation, units: Sequence[Status], facts: dict[str, Any]) -> RunReport:
     """Return the report of a generation whose units have all ended."""
-    leader = next((unit for unit in units if unit["rank"] == 0), units[0])
+    leader = _leader(run, units)
     manifest = _manifest(leader)
     step = facts["step"]
     lost = 0 if step is None else max(0, step - (manifest.step if manifest else 0))
     facts |= {"manifest": manifest, "lost_steps": lost}
-    phase, cause, evidence = _verdict(run, units, leader, facts)
+    phase, cause, evidence = _verdict(run, units, facts)
     codes = [unit["exit"]["code"] for unit in units]
     guilty = next((unit for unit in units if _has_failed(unit["exit"])), leader)
     facts |= {
@@ -90,13 +89,14 @@ def _ended(run: Generation, units: Sequence[Status], facts: dict[str, Any]) -> R
 
 
 def _verdict(
-    run: Generation, units: Sequence[Status], leader: Status, facts: dict[str, Any]
+    run: Generation, units: Sequence[Status], facts: dict[str, Any]
 ) -> tuple[RunPhase, FailureCause | None, str]:
     """Return how a generation ended, why where it failed, and the sentence."""
     ends = [unit["exit"] for unit in units]
     code = next((end["code"] for end in ends if end["code"] != 0), 0)
     said = _said(code)
-    if leader["exit"]["is_done"] and not leader["exit"]["lacks_result"]:
+    lacks_result = all(end["lacks_result"] for end in ends)
+    if any(end["is_done"] for end in ends) and not lacks_result:
         facts["lost_steps"] = 0
         return "finished", None, f"the job said that it is done and ended with {said}"
     if run.is_kill_ordered and all(end["killed"] or end.get("agent_lost") for end in ends):
@@ -106,16 +106,21 @@ def _verdict(
     if any(end["stop_asked"] for end in ends):
         return "stopped", None, _stop_evidence(run, facts, is_hard=any(end["killed"] for end in ends))
     if code == 0:
-        return _clean_exit(leader, facts)
+        return _clean_exit(facts, lacks_result=lacks_result)
     guilty = next(unit for unit in units if _has_failed(unit["exit"]))
-    out_of_memory = any(end["out_of_memory"] for end in ends)
-    cause, line = cause_of(guilty["exit"]["code"], guilty["last_lines"], out_of_memory=out_of_memory)
+    # The node whose command wrote its exception down, or lost a process for memory, knows more than others.
+    telling = next((unit for unit in units if unit.get("failure")), None)
+    killed = next((unit for unit in units if unit["exit"]["out_of_memory"]), None)
+    unfetched = next((unit for unit in units if unit["exit"].get("before_failed")), None)
+    teller = unfetched or telling or killed or guilty
+    cause, line = cause_of(teller["exit"], teller.get("failure"))
+    line = line or last_line(guilty["last_lines"])
     return "failed", cause, f"ended with {_said(guilty['exit']['code'])}{': ' + line if line else ''}"
 
 
-def _clean_exit(leader: Status, facts: Mapping[str, Any]) -> tuple[RunPhase, FailureCause | None, str]:
+def _clean_exit(facts: Mapping[str, Any], *, lacks_result: bool) -> tuple[RunPhase, FailureCause | None, str]:
     """Return what exit code 0 is worth: a job that reports its steps must also say that it is done."""
-    if leader["exit"]["lacks_result"]:
+    if lacks_result:
         return "failed", "no-result", "ended with exit code 0, but its result file is not there"
     if facts["step"] is not None or facts["manifest"] is not None:
         return "failed", "no-result", "ended with exit code 0 without saying that it is done"
@@ -153,6 +158,17 @@ def _linger_note(units: Sequence[Status]) -> str:
         if count == 1
         else f"{count} processes outlived it and were ended"
     )
+
+
+def _leader(run: Generation, units: Sequence[Status]) -> Status:
+    """Return the unit with the newest checkpoint, of those the one that reported, else the first."""
+
+    def rank_of(unit: Status) -> tuple[int, int, bool, int]:
+        manifest, record = unit["manifest"] or {}, unit["progress"] or {}
+        newest = manifest.get("generation", -1), manifest.get("step", -1)
+        return *newest, record.get("generation") == run.number, -int(unit["rank"])
+
+    return max(units, key=rank_of)
 
 
 def _manifest(leader: Status) -> Manifest | None:

@@ -42,3 +42,11 @@ def read_s3_log(s3: S3Client, uri: str, since: int) -> LogChunk:
         next_offset=at + len(found),
         dropped_bytes=max(0, min(sizes) - since),
     )
+
+
+def count_nodes(s3: S3Client, uri: str) -> int:
+    """Return how many nodes of a generation have sent their logs below `uri`."""
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    listed = s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}n", Delimiter="/").get("CommonPrefixes", [])
+    numbers = [str(row["Prefix"]).rstrip("/").rpartition("/n")[2] for row in listed]
+    return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)

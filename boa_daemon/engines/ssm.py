@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.s3_logs import S3Client, read_s3_log
+from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands, is_about_the_node
 from boa_daemon.engines.ssm_runs import (
     Known,
@@ -160,7 +160,7 @@ class SsmEngine:
             queue_url=settings.queue_url,
             uri=self._uri(spec.job),
             generation=action.generation,
-            resumes_from=known.resumes_from,
+            stands=known.stands,
             unit_folder=str(unit.folder),
             checkpoints=unit.checkpoint_dir,
         )
@@ -170,9 +170,10 @@ class SsmEngine:
             "before": errands.before,
             "beat": errands.beat,
             "after": errands.after,
+            "keep": errands.keep,
             "beat_seconds": settings.heartbeat_seconds,
         }
-        return start_script(root, document, grace_seconds=spec.stop_grace_seconds, gate=given)
+        return start_script(root, document, gate=given)
 
     def _pass(
         self, spec: JobSpec, action: StartJob, nodes: Sequence[NodeId], root: str
@@ -277,8 +278,8 @@ class SsmEngine:
         run.heard_at[rank] = self._now()
         run.failed_probes.pop(rank, None)
         run.probes.pop(rank, None)
-        if status["manifest"] is not None:
-            known.resumes_from = max(known.resumes_from or 0, run.generation.number)
+        for found in status.get("kept", ()):
+            known.keep(found)
         return True
 
     def _ask_silent(self, run: Run) -> bool:
@@ -338,6 +339,8 @@ class SsmEngine:
                 units.append(heard)
             else:
                 units.append(None if is_silent else starting(rank))
+        # What counts is what stands in S3: a node's own copy goes with the node.
+        units = [unit and {**unit, "manifest": known.stands, "wrong_manifest": ""} for unit in units]
         report = report_of(run.generation, units)
         if is_broken(units) and not run.is_ending:
             run.is_ending = True
@@ -345,12 +348,24 @@ class SsmEngine:
             self._commands.send(run.nodes, kill_script(pattern), "end a broken generation")
         return report
 
-    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
-        """Return what the first unit printed, as far as it has reached S3."""
+    def logs(
+        self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
+    ) -> LogChunk:
+        """Return what a unit printed, by default the one that reports, as far as it has reached S3."""
         known = self._jobs.get(job)
         if generation is None:
             generation = known.run.generation.number if known is not None and known.run else 0
-        return read_s3_log(self._s3, f"{self._uri(job)}/g{generation}/n0/", since)
+        run = known.run if known is not None else None
+        if run is None or run.generation.number != generation:
+            # How many nodes an older generation had is only known from what they have sent.
+            nodes = max(count_nodes(self._s3, f"{self._uri(job)}/g{generation}/"), 1)
+            node = node or 0
+        else:
+            nodes = len(run.nodes)
+            if node is None:
+                node = next((rank for rank, said in run.heard.items() if said["progress"]), 0)
+        chunk = read_s3_log(self._s3, f"{self._uri(job)}/g{generation}/n{node}/", since)
+        return replace(chunk, node=node, nodes=nodes)
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read back what was known; units that are silent meanwhile are asked."""

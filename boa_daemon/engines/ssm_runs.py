@@ -29,12 +29,18 @@ class Run:
 
 @dataclass(slots=True)
 class Known:
-    """A job: its spec, its newest generation, and the generation whose checkpoint stands."""
+    """A job: its spec, its newest generation, and the manifest of the newest checkpoint that stands in S3."""
 
     spec: JobSpec
     run: Run | None = None
-    resumes_from: int | None = None
+    stands: dict[str, Any] | None = None
     is_forgotten: bool = False
+
+    def keep(self, found: Mapping[str, Any]) -> None:
+        """Take in a checkpoint that stands in S3, unless a newer one does."""
+        before = self.stands or {"generation": -1, "step": -1}
+        if (found["generation"], found["step"]) > (before["generation"], before["step"]):
+            self.stands = {name: found[name] for name in ("generation", "step", "sha256", "path")}
 
 
 def starting(rank: int) -> dict[str, Any]:
@@ -48,6 +54,7 @@ def starting(rank: int) -> dict[str, Any]:
         "manifest": None,
         "wrong_manifest": "",
         "last_lines": [],
+        "kept": [],
     }
 
 
@@ -66,7 +73,7 @@ def read_known(file: Path) -> dict[JobId, Known]:
 def known_of(row: Mapping[str, Any]) -> Known:
     """Return a job from its document."""
     known = Known(
-        spec=JobSpec(**row["spec"]), resumes_from=row["resumes_from"], is_forgotten=row["is_forgotten"]
+        spec=JobSpec(**row["spec"]), stands=row["stands"], is_forgotten=row["is_forgotten"]
     )
     run = row["run"]
     if run is not None:
@@ -95,7 +102,7 @@ def document_of(known: Known) -> dict[str, Any]:
     run = known.run
     return {
         "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
-        "resumes_from": known.resumes_from,
+        "stands": known.stands,
         "is_forgotten": known.is_forgotten,
         "run": None
         if run is None

@@ -22,8 +22,6 @@ from boa_daemon.engines.units import Errands
 from boa_daemon.tick.ports import GatePass
 
 READY, STATUS = "boa-node-ready", "boa-unit-status "
-SYSTEMD_MARGIN_SECONDS = 30
-"""systemd ends a unit this much after its keeper should have."""
 
 
 @cache
@@ -64,10 +62,12 @@ echo {READY}
 """
 
 
-def start_script(
-    root: str, unit: Mapping[str, Any], *, grace_seconds: float, gate: GatePass | None = None
-) -> str:
-    """Return the script that starts a unit under systemd; one that is there already is left alone."""
+def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = None) -> str:
+    """Return the script that starts a unit under systemd; one that is there already is left alone.
+
+    systemd waits for its keeper as long as that takes: the keeper ends the command when its grace is over,
+    and what follows, the upload of the last checkpoint, has limits that follow from its size.
+    """
     folder, name = str(unit["folder"]), str(unit["name"])
     keeper = "python3 -m boa_daemon.job.keeper"
     return f"""set -eu
@@ -80,7 +80,7 @@ UNIT
 fi
 if [ -e {quote(folder)}/keeper.json ] || systemctl is-active --quiet {quote(name)}; then exit 0; fi
 systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
-  -p TimeoutStopSec={grace_seconds + SYSTEMD_MARGIN_SECONDS:.0f} \\
+  -p TimeoutStopSec=infinity \\
   -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
   --setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
@@ -116,21 +116,29 @@ PYTHONPATH={quote(library(root))} python3 -m boa_daemon.job.keeper --status {quo
 
 
 def errands_for(
-    *, queue_url: str, uri: str, generation: int, resumes_from: int | None, unit_folder: str, checkpoints: str
+    *,
+    queue_url: str,
+    uri: str,
+    generation: int,
+    stands: Mapping[str, Any] | None,
+    unit_folder: str,
+    checkpoints: str,
 ) -> Errands:
     """Return a unit's errands: checkpoints and logs go to S3 below `uri`, word of them to SQS.
 
-    Each generation writes below its own prefix and reads from the one that the daemon names, so that a late
-    one can overwrite nothing.
+    Each generation writes below its own prefix and begins with the checkpoint that `stands`, as the daemon
+    names it, on all its nodes: what lies on a node from before counts for nothing.
     """
     tell = f'aws sqs send-message --queue-url {quote(queue_url)} --message-body "$BOA_STATUS"'
     logs = (
         f"aws s3 sync {quote(unit_folder)} {quote(f'{uri}/g{generation}/{Path(unit_folder).name}')} "
         "--exclude '*' --include 'out-*.log'"
     )
-    keep = f"aws s3 sync {quote(checkpoints)} {quote(f'{uri}/g{generation}/checkpoint')} --exclude '.*'"
-    stands = quote(f"{uri}/g{resumes_from}/checkpoint")
-    fetch = "" if resumes_from is None else f"aws s3 sync {stands} {quote(checkpoints)} --exclude generation"
-    # Word goes last: what it says is there can then be fetched.
-    upload = f"{keep if unit_folder.endswith('/n0') else 'true'}; {logs}; {tell}"
-    return Errands(before=fetch, beat=upload, after=upload)
+    move = "python3 -m boa_daemon.job.transfer"
+    keep = f"{move} keep {quote(unit_folder)} {quote(checkpoints)} {quote(f'{uri}/g{generation}/checkpoint')}"
+    before = f"{move} forget {quote(checkpoints)}"
+    if stands is not None:
+        source = quote(f"{uri}/g{stands['generation']}/checkpoint")
+        before = f"{move} fetch {quote(checkpoints)} {source} {stands['step']} {quote(str(stands['sha256']))}"
+    # Word goes last: what it says is there can then be read.
+    return Errands(before=before, beat=f"{logs}; {tell}", after=f"{logs}; {tell}", keep=keep)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
+from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import Unit
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import JobSpec
 from policies.model import JobId, NodeId
+
+RIGID = (
+    "this job runs at one width, because it has reported no step and written no checkpoint: what it does is "
+    "lost when it is stopped. To make it elastic, save and report with boa_daemon.job "
+    "(docs/how-to/write-a-job.md), or say `elastic: true` in its file if it does so by itself; `min_gpus` "
+    "sets its width."
+)
+"""What a rigid job's log, `boa explain` and `boa submit --check` say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,7 @@ class Errands:
     before: str = ""
     beat: str = ""
     after: str = ""
+    keep: str = ""
     beat_seconds: float = 15.0
 
 
@@ -87,7 +99,10 @@ def units_of(
         "BOA_PROGRESS_FILE": str(folder / "progress.json"),
         "BOA_GATE": str(folder / "gate.json"),
         "BOA_WEIGHT": f"{spec.weight:g}",
+        "BOA_KEEP_CHECKPOINTS": str(spec.keep_checkpoints),
         **_rendezvous(spec.job, action.generation, f"{leader}:{port}", len(indices)),
+        "PET_SHUTDOWN_TIMEOUT": str(math.ceil(spec.stop_grace_seconds)),
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(math.ceil(spec.stop_grace_seconds)),
     }
     return tuple(
         Unit(
@@ -110,6 +125,8 @@ def units_of(
                 "BOA_GPUS_PER_NODE": str(len(gpus)),
                 "PET_NPROC_PER_NODE": str(len(gpus)),
                 "PET_LOCAL_ADDR": addresses[node],
+                "PET_NODE_RANK": str(rank),
+                **_rank_logs(layout.unit(spec.job, action.generation, rank), len(action.slots)),
                 "CUDA_VISIBLE_DEVICES": ",".join(map(str, sorted(gpus))),
             },
             grace_seconds=spec.stop_grace_seconds,
@@ -119,6 +136,9 @@ def units_of(
             beat=errands.beat,
             after=errands.after,
             beat_seconds=errands.beat_seconds,
+            keep=errands.keep,
+            keep_checkpoints=spec.keep_checkpoints,
+            note=RIGID if spec.is_rigid and rank == 0 else "",
         )
         for rank, (node, gpus) in enumerate(indices.items())
     )
@@ -129,11 +149,12 @@ def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[
 
     No restarts inside a generation: the width and every restart are the daemon's decision. The id carries the
     generation, so that a late agent of an older one meets nobody. `PET_LOCAL_ADDR` avoids names that do not
-    resolve.
+    resolve. The rendezvous is static: ranks follow the order of the nodes in the generation. c10d would order
+    nodes by their addresses as text.
     """
     address, _, port = endpoint.rpartition(":")
     return {
-        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_BACKEND": "static",
         "PET_RDZV_ENDPOINT": endpoint,
         "PET_RDZV_ID": f"{job}-g{generation}",
         "PET_NNODES": str(nodes),
@@ -141,3 +162,16 @@ def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
     }
+
+
+def _rank_logs(folder: Path, gpus: int) -> dict[str, str]:
+    """Return what tells torchrun to mark each line with its rank, and where to write errors down."""
+    errors = {ERROR_FILE: str(folder / FILE_NAME)}
+    if gpus == 1:
+        return errors
+    marked = {
+        "PET_TEE": "3",
+        "PET_LOG_DIR": str(folder / RANK_FILES),
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": RANK_MARK,
+    }
+    return errors | marked

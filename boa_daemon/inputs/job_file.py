@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
@@ -21,6 +22,8 @@ OWN_VARIABLES = frozenset(
 )  # fmt: skip
 """What the daemon tells a job, by which jobs and their GPUs are told apart: no job file sets these."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
+"""The id of a job, and whether any end of it will do."""
 
 
 class _JobFile(Strict):
@@ -48,6 +51,26 @@ class _JobFile(Strict):
     gate: bool = Field(
         default=True, description="have DDP models ask the daemon's gate before they send, if it runs one"
     )
+    keep_checkpoints: int = Field(default=2, ge=1, le=100, description="checkpoints kept, the newest")
+    max_hours: Positive | None = Field(
+        default=None, description="hours on GPUs, over all starts, after which the job is stopped"
+    )
+    first_report_hours: Positive | None = Field(
+        default=None,
+        description="hours after a start within which it reports a step; one that does not has failed",
+    )
+    not_before: str | None = Field(
+        default=None, max_length=40, description="instant before which it is not started, ISO 8601 with zone"
+    )
+    after: list[Annotated[str, Field(pattern=AFTER_FORM)]] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="ids of jobs that end well first; ID:end waits for any end",
+    )
+    elastic: bool | None = Field(
+        default=None,
+        description="whether it saves and resumes at any width; left out: once it has reported a step",
+    )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
 
 
@@ -72,6 +95,12 @@ def check_job(document: Document) -> Mapping[str, Any]:
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
+    if values["not_before"] is not None:
+        try:
+            instant_of(values["not_before"])
+        except ValueError:
+            said = f"not_before must be an instant with its zone; got {values['not_before']!r}"
+            raise document.error(said, at=("not_before",), hint="Write 2030-01-31T08:00:00Z") from None
     return values
 
 
@@ -88,6 +117,20 @@ def _check_variable(document: Document, name: str) -> None:
         raise document.error(f"environment: {name!r} is no name of a variable", at=at)
     if "\0" in document.content["environment"][name]:
         raise document.error(f"environment: the value of {name} holds a null character", at=at)
+
+
+def instant_of(text: str | None) -> float:
+    """Return an instant in ISO 8601 as seconds since the epoch; 0 where there is none.
+
+    Raises:
+        ValueError: when it is no instant, or says no zone.
+    """
+    if text is None:
+        return 0.0
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("an instant without a zone")
+    return found.timestamp()
 
 
 def job_schema() -> dict[str, Any]:

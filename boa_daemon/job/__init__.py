@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
 from boa_daemon.job.crew import PeerLost, Ranks, ranks
+from boa_daemon.job.failures import record_exceptions
 from boa_daemon.job.ray_train import ray_workers
 from boa_daemon.job.run import (
     checkpoint_dir,
@@ -35,11 +36,12 @@ from boa_daemon.job.run import (
     report,
     resume,
     save,
+    save_folder,
     should_checkpoint,
     should_stop,
     steps,
 )
-from boa_daemon.job.torch_checkpoint import torch_state
+from boa_daemon.job.torch_checkpoint import sharded_state, torch_state
 
 __all__ = [
     "Checkpoint",
@@ -54,8 +56,12 @@ __all__ = [
     "report",
     "resume",
     "save",
+    "save_folder",
+    "sharded_state",
     "should_checkpoint",
     "should_stop",
     "steps",
     "torch_state",
 ]
+
+record_exceptions()

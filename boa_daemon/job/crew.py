@@ -91,10 +91,12 @@ def ranks() -> Iterator[Ranks]:
     run = current()  # Made before the fork, so that every process catches SIGTERM.
     node, width = int(os.environ.get("BOA_NODE_RANK", "0")), int(os.environ.get("BOA_GPUS", "1"))
     local, children = _fork(int(os.environ.get("BOA_GPUS_PER_NODE", "1")))
-    run.is_first = (node, local) == (0, 0)
+    # Until all have met, only the place in the generation says who leads; every other rank is told then.
+    run.rank = 0 if (node, local) == (0, 0) else 1
     has_failed = True
     try:
         met = _lead(width) if run.is_first else _follow(node, local, width)
+        run.rank = met.rank
         try:
             yield met
         finally:

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
-from boa_daemon.job.logs import LogWriter
+from boa_daemon.job.failures import full_disk
+from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.unit import Unit, keep_room, lost_end, status_of, write_in_room, write_json
 
@@ -40,6 +41,8 @@ LINGER_SECONDS = 2.0
 """How long processes that outlive the command have to end by themselves after a signal."""
 ERRAND_SECONDS = 120.0
 """How long an errand (a report, a copy) may take."""
+TRIM_SECONDS = 5.0
+"""What ranks print is cut to its limit this often."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 
@@ -51,8 +54,9 @@ class Keeper:
         self.unit = unit
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._ended: dict[int, int] = {}
-        self._errand: subprocess.Popen[bytes] | None = None
-        self._errand_until = 0.0
+        self._errands: dict[str, tuple[subprocess.Popen[bytes], float | None]] = {}
+        self._codes: dict[str, int] = {}
+        self._before_failed = ""
         self._stop_asked_at: float | None = None
         self._kill_asked = False
         self._hard = False
@@ -70,11 +74,17 @@ class Keeper:
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
-        self._do_errand(self.unit.before, wait=True)
+        if self._do_errand(self.unit.before, slot="before", seconds=None, wait=True):
+            self._before_failed = self._said("before") or "its checkpoint could not be fetched"
         with suppress(OSError):
             set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
-        if self._stop_asked_at is not None or self._kill_asked:
+        if self.unit.note:
+            log.write(f"boa: {self.unit.note}\n".encode())
+        if self._before_failed:
+            log.write(f"{self._before_failed}\nboa: it is not started without its checkpoint\n".encode())
+        if self._stop_asked_at is not None or self._kill_asked or self._before_failed:
+            log.close()
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
             return
         try:
@@ -90,6 +100,7 @@ class Keeper:
         lingering = self._gather()
         pump.join(5.0)
         log.close()
+        remove_rank_files(self.unit.folder)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -117,6 +128,7 @@ class Keeper:
     def _watch(self, child: int) -> int:
         """Wait for the command's end, hand on stops, and end it when its grace is over; return its status."""
         next_beat = time.monotonic() + self.unit.beat_seconds
+        next_trim = time.monotonic() + TRIM_SECONDS
         while child not in self._ended:
             self._listen(0.5 if self._stop_asked_at is None else 0.1, child)
             now = time.monotonic()
@@ -125,9 +137,13 @@ class Keeper:
             if self._kill_asked:
                 self._hard = True
                 send([child, *self._family()], signal.SIGKILL)
+            if now >= next_trim:
+                next_trim = now + TRIM_SECONDS
+                trim_rank_files(self.unit.folder, self.unit.log_bytes)
             if now >= next_beat:
                 next_beat = now + self.unit.beat_seconds
                 self._do_errand(self.unit.beat)
+                self._do_errand(self.unit.keep, slot="keep", seconds=None)
         return self._ended[child]
 
     def _listen(self, seconds: float, child: int | None = None) -> None:
@@ -146,16 +162,20 @@ class Keeper:
                 if pid == 0:
                     break
                 self._ended[pid] = status
-        errand = self._errand
-        if errand is not None and (errand.pid in self._ended or time.monotonic() > self._errand_until):
-            if errand.pid not in self._ended:
-                errand.kill()
-            errand.returncode = 0  # Reaped here: Popen must not wait for it.
-            self._errand = None
+        for slot, (errand, until) in list(self._errands.items()):
+            is_late = until is not None and time.monotonic() > until
+            if errand.pid in self._ended or is_late:
+                how = self._ended.get(errand.pid)
+                if how is None:
+                    errand.kill()
+                self._codes[slot] = -1 if how is None else os.waitstatus_to_exitcode(how)
+                errand.returncode = 0  # Reaped here: Popen must not wait for it.
+                del self._errands[slot]
 
     def _family(self) -> list[int]:
         """Return the processes below us that live and are no errand of ours."""
-        mine = set() if self._errand is None else {self._errand.pid, *descendants(self._errand.pid)}
+        errands = [errand.pid for errand, _ in self._errands.values()]
+        mine = {*errands, *(pid for errand in errands for pid in descendants(errand))}
         return [p for p in descendants(os.getpid()) if p not in mine and started_ticks(p) is not None]
 
     def _gather(self) -> int:
@@ -173,24 +193,45 @@ class Keeper:
             self._listen(0.05)
         return len(lingering)
 
-    def _do_errand(self, script: str, *, wait: bool = False) -> None:
-        """Start an errand unless one is on its way; with `wait`, come back when it is done."""
-        if script and (wait or self._errand is None):
-            while self._errand is not None:
-                self._listen(0.1)
-            status = json.dumps(self._status(verify=wait))
-            self._errand_until = time.monotonic() + ERRAND_SECONDS
-            # Without our blocked signals, or a SIGTERM could not end it.
-            self._errand = subprocess.Popen(
+    def _do_errand(
+        self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
+    ) -> int:
+        """Start an errand unless one is on its way in its slot; with `wait`, return its exit code at its end.
+
+        One that is waited for is given up when the unit is to end at once.
+        """
+        if not script or (not wait and slot in self._errands):
+            return 0
+        while slot in self._errands and not self._kill_asked:
+            self._listen(0.1)
+        status = json.dumps(self._status(verify=wait))
+        until = None if seconds is None else time.monotonic() + seconds
+        self._codes.pop(slot, None)
+        # Without our blocked signals, or a SIGTERM could not end it.
+        with (self.unit.folder / f"{slot}.err").open("wb") as errors:
+            errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
                 env={**os.environ, "BOA_STATUS": status},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
                 preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
             )
-            while wait and self._errand is not None:
-                self._listen(0.1)
+        self._errands[slot] = (errand, until)
+        while wait and slot in self._errands:
+            self._listen(0.1)
+            if self._kill_asked or (slot == "before" and self._stop_asked_at is not None):
+                with suppress(ProcessLookupError):
+                    os.killpg(errand.pid, signal.SIGKILL)
+        return self._codes.get(slot, 0)
+
+    def _said(self, slot: str) -> str:
+        """Return what an errand printed about its failure."""
+        try:
+            return (self.unit.folder / f"{slot}.err").read_text(errors="replace").strip()[-500:]
+        except OSError:
+            return ""
 
     def _status(self, *, verify: bool) -> Mapping[str, Any]:
         """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""
@@ -214,9 +255,17 @@ class Keeper:
             "lingering": lingering,
             "is_done": Path(f"{unit.progress_file}.done").exists(),
             "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+            "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
+            "before_failed": self._before_failed,
             "ended_at": time.time(),
         }
         if unit.after:
+            self._kill_asked = False  # That was the command; another order ends the upload.
+            # Until the last checkpoint is away the unit has not ended, whoever asks: its steps would be lost.
+            if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):
+                log = LogWriter(unit.folder, unit.log_bytes)
+                log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
+                log.close()
             write_in_room(unit.folder / "ending.json", facts)
             self._do_errand(unit.after, wait=True)
         write_in_room(unit.folder / "exit.json", facts)
@@ -234,15 +283,16 @@ def settle(folder: Path) -> None:
         ended_at=time.time(),
     )
     write_json(folder / "exit.json", facts)
-    if unit.after:
-        status = json.dumps(status_of(folder, verify=True))
-        subprocess.run(
-            ["/bin/bash", "-c", unit.after],
-            env={**os.environ, "BOA_STATUS": status},
-            stdin=subprocess.DEVNULL,
-            check=False,
-            timeout=ERRAND_SECONDS,
-        )
+    for script, seconds in ((unit.keep, None), (unit.after, ERRAND_SECONDS)):
+        if script:
+            status = json.dumps(status_of(folder, verify=True))
+            subprocess.run(
+                ["/bin/bash", "-c", script],
+                env={**os.environ, "BOA_STATUS": status},
+                stdin=subprocess.DEVNULL,
+                check=False,
+                timeout=seconds,
+            )
 
 
 def _unblock() -> None:

@@ -5,6 +5,9 @@ Offsets count all bytes that were ever printed, so a reader's place holds when s
 
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
 from pathlib import Path
 from typing import BinaryIO
 
@@ -97,3 +100,34 @@ def _end(segments: list[Path]) -> int:
         return _begin(segments[-1]) + segments[-1].stat().st_size if segments else 0
     except FileNotFoundError:
         return _begin(segments[-1])
+
+
+RANK_FILES = "ranks"
+"""torchrun's folder in that of a unit: what each rank prints, before it goes to the log of the node."""
+RANK_MARK = "[rank ${rank}] "
+"""What each line of a rank begins with in the log of its node, in torchrun's notation."""
+_PUNCH_A_HOLE = 0x01 | 0x02
+
+
+def trim_rank_files(folder: Path, limit_bytes: int) -> None:
+    """Give the disk back what is old in the files of ranks; their sizes stay, so their writers go on.
+
+    The log of the node has it all: torchrun only needs the newest part to copy from.
+    """
+    files = [file for file in (folder / RANK_FILES).rglob("std*.log") if file.is_file()]
+    keep = max(limit_bytes // (len(files) + 1), 1 << 20)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for file in files:
+        try:
+            size, held = file.stat().st_size, file.stat().st_blocks * 512
+            if held > keep + (1 << 20):
+                handle = os.open(file, os.O_RDWR)
+                libc.fallocate(handle, _PUNCH_A_HOLE, ctypes.c_long(0), ctypes.c_long(size - keep))
+                os.close(handle)
+        except OSError:
+            continue
+
+
+def remove_rank_files(folder: Path) -> None:
+    """Remove the files of ranks once their command has ended."""
+    shutil.rmtree(folder / RANK_FILES, ignore_errors=True)

@@ -12,11 +12,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
-from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from boa_daemon.job.checkpoint import (
+    NODE_MARK,
+    Checkpoint,
+    CheckpointFailed,
+    begin_folder,
+    commit_folder,
+    described,
+    files_of,
+    newest_checkpoint,
+    write_checkpoint,
+)
 
 RECORD_BYTES = 512
 """A report is padded to this length, so that it always takes the same place."""
@@ -26,23 +37,59 @@ STOP_FILE = "BOA_STOP_FILE"
 """Names a file that asks for a stop by being there, for processes that no signal reaches."""
 
 
+Gather = Callable[[bytes], list[bytes]]
+"""Maps what this rank hands in to what all ranks handed in, in the order of ranks, on all ranks."""
+
+
+@dataclass(frozen=True)
+class _Saving:
+    """A folder that is being written: `answer` is what its writer returned, perhaps a future."""
+
+    step: int
+    path: Path
+    answer: Any
+    gather: Gather | None
+    began: float
+
+    @property
+    def is_written(self) -> bool:
+        """Whether this rank has written its part."""
+        return all(future.done() for future in _futures(self.answer))
+
+
 class Run:
     """What this process knows of the generation that it is part of."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.folder = Path(environment.get("BOA_CHECKPOINT_DIR", "checkpoints"))
         self.generation = int(environment.get("BOA_GENERATION", "0"))
-        self.is_first = environment.get("RANK", "0") == "0" and environment.get("BOA_NODE_RANK", "0") == "0"
+        self.rank: int | None = None
+        """This process's rank where the library of `ranks()` gave it one."""
+        self._environment = environment
         self.stop_asked = False
         self.stop_agreed = False
         self.step: int | None = None
         self.progress = environment.get("BOA_PROGRESS_FILE", "")
         self._stop_file = environment.get(STOP_FILE, "")
         self._record: int | None = None
+        self.keep = max(int(environment.get("BOA_KEEP_CHECKPOINTS", "2")), 1)
         self._pending: Any = None
+        self._group: Any = None
+        self._saving: _Saving | None = None
+        self._all_have_written = False
+        self._save_seconds: float | None = None
         self._samples = 0.0
         self._began = time.monotonic()
         self._saved_at_step = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process reports and saves for the generation: exactly one does, wherever it runs.
+
+        That is rank 0 of whoever gave the ranks. torchrun may give rank 0 to any node, so the number of the
+        node says something only where nobody gave ranks: then there is one process per node.
+        """
+        return (self.rank if self.rank is not None else _given_rank(self._environment)) == 0
 
     def catch_signal(self) -> None:
         """Ask for a stop at SIGTERM, instead of dying; only the main thread of Python may."""
@@ -77,7 +124,10 @@ class Run:
                 "seconds": time.monotonic() - self._began,
                 "loss": loss,
                 "at": time.time(),
+                "node": int(self._environment.get("BOA_NODE_RANK", "0")),
             }
+            if self._save_seconds is not None:
+                record["save_seconds"] = self._save_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
             self._write(record)
@@ -94,53 +144,153 @@ class Run:
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: a stop was asked for on some rank, or `every` steps went by."""
         self.stop_agreed = self.stop_agreed or self._agreed(agree)
+        if self._saving is not None and (self.stop_agreed or self._all_have_written):
+            self.finish_save()
         is_due = every is not None and self.step is not None and self.step - self._saved_at_step >= every
         return self.stop_agreed or is_due
 
     def _agreed(self, agree: Callable[[bool], bool] | None) -> bool:
         """Return what all ranks agree on."""
         self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
+        is_writing = self._saving is not None and not self._saving.is_written
         if agree is not None:
+            self._all_have_written = self._saving is not None and not agree(is_writing)
             return bool(agree(self.stop_asked))
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            self._all_have_written = not is_writing
             return self.stop_asked
-        return self._agreed_by_torch(distributed)
+        return self._agreed_by_torch(distributed, is_writing=is_writing)
 
-    def _agreed_by_torch(self, distributed: Any) -> bool:
+    def _gloo(self, distributed: Any) -> Any:
+        """Return the group over which ranks agree: one that needs no GPU. All ranks ask at the same time."""
+        if self._group is None and distributed.get_backend() != "gloo":
+            self._group = distributed.new_group(backend="gloo")
+        return self._group
+
+    def _agreed_by_torch(self, distributed: Any, *, is_writing: bool) -> bool:
         """Return whether any rank was asked to stop one step ago; ask about now while the next step runs.
 
         All ranks wait for the same sum, so they all see the same answer at the same step.
         """
         import torch  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  only where it is in use
 
-        if self._pending is None:
-            group = distributed.new_group(backend="gloo") if distributed.get_backend() != "gloo" else None
-            self._pending = (group, None, None)
-        group, work, flag = self._pending
-        answer = False
-        if work is not None:
+        group = self._gloo(distributed)
+        self._all_have_written = False
+        if self._pending is not None:
+            work, flags, was_saving = self._pending
+            self._pending = None
             work.wait()
-            answer = bool(flag.item())
-        if answer:
-            self._pending = (group, None, None)
-            return True
-        flag = torch.tensor([float(self.stop_asked)])
-        self._pending = (group, distributed.all_reduce(flag, group=group, async_op=True), flag)
+            self._all_have_written = was_saving and self._saving is not None and not flags[1].item()
+            if flags[0].item():
+                return True
+        flags = torch.tensor([float(self.stop_asked), float(is_writing)])
+        work = distributed.all_reduce(flags, group=group, async_op=True)
+        self._pending = (work, flags, self._saving is not None)
         return False
 
     def settle(self) -> None:
         """Wait for the question that is still on its way."""
-        if self._pending is not None and self._pending[1] is not None:
-            self._pending[1].wait()
+        if self._pending is not None:
+            self._pending[0].wait()
             self._pending = None
+        if self._saving is not None:
+            self.finish_save()
 
     def save(self, step: int, write: Callable[[BinaryIO], Any]) -> Checkpoint | None:
         """Write a checkpoint from the first rank."""
         self._saved_at_step = step
         if not self.is_first:
             return None
-        return write_checkpoint(self.folder, generation=self.generation, step=step, write=write)
+        began = time.monotonic()
+        found = write_checkpoint(
+            self.folder, generation=self.generation, step=step, write=write, keep=self.keep
+        )
+        self._save_seconds = time.monotonic() - began
+        return found
+
+    def save_folder(
+        self, step: int, write: Callable[[Path], Any], gather: Gather | None
+    ) -> Checkpoint | None:
+        """Have all ranks write a folder; a future that `write` returns is waited for later, not here."""
+        if self._saving is not None:
+            self.finish_save()
+        self._saved_at_step = step
+        began = time.monotonic()
+        path = begin_folder(self.folder, generation=self.generation, step=step)
+        (path / f"{NODE_MARK}{self._node}").touch()
+        self._saving = _Saving(step, path, write(path), gather, began)
+        if self.stop_agreed or not _futures(self._saving.answer):
+            return self.finish_save()
+        return None
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        self._gathered(b"", None)
+
+    @property
+    def _node(self) -> int:
+        """The number of this process's node."""
+        return int(self._environment.get("BOA_NODE_RANK") or self._environment.get("GROUP_RANK") or 0)
+
+    def finish_save(self) -> Checkpoint | None:
+        """Wait for all parts of a folder, and write its manifest: on each file system once, the same one.
+
+        The ranks that see one folder share the work of reading it.
+        """
+        saving, self._saving = self._saving, None
+        assert saving is not None
+        self._all_have_written = False
+        for future in _futures(saving.answer):
+            future.result()
+        nodes = [int(node) for node in self._gathered(str(self._node).encode(), saving.gather)]
+        seen = {int(mark.name.removeprefix(NODE_MARK)) for mark in saving.path.glob(f"{NODE_MARK}*")}
+        mine = self.rank if self.rank is not None else _given_rank(self._environment)
+        peers = [rank for rank, node in enumerate(nodes) if node in seen] or [mine]
+        place = peers.index(mine) if mine in peers else 0
+        part = described(saving.path, files_of(saving.path)[place :: len(peers)])
+        files: dict[str, tuple[int, str]] = {}
+        for answer in self._gathered(json.dumps(part).encode(), saving.gather):
+            for name, (size, digest) in json.loads(answer).items():
+                if files.setdefault(name, (size, digest)) != (size, digest):
+                    raise CheckpointFailed(
+                        f"no checkpoint of step {saving.step}: nodes wrote different files named {name!r}"
+                    )
+        if place == 0:
+            found = commit_folder(
+                self.folder, generation=self.generation, step=saving.step, files=files, keep=self.keep
+            )
+            self._save_seconds = time.monotonic() - saving.began
+            return found
+        return None
+
+    def _gathered(self, part: bytes, gather: Gather | None) -> list[bytes]:
+        """Return what all ranks hand in."""
+        if gather is not None:
+            return gather(part)
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            return [part]
+        parts: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(parts, part, group=self._gloo(distributed))
+        return parts
+
+
+def _given_rank(environment: Mapping[str, str]) -> int:
+    """Return this process's rank: torch's, the launcher's, or the number of its node."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "BOA_NODE_RANK"):
+        if environment.get(name, ""):
+            return int(environment[name])
+    return 0
+
+
+def _futures(answer: Any) -> list[Any]:
+    """Return the futures in what a writer returned: itself, or those of an asynchronous save of torch."""
+    found = [answer, getattr(answer, "upload_completion", None), getattr(answer, "staging_completion", None)]
+    return [one for one in found if hasattr(one, "result") and hasattr(one, "done")]
 
 
 _run: Run | None = None
@@ -202,6 +352,20 @@ def save(step: int, write: Callable[[BinaryIO], Any]) -> Checkpoint | None:
     return current().save(step, write)
 
 
+def save_folder(step: int, write: Callable[[Path], Any], gather: Gather | None = None) -> Checkpoint | None:
+    """Have all ranks write their files into one folder, and its manifest when all have; every rank calls it.
+
+    `write` gets the folder. What it returns may be a future (`torch.distributed.checkpoint.async_save`): the
+    manifest is then written by a later `should_checkpoint`, `save_folder` or `finish`, when all ranks have
+    written. `gather` maps what a rank hands in to what all do; with `torch.distributed` nothing is needed.
+
+    Raises:
+        StaleGeneration: when a newer generation of the job was started: end now.
+        CheckpointFailed: when it cannot be written; the checkpoint before is untouched.
+    """
+    return current().save_folder(step, write, gather)
+
+
 def finish() -> None:
     """Say that the job is done: a job that reports steps and exits without this has not finished."""
     run = current()
@@ -214,15 +378,18 @@ def steps(
     total: int,
     *,
     load: Callable[[Path], Any],
-    save: Callable[[BinaryIO], Any],
+    save: Callable[[Any], Any],
     every: int | None = None,
     agree: Callable[[bool], bool] | None = None,
+    folder: bool = False,
+    gather: Gather | None = None,
 ) -> Iterator[int]:
     """Yield the steps that are left, from the newest checkpoint on, and do around them what a job has to.
 
     `load` takes a checkpoint in, `save` writes one: after `every` steps, and when a stop is asked for, which
     ends the loop. After the last step the job is said to be done. A step that the loop has not reported is
-    reported, without samples. `agree` is as for `should_checkpoint`.
+    reported, without samples. `agree` is as for `should_checkpoint`. With `folder` a checkpoint is a folder:
+    all ranks save into it, and `gather` is as for `save_folder`.
 
     Raises:
         StaleGeneration: when a newer generation of the job was started: end now.
@@ -237,7 +404,10 @@ def steps(
         if run.step != step + 1:
             run.report(step + 1, 0.0, None, None)
         if run.should_checkpoint(every, agree):
-            run.save(step + 1, save)
+            if folder:
+                run.save_folder(step + 1, save, gather)
+            else:
+                run.save(step + 1, save)
             if run.stop_agreed:
                 return
     finish()

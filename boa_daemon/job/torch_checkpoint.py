@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,3 +26,35 @@ def torch_state(*parts: Any) -> dict[str, Callable[[Any], Any]]:
         torch.save([part.state_dict() for part in parts], file)
 
     return {"load": load, "save": save}
+
+
+def sharded_state(model: Any, optimizer: Any, *, asynchronous: bool = False) -> dict[str, Any]:
+    """Return `load`, `save` and `folder` for `steps`, of a model under FSDP2, tensor parallelism or DDP.
+
+    Each rank saves its shards with `torch.distributed.checkpoint`, which shards them anew for another width
+    when it loads them. With `asynchronous` training goes on while they are written; a stop waits for that.
+    """
+
+    def both() -> dict[str, Any]:
+        states: Any = import_module("torch.distributed.checkpoint.state_dict")
+        model_state, optimizer_state = states.get_state_dict(model, optimizer)
+        return {"model": model_state, "optimizer": optimizer_state}
+
+    def load(path: Path) -> None:
+        dcp: Any = import_module("torch.distributed.checkpoint")
+        states: Any = import_module("torch.distributed.checkpoint.state_dict")
+        state = both()
+        dcp.load(state, checkpoint_id=path)
+        states.set_state_dict(
+            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+        )
+
+    def save(path: Path) -> Any:
+        dcp: Any = import_module("torch.distributed.checkpoint")
+
+        if asynchronous:
+            return dcp.async_save(both(), checkpoint_id=path)
+        dcp.save(both(), checkpoint_id=path)
+        return None
+
+    return {"load": load, "save": save, "folder": True}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
+from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines
 from boa_daemon.job.processes import is_alive
 
@@ -20,7 +21,9 @@ class Unit:
     """What a keeper runs: the command, where, with what, and the errands around it.
 
     `before`, `beat` and `after` are shell scripts: before the command starts, every `beat_seconds`, and
-    after its end. They find the unit's status as JSON in `BOA_STATUS`.
+    after its end. They find the unit's status as JSON in `BOA_STATUS`. `note` is the first line of the log.
+    `keep` brings checkpoints to where they outlive the node; it takes the time it takes, beside the others.
+    Where `before` fails the command is not started. The newest `keep_checkpoints` are kept.
     """
 
     name: str
@@ -40,6 +43,9 @@ class Unit:
     beat: str = ""
     after: str = ""
     beat_seconds: float = 15.0
+    note: str = ""
+    keep: str = ""
+    keep_checkpoints: int = 2
 
     def write(self) -> None:
         """Write `unit.json`.
@@ -160,12 +166,16 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "manifest": None,
         "wrong_manifest": "",
         "last_lines": [],
+        "failure": None,
+        "kept": (read_json(folder / "kept.json") or {}).get("kept", [])[:4],
     }
-    if verify or ended is not None:
+    # Where a unit brings its checkpoints away, what counts is what stands there; its own copy may be a part.
+    if not unit.keep and (verify or ended is not None):
         found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
         status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
     if ended is not None or not lives:
         status["last_lines"] = list(last_lines(folder))
+        status["failure"] = read_failure(folder)
     return status
 
 

@@ -162,9 +162,11 @@ class SimulatedRunner:
                 phase, cause = "failed", "error"
         return RunReport(job=job, generation=run.generation, phase=phase, cause=cause, evidence="simulated")
 
-    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
+    def logs(
+        self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
+    ) -> LogChunk:
         """Return nothing: nobody prints."""
-        del job, generation
+        del job, generation, node
         return LogChunk(text="", next_offset=since)
 
     def reattach(self) -> Mapping[JobId, RunReport]:

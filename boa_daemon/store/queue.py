@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from boa_daemon.inputs.job_file import instant_of
 from boa_daemon.store.database import Database
 from boa_daemon.store.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
 from boa_daemon.store.sql import HOUR, put
@@ -223,6 +224,7 @@ class JobQueue:
                         width=start.width,
                         slots=start.slots,
                         started_at=at,
+                        first_started_at=at if job.first_started_at is None else job.first_started_at,
                         starts=(*recent, at),
                     )
                 )
@@ -241,7 +243,8 @@ class JobQueue:
             status=status,
             slots=(),
             width=None,
-            started_at=None,
+            started_at=job.started_at if is_over else None,
+            ran_seconds=job.ran_seconds + (0.0 if job.started_at is None else max(at - job.started_at, 0.0)),
             ended_at=at if is_over else None,
             micro_dollars=job.micro_dollars + micro_dollars,
         )
@@ -372,6 +375,7 @@ def _records(ticket: Ticket, first: int) -> list[JobRecord]:
             class_name=class_name,
             content=content,
             arrived_at=ticket.at,
+            not_before=instant_of(content.get("not_before")),
             remaining_gpu_hours=size,
             size_gpu_hours=size,
         )
@@ -387,6 +391,7 @@ def _meta(connection: Connection, key: str) -> str | None:
 _IN_SPEC = (
     "content", "size_gpu_hours", "failures", "starts", "micro_dollars",
     "begun_step", "lost_steps", "settled_generation", "failed", "not_before", "exit_code", "last_lines",
+    "first_started_at", "ran_seconds", "lost_gpu_hours", "has_reported",
 )  # fmt: skip
 
 
@@ -440,6 +445,10 @@ def _job_of(row: Any) -> JobRecord:
         not_before=spec["not_before"],
         exit_code=spec["exit_code"],
         last_lines=tuple(spec["last_lines"]),
+        first_started_at=spec["first_started_at"],
+        ran_seconds=spec["ran_seconds"],
+        lost_gpu_hours=spec["lost_gpu_hours"],
+        has_reported=spec["has_reported"],
     )
 
 

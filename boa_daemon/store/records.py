@@ -29,6 +29,9 @@ class JobRecord:
     taken in last. `failed` are instant
     and step of its failures, `not_before` until when it rests after one. `exit_code` and `last_lines` are
     those of the generation that ended last, `stalled_since` since when one that runs makes no step.
+    `started_at` is when the newest generation started, of a job that waits None. `ran_seconds` is how long
+    the generations that have ended held GPUs, `lost_gpu_hours` how much of that is in no checkpoint.
+    `has_reported` says that it has reported a step or written a checkpoint: it can be resized.
     """
 
     id: JobId
@@ -59,6 +62,10 @@ class JobRecord:
     exit_code: int | None = None
     last_lines: tuple[str, ...] = ()
     stalled_since: float | None = None
+    first_started_at: float | None = None
+    ran_seconds: float = 0.0
+    lost_gpu_hours: float = 0.0
+    has_reported: bool = False
 
     @property
     def name(self) -> str:
@@ -76,6 +83,12 @@ class JobRecord:
         return self.status in ACTIVE
 
     @property
+    def is_rigid(self) -> bool:
+        """Whether it runs at one width: nothing says that it keeps its work when it is moved."""
+        said = self.content.get("elastic")
+        return not self.has_reported if said is None else not said
+
+    @property
     def spec(self) -> JobSpec:
         """What an engine runs."""
         content = self.content
@@ -90,6 +103,8 @@ class JobRecord:
             result=str(content["result"]),
             gate=bool(content.get("gate", True)),
             weight=float(content.get("weight", 1.0)),
+            is_rigid=self.is_rigid,
+            keep_checkpoints=int(content.get("keep_checkpoints", 2)),
         )
 
 

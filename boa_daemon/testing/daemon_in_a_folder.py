@@ -25,6 +25,7 @@ def job_content(name: str = "job", *, hours: float = 1.0, **changes: Any) -> dic
         "class": "default",
         "run": "true",
         "max_gpus": 1,
+        "elastic": True,
         "scale": hours,
         "environment": {"HOURS": repr(hours)},
     }

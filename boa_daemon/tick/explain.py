@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.link_order import rank
@@ -169,6 +170,13 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     if reason == "resting":
         rest = max((job.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
+    if reason == "not-before" and job.rests_until is not None:
+        at = datetime.fromtimestamp(job.rests_until, UTC).isoformat(timespec="seconds")
+        return f"It is not to start before {at} (not_before)."
+    if reason == "after":
+        other = None if job.waits_for is None else state.jobs.get(job.waits_for)
+        how = "is over" if other is None else "runs" if other.slots else "waits itself"
+        return f"It waits for job {job.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
         money = state.users.get(job.user)
         said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"

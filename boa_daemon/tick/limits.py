@@ -17,7 +17,8 @@ CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"
 """Which hard cap."""
 HeldCode: TypeAlias = (
     CapCode
-    | Literal["user-day-cap", "max-usd", "minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+    | Literal["user-day-cap", "max-usd", "max-hours"]
+    | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
 )
 """Why something that the policy wanted is not done; a closed list."""
 
@@ -48,6 +49,7 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "cap-instances": "the cap on instances is reached",
         "user-day-cap": "what its jobs may cost today (UTC) is spent: those that wait are not started",
         "max-usd": "it has cost what its file allows, and is stopped",
+        "max-hours": "it has run for as long as its file allows, and is stopped",
         "minimum-hold": "it started too recently to be moved",
         "moves-of-job": "it was moved as often as an hour allows",
         "moves-of-all": "jobs were moved as often as an hour allows",

@@ -96,7 +96,15 @@ class Charge:
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
 """What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
 FailureCause: TypeAlias = Literal[
-    "error", "signal", "out-of-memory", "missing-command", "disk-full", "no-result", "agent-lost", "killed"
+    "error",
+    "signal",
+    "out-of-memory",
+    "missing-command",
+    "disk-full",
+    "no-result",
+    "agent-lost",
+    "killed",
+    "no-checkpoint",
 ]
 """Why a generation failed; a closed list."""
 ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
@@ -126,7 +134,8 @@ class JobSpec:
     has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
     part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
     With `gate` its DDP models ask the gate, where one runs, without a line in the script; `weight` is what
-    the gate ranks by.
+    the gate ranks by. One that `is_rigid` runs at one width, and its log says at each start how to
+    change that. The newest `keep_checkpoints` are kept.
     """
 
     job: JobId
@@ -140,6 +149,8 @@ class JobSpec:
     result: str = ""
     gate: bool = True
     weight: float = 1.0
+    is_rigid: bool = False
+    keep_checkpoints: int = 2
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
@@ -181,7 +192,8 @@ class RunReport:
 
     `step` is the last step that it reported, counted over all generations; `samples` and `seconds` are what
     this generation worked through and how long that took, so their ratio is its speed. `gradient_noise` is
-    its gradient noise scale, where it reports one. `manifest` is the newest whole checkpoint of the job.
+    its gradient noise scale, where it reports one, `save_seconds` how long its last save took.
+    `manifest` is the newest whole checkpoint of the job.
     `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
     """
 
@@ -199,6 +211,7 @@ class RunReport:
     lost_steps: int = 0
     cause: FailureCause | None = None
     gradient_noise: float | None = None
+    save_seconds: float | None = None
     gpus: int = 0
     last_lines: tuple[str, ...] = ()
 
@@ -215,11 +228,16 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone."""
+    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone.
+
+    It is what was printed on the node with the number `node`, of `nodes` that the generation has.
+    """
 
     text: str
     next_offset: int
     dropped_bytes: int = 0
+    node: int = 0
+    nodes: int = 1
 
 
 class Clock(Protocol):
@@ -352,8 +370,13 @@ class Runner(Engine, Protocol):
         """Return the newest generation of every job that was started and not forgotten."""
         ...
 
-    def logs(self, job: JobId, *, since: int = 0, generation: int | None = None) -> LogChunk:
-        """Return what a generation printed from a byte on, by default the newest; empty when that is all."""
+    def logs(
+        self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
+    ) -> LogChunk:
+        """Return what a generation printed on a node from a byte on; empty when that is all.
+
+        By default the newest generation, and the node of the process that reports.
+        """
         ...
 
     def reattach(self) -> Mapping[JobId, RunReport]:

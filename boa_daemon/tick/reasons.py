@@ -44,6 +44,8 @@ WAITING: Mapping[WaitReason, str] = MappingProxyType(
         "loop": HELD["loop"],
         "budget": "the budget is below what the load takes: money for its nodes has to accrue",
         "resting": "it failed and is tried again after a while",
+        "not-before": "its file says not to start it yet",
+        "after": "another job has to end first",
         "user-day-cap": "its user has spent what they may spend today (UTC)",
     }
 )
@@ -56,7 +58,7 @@ JOBS: Mapping[JobReason, str] = MappingProxyType(
         "running": "it runs",
         "not-planned": "the policy gives it no GPUs now: others have them all, or `boa down` was ordered",
         "finished": "it ended well",
-        "failed": "it failed for good, or reached its max_usd",
+        "failed": "it failed for good, or reached its max_usd or max_hours",
         "cancelled": "it was cancelled",
     }
 )

@@ -38,6 +38,8 @@ WaitReason: TypeAlias = Literal[
     "loop",
     "budget",
     "resting",
+    "not-before",
+    "after",
     "user-day-cap",
 ]
 """Why a job does not have its width yet; a closed list."""
@@ -99,7 +101,9 @@ class JobState:
     in no checkpoint; the work in them is part of what remains. `user` is who submitted it. After a failure it
     is not started again before `rests_until`; it failed `failures` times so far, the last time as the
     sentence `last_end` says. `money_ends_at` is when it will have cost what its file allows, if it holds its
-    GPUs until then; None where its file sets no limit.
+    GPUs until then, `hours_end_at` when it will have run for as long as that allows; None where its file sets
+    no limit. It is not started before the job that it `waits_for` has ended. One that `is_rigid` keeps what
+    it holds: nothing says that it would keep its work on other GPUs.
     """
 
     job: Job
@@ -112,6 +116,9 @@ class JobState:
     failures: int = 0
     last_end: str = ""
     money_ends_at: float | None = None
+    hours_end_at: float | None = None
+    waits_for: JobId | None = None
+    is_rigid: bool = False
 
     @property
     def is_running(self) -> bool:

@@ -1,4 +1,4 @@
-"""May stop running jobs: those that have cost what their own files allow (`max_usd`).
+"""May stop running jobs: those that have cost or run for what their own files allow (`max_usd`, `max_hours`).
 
 The plan looks again when the next running job reaches its limit. Cost: O(jobs).
 """
@@ -6,27 +6,34 @@ The plan looks again when the next running job reaches its limit. Cost: O(jobs).
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from boa_daemon.tick.caps import hold_back
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.limits import Held
+from boa_daemon.tick.limits import Held, HeldCode
 from boa_daemon.tick.state import ClusterState
+from policies.model import JobId
+
+_NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 
 
 def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which jobs that have cost what their files allow stop and start nowhere."""
-    ends = {
-        name: job.money_ends_at
-        for name, job in state.jobs.items()
-        if job.money_ends_at is not None and job.slots and not job.is_stopping
-    }
+    """Return the draft in which jobs that are at a limit of their files stop and start nowhere."""
+    ends: dict[JobId, tuple[float, HeldCode]] = {}
+    for name, job in state.jobs.items():
+        if not job.slots or job.is_stopping:
+            continue
+        if job.money_ends_at is not None:
+            ends[name] = (job.money_ends_at, "max-usd")
+        if job.hours_end_at is not None and job.hours_end_at < ends.get(name, _NEVER)[0]:
+            ends[name] = (job.hours_end_at, "max-hours")
     if not ends:
         return draft
-    over = frozenset(name for name, at in ends.items() if at <= state.now)
-    plan = draft.plan.looked_at_by(*(at for name, at in ends.items() if name not in over))
+    over = frozenset(name for name, (at, _) in ends.items() if at <= state.now)
+    plan = draft.plan.looked_at_by(*(at for name, (at, _) in ends.items() if name not in over))
     if over:
         plan = hold_back(state, plan, set(over), letting_go=over)
-        held = (Held(what=f"job {name}", code="max-usd") for name in sorted(over))
+        held = (Held(what=f"job {name}", code=ends[name][1]) for name in sorted(over))
         plan = replace(
             plan,
             stops=tuple(dict.fromkeys((*plan.stops, *sorted(over)))),

@@ -6,6 +6,7 @@ jobs together so many times. A job that was started over and over is not started
 noted with its code and numbers, and the plan says when to look again.
 
 A job on a node that ends is always free to move, and hard caps come after these rules and overrule them.
+A rigid job keeps what it holds whatever the rules against flapping say.
 Cost: O(jobs + recent acts), where there are rules against flapping.
 """
 
@@ -24,6 +25,7 @@ _HOUR = 3600.0
 
 def keep_still(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths, those of jobs that may not move as they are."""
+    draft = _keep_rigid(state, draft)
     steady, wanted, now = draft.rules.steady, draft.allocation, state.now
     if steady is None:
         return draft
@@ -53,7 +55,8 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
             moves += 1
         else:
             kept[job.job.id] = job.job.width
-    wanted = replace(wanted, stay=frozenset(job.job.id for job in optional if job.job.id in kept))
+    stay = wanted.stay | {job.job.id for job in optional if job.job.id in kept}
+    wanted = replace(wanted, stay=stay)
     if kept:
         widths = {**wanted.widths, **kept}
         wanted = replace(wanted, widths={job: width for job, width in widths.items() if width is not None})
@@ -62,6 +65,20 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
         plan = replace(plan, held=(*plan.held, *(held for held, _ in notes)))
         plan = plan.looked_at_by(*(max(until, now + 1.0) for _, until in notes))
     return replace(draft, allocation=wanted, plan=plan)
+
+
+def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with what rigid jobs hold left alone: a move costs them all that they did."""
+    fixed = {
+        name: job.job.width
+        for name, job in state.jobs.items()
+        if job.is_rigid and job.slots and job.job.width is not None and not _must_move(state, job)
+    }
+    if not fixed:
+        return draft
+    wanted = draft.allocation
+    kept = replace(wanted, widths={**wanted.widths, **fixed}, stay=wanted.stay | fixed.keys())
+    return replace(draft, allocation=kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

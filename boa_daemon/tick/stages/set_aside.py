@@ -1,7 +1,8 @@
-"""May take waiting jobs out of the decision: those that rest after a failure, or whose user's money is spent.
+"""May take waiting jobs out of the decision: those that are not to start yet.
 
-No policy is asked about them, and no later stage gives them GPUs. Jobs that run go on. The plan says why they
-wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
+They rest after a failure, their file names an instant (`not_before`) or another job (`after`), or their
+user's money is spent. No policy is asked about them, and no later stage gives them GPUs. Jobs that run go on.
+The plan says why they wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     for name, job in state.jobs.items():
         if job.slots:
             continue
-        if job.rests_until is not None and job.rests_until > state.now:
-            aside[name] = "resting"
+        if job.waits_for is not None:
+            aside[name] = "after"
+        elif job.rests_until is not None and job.rests_until > state.now:
+            aside[name] = "resting" if job.failures else "not-before"
         elif spent and job.user in spent:
             aside[name] = "user-day-cap"
     if not aside:
         return draft
-    rests = (state.jobs[name].rests_until for name, why in aside.items() if why == "resting")
+    rests = (state.jobs[name].rests_until for name, why in aside.items() if why in ("resting", "not-before"))
     broke = sorted({state.jobs[name].user for name, why in aside.items() if why == "user-day-cap"})
     held = tuple(
         Held(

@@ -279,3 +279,32 @@ def test_every_verb_can_be_completed() -> None:
         group.name for group in app.registered_groups
     }
     assert set(found.stdout.split()) == verbs
+
+
+def test_check_says_which_jobs_are_rigid_and_what_to_do(boa: Boa, tmp_path: Path) -> None:
+    """A script with the helper is elastic, one without runs at one width, and is told how to change that."""
+    (tmp_path / "with.py").write_text("from boa_daemon import job\n")
+    (tmp_path / "without.py").write_text("print(1)\n")
+    for name in ("with", "without"):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nclass: default\nrun: python {name}.py\n")
+    files = [str(tmp_path / f"{name}.yaml") for name in ("with", "without")]
+    code, said = boa("submit", "--check", *files)
+    assert (code, said.splitlines()[0]) == (0, "2 jobs valid: with, without")
+    assert "without: this job runs at one width" in said
+    assert "elastic: true" in said.replace("\n", " ")
+    assert json.loads(boa("submit", "--check", *files, "-o", "json")[1])["rigid"] == ["without"]
+
+
+def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(
+    boa: Boa, play: tuple[DaemonInAFolder, Path]
+) -> None:
+    """Exit code 2, and what there is."""
+    job = play[0].service.jobs(ended=False)["jobs"][0]["id"]
+    for words, wanted in (
+        (("--node", "3"), "has no node 3"),
+        (("--rank", "7"), "no line of rank 7"),
+        (("--node", "0", "--all"), "exclude each other"),
+    ):
+        code, said = boa("logs", job, *words)
+        assert (code, wanted in said.replace("\n", " ")) == (2, True), said
+    assert boa("logs", job, "--all")[0] == 0

@@ -15,6 +15,7 @@ import pytest
 from moto import mock_aws
 
 from boa_daemon.engines.inbox import Inbox
+from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.ports import Manifest, RunReport
@@ -78,6 +79,10 @@ class Stage:
 
     def submit(self, **changes: Any) -> str:
         return str(self.play.service.submit([job_content(**changes)], user="ann")["jobs"][0])
+
+    def steps(self, report: RunReport) -> RunReport:
+        """Say a step per second."""
+        return replace(report, step=int(self.clock.instant - START), seconds=self.clock.instant - START)
 
     def alerts(self) -> str:
         return json.dumps(self.play.service.alerts())
@@ -258,3 +263,142 @@ def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: St
     measured = {(sample.gpus): sample.seconds for sample in stage.play.daemon.work.learner.samples}
     assert set(measured) == {1, 2}
     assert tries[0][1].gpu_seconds <= 0.02 * 15.0 * 3600.0 * 2
+
+
+def test_a_job_that_has_shown_nothing_runs_once_at_the_narrowest_width_and_says_how_to_change_that(
+    stage: Stage,
+) -> None:
+    """A script without the helper, free from 1 to 4 GPUs: one GPU until its first report, then as planned."""
+    job = stage.submit(hours=40.0, max_gpus=4, elastic=None)
+    stage.run(1800.0)
+    row = stage.play.service.job(job)
+    assert (row["gpus"], row["generation"], row["is_rigid"]) == (1, 1, True)
+    assert "boa_daemon.job" in stage.play.service.explain(job)["text"]
+
+    stage.runner.tell = stage.steps
+    stage.run(1800.0)
+    row = stage.play.service.job(job)
+    assert row["gpus"] > 1
+    assert (row["is_rigid"], row["class"]) == (False, "default[1-4]")
+    stage.play.close()
+    stage.open()
+    stage.run(60.0)
+    assert stage.play.service.job(job)["gpus"] > 1, "a restart does not forget it"
+
+
+def test_a_wider_rigid_job_gets_the_width_that_its_file_asks_for(stage: Stage) -> None:
+    """`min_gpus` is the width: nobody knows of another one that is right."""
+    job = stage.submit(hours=40.0, min_gpus=2, max_gpus=4, elastic=False)
+    stage.run(900.0)
+    assert stage.play.service.job(job)["gpus"] == 2
+
+
+def test_what_a_rigid_job_loses_is_counted_and_left_again(stage: Stage) -> None:
+    """Its node goes after ten minutes: all that it did is lost, and the work left is what it was."""
+    job = stage.submit(hours=1.0, elastic=None)
+    stage.run(600.0)
+    before = stage.play.books.queue.active[job]
+    assert before.started_at is not None
+    stage.runner.tell = lambda report: (
+        replace(report, phase="stopped", evidence="stopped, without a checkpoint")
+        if report.generation == 1
+        else report
+    )
+    now = stage.clock.instant
+    stage.tick()
+    row = stage.play.service.job(job)
+    after = stage.play.books.queue.active[job]
+
+    assert row["lost_gpu_hours"] == pytest.approx((now - before.started_at) / 3600.0)
+    assert after.remaining_gpu_hours == pytest.approx(1.0)
+    assert "It lost" in stage.play.service.explain(job)["text"]
+
+
+def test_a_job_that_reports_nothing_in_its_time_is_ended_as_a_failure(stage: Stage) -> None:
+    """A quarter of an hour for the first step; one that reports in time goes on."""
+    silent = stage.submit(hours=2.0, first_report_hours=0.25, retries=0)
+    stage.run(600.0)
+    assert stage.play.service.job(silent)["status"] == "running"
+    stage.run(600.0)
+    row = stage.play.service.job(silent)
+    assert (row["status"], row["failures"]) == ("failed", 1)
+    assert "reported no step within 15" in row["cause"]
+
+    stage.runner.tell = stage.steps
+    job = stage.submit(hours=1.5, first_report_hours=0.25)
+    stage.run(1500.0)
+    assert stage.play.service.job(job)["status"] == "running"
+
+
+def test_a_job_is_stopped_after_its_max_hours_and_says_how_long_it_ran(stage: Stage) -> None:
+    """Half an hour over all its starts: stopped, failed, and the times of its start and end stay."""
+    job = stage.submit(hours=5.0, max_hours=0.5)
+    stage.run(3000.0)
+    row = stage.play.service.job(job)
+
+    assert (row["status"], row["cause"]) == ("failed", "max_hours reached")
+    assert row["first_started_at"] == row["started_at"]
+    assert row["started_at"] < row["ended_at"]
+    assert row["ran_seconds"] == pytest.approx(row["ended_at"] - row["started_at"])
+    assert 1800.0 <= row["ran_seconds"] <= 1800.0 + 3 * TICK
+
+
+def test_a_job_is_not_started_before_its_time(stage: Stage) -> None:
+    """`not_before` holds it back, says so, and wakes the daemon for it."""
+    at = datetime.fromtimestamp(stage.clock.instant + 1800.0, UTC).isoformat()
+    job = stage.submit(hours=0.2, not_before=at)
+    stage.run(900.0)
+    row = stage.play.service.job(job)
+    assert (row["status"], row["waits_for"], row["generation"]) == ("queued", "not-before", 0)
+    assert "not to start before" in stage.play.service.explain(job)["text"]
+    stage.run(1200.0)
+    row = stage.play.service.job(job)
+    assert row["started_at"] >= START + 1800.0
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "2030-01-01T08:00:00", "1893456000"])
+def test_an_instant_without_a_zone_is_refused(stage: Stage, text: str) -> None:
+    """08:00 is another instant in each office."""
+    with pytest.raises(InputError, match="not_before must be an instant with its zone"):
+        stage.submit(not_before=text)
+
+
+def test_a_job_starts_after_the_jobs_that_it_names(stage: Stage) -> None:
+    """It waits, says for whom, and starts once the other has finished."""
+    first = stage.submit(hours=0.2)
+    second = stage.submit(hours=0.2, after=[first])
+    stage.run(300.0)
+    row = stage.play.service.job(second)
+    assert (row["status"], row["waits_for"], row["generation"]) == ("queued", "after", 0)
+    assert f"waits for job {first}, which is running" in stage.play.service.explain(second)["text"]
+    stage.run(1800.0)
+    assert stage.play.service.job(second)["status"] == "finished"
+    ended = stage.play.service.job(first)["ended_at"]
+    assert stage.play.service.job(second)["first_started_at"] >= ended
+
+
+def test_a_job_after_one_that_does_not_end_well_is_not_started_unless_any_end_will_do(stage: Stage) -> None:
+    """The chain fails with it, after a restart as well; `ID:end` goes on."""
+    first = stage.submit(hours=5.0)
+    second = stage.submit(hours=0.1, after=[first])
+    third = stage.submit(hours=0.1, after=[second])
+    other = stage.submit(hours=0.1, after=[f"{first}:end"])
+    stage.run(120.0)
+    stage.play.service.cancel(first, user="ann", is_admin=False)
+    stage.play.close()
+    stage.open()
+    stage.run(1200.0)
+    rows = {job: stage.play.service.job(job) for job in (first, second, third, other)}
+
+    assert [rows[job]["status"] for job in rows] == ["cancelled", "failed", "failed", "finished"]
+    assert rows[second]["cause"] == f"it was to run after {first}, which is cancelled"
+    assert rows[third]["generation"] == 0
+
+
+def test_a_job_after_one_that_nobody_knows_is_refused(stage: Stage) -> None:
+    """At submission: an id that is mistyped would be waited for for ever."""
+    job = stage.submit(hours=5.0)
+    with pytest.raises(InputError, match=f"no job '{job}7'"):
+        stage.submit(after=[f"{job}7"])
+    with pytest.raises(InputError, match="after"):
+        stage.submit(after=["a b"])

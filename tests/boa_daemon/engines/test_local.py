@@ -274,24 +274,34 @@ def test_a_unit_that_cannot_be_read_is_unknown_and_ends_nothing(bench: Bench) ->
     assert bench.wait_step(step + 2).phase == "running"
 
 
+HELPER = "from boa_daemon import job\n"
+NO_MEMORY = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**28,) * 2)\n"
+TORCHRUN = f"PYTHONPATH=$PYTHONPATH:. {sys.executable} -m torch.distributed.run"
+
+
 @pytest.mark.parametrize(
     ("run", "cause", "is_retryable"),
     [
         ("trane.py --fast", "missing-command", False),
-        (f"{sys.executable} no_such_script.py", "missing-command", False),
+        (script(f"{HELPER}import no_such_module_at_all"), "missing-command", False),
+        (f"{TORCHRUN} -m train_missing", "missing-command", False),
+        (script(f"{HELPER}{NO_MEMORY}bytes(2**30)"), "out-of-memory", False),
         (
-            script("import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**28,) * 2)\nbytes(2**30)"),
+            script(f"{HELPER}class OutOfMemoryError(RuntimeError): pass\nraise OutOfMemoryError('GPU')"),
             "out-of-memory",
             False,
         ),
-        (script("open('/dev/full', 'w', buffering=1).write('x\\n')"), "disk-full", True),
+        (script(f"{HELPER}open('/dev/full', 'w', buffering=1).write('x\\n')"), "disk-full", True),
+        ("echo 'CUDA out of memory'; exit 7", "error", True),
+        ("echo 'No space left on device'; echo 'ModuleNotFoundError: x'; exit 2", "error", True),
         (script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"), "signal", True),
         (script("raise RuntimeError('loss is NaN')"), "error", True),
         (script("from boa_daemon import job\njob.report(1)"), "no-result", True),
     ],
 )
 def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str, is_retryable: bool) -> None:
-    """What another try could mend is told from what it could not, with the line that says why."""
+    """From exit codes, signals and the exception that was written down; words in the log prove nothing."""
+    (bench.workdir / "train_missing.py").write_text(f"{HELPER}import no_such_module_at_all")
     end = bench.run_to_end(run)
 
     assert (end.phase, end.cause, end.is_retryable) == ("failed", cause, is_retryable), end

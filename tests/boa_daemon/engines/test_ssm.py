@@ -244,22 +244,34 @@ def test_the_next_generation_fetches_what_the_last_one_kept(stage: Stage) -> Non
     """Each generation writes below a prefix of its own and reads from the one that stands."""
     bench = stage.started()
     manifest = {"generation": 1, "step": 7, "sha256": "0", "path": "g1-step7.ckpt"}
-    stage.say(manifest=manifest, exit=an_end(stop_asked=True, is_done=False))
-    assert bench.report().phase == "stopped"
+    stage.say(kept=[manifest], exit=an_end(stop_asked=True, is_done=False))
+    assert (bench.report().phase, bench.report().lost_steps) == ("stopped", 0)
     bench.start(1)
     unit = json.loads(stage.wires.sent[-1][1].split("<<'UNIT'\n")[1].split("\nUNIT\n")[0])
 
-    assert "s3://b/jobs/a/g1/checkpoint" in unit["before"]
-    assert "s3://b/jobs/a/g2/checkpoint" in unit["after"]
-    assert "g1" not in unit["after"]
+    assert unit["before"].endswith("s3://b/jobs/a/g1/checkpoint 7 0"), "of that step and digest, no other"
+    assert unit["keep"].endswith("s3://b/jobs/a/g2/checkpoint")
+    assert stage.engine().reattach()["a"].generation == 2, "and a daemon that comes back knows it"
+
+
+def test_a_checkpoint_that_no_node_has_brought_to_s3_counts_for_nothing(stage: Stage) -> None:
+    """The node says that it is whole there, and that goes with the node: the seven steps are lost."""
+    bench = stage.started()
+    manifest = {"generation": 1, "step": 7, "sha256": "0", "path": "g1-step7.ckpt"}
+    stage.say(manifest=manifest, exit=an_end(stop_asked=True, is_done=False))
+
+    assert (bench.report().manifest, bench.report().lost_steps) == (None, 7)
+    bench.start(1)
+    unit = json.loads(stage.wires.sent[-1][1].split("<<'UNIT'\n")[1].split("\nUNIT\n")[0])
+    assert "transfer forget" in unit["before"], "what lies on one node is no checkpoint of the job"
 
 
 def test_scripts_fit_into_a_command_and_quote_what_people_write() -> None:
     """SSM takes 64 KiB; a job's id and command may hold quotes."""
-    assert len(bundle()[1]) < 40_000
+    assert len(bundle()[1]) < 48_000
     spec = JobSpec(job="it's", name="n", class_name="c", run="echo 'a b'")
     unit = {"folder": "/x/it's", "name": "boa-it_s", "checkpoint_dir": "/c", "workdir": "/w", "run": spec.run}
-    script = start_script("/var/lib/boa", unit, grace_seconds=60.0)
+    script = start_script("/var/lib/boa", unit)
 
     assert "'/x/it'\"'\"'s'" in script
     assert json.dumps(unit) in script

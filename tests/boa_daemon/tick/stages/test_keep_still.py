@@ -259,3 +259,16 @@ def test_constant_load_gives_no_moves(policy: str) -> None:
 
     assert started
     assert stops == []
+
+
+@pytest.mark.parametrize("widths", [{"a": 4}, {"a": 1}, {}])
+def test_a_rigid_job_keeps_what_it_holds_whatever_the_policy_wants(widths: dict[str, int]) -> None:
+    """Wider, narrower or nothing: a move would cost all that it did. On a node that ends it has to move."""
+    state = running()
+    rigid = replace(state, jobs={"a": replace(state.jobs["a"], is_rigid=True)})
+    assert decided(rigid, **widths).actions == ()
+    assert decided(state, **widths).actions != ()
+
+    ending = replace(rigid.nodes["n1"], ends_by=NOW + 60.0)
+    moved = decided(replace(rigid, nodes={"n1": ending}), **widths)
+    assert any(isinstance(action, StopJob) for action in moved.actions)

@@ -1,0 +1,80 @@
+"""Which exception ended a script, as a fact in a file and not as words in a log.
+
+The file has the form of torchrun's error file, and is named by the same variable: torchrun gives each worker
+one of its own and hands the first that was written on to its caller. So one file in the folder of a unit says
+why its command failed, with or without torchrun, if the script imports `boa_daemon.job` or is decorated with
+torch's `record`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+FILE_NAME = "error.json"
+"""Where a unit's folder has it."""
+MOST_TEXT = 500
+
+
+def record_exceptions() -> None:
+    """Write the exception that ends this process down where a file is named; the hook before stays."""
+    file, before = os.environ.get(ERROR_FILE, ""), sys.excepthook
+    if not file or "BOA_JOB_ID" not in os.environ:
+        return
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not Path(file).exists():
+            with suppress(OSError):
+                Path(file).write_text(json.dumps(_document(kind, error, trace)))
+        before(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def _document(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> Mapping[str, Any]:
+    """Return an exception in the form of torchrun's error file, with its classes and its errno."""
+    extra = {
+        "py_callstack": "".join(traceback.format_exception(kind, error, trace))[-10_000:],
+        "timestamp": str(int(time.time())),
+        "kinds": [one.__name__ for one in kind.__mro__],
+        "errno": error.errno if isinstance(error, OSError) else None,
+    }
+    return {"message": {"message": f"{kind.__name__}: {error}"[:MOST_TEXT], "extraInfo": extra}}
+
+
+def read_failure(folder: Path) -> dict[str, Any] | None:
+    """Return the exception that ended a unit's command (`kinds`, `errno`, `said`); None without one."""
+    try:
+        message = json.loads((folder / FILE_NAME).read_text())["message"]
+        if isinstance(message, str):
+            message = {"message": message}
+        said, extra = str(message["message"])[:MOST_TEXT], message.get("extraInfo") or {}
+        kinds = extra.get("kinds") or [said.partition(":")[0].strip()]
+        code = extra.get("errno")
+        return {
+            "kinds": [str(kind)[:100] for kind in kinds][:20],
+            "errno": code if isinstance(code, int) else None,
+            "said": said,
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def full_disk(*folders: str) -> bool:
+    """Return whether the file system of one of these folders has no room left for a user's files."""
+    for folder in folders:
+        with suppress(OSError):
+            if os.statvfs(folder).f_bavail == 0:
+                return True
+    return False

@@ -1,0 +1,72 @@
+"""Hugging Face's `Trainer` under BOA: one callback, and where to resume.
+
+    boa = BoaCallback(every=500)
+    trainer = Trainer(..., callbacks=[boa])
+    trainer.train(resume_from_checkpoint=boa.checkpoint())
+
+Ranks agree on a step, the trainer saves as it always does, and what it saved becomes a checkpoint of BOA: a
+folder with its files by hard link. The trainer's own `save_strategy` may be "no". Keep the global batch with
+`split_batch`: `per_device_train_batch_size, gradient_accumulation_steps = split_batch(64)`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from boa_daemon.job.run import current, finish
+
+
+class BoaCallback(TrainerCallback):
+    """Reports, agrees on stops, and makes checkpoints of what the trainer saves, every so many steps."""
+
+    def __init__(self, every: int | None = None) -> None:
+        self._every = every
+        self._loss: float | None = None
+
+    def checkpoint(self) -> str | None:
+        """Return the folder to resume from, for `resume_from_checkpoint`; None to begin."""
+        found = current().resume()
+        return None if found is None else str(found.path)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report the step; save when that is due, and stop after it when that was asked for."""
+        run = current()
+        samples = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+        run.report(state.global_step, float(samples), self._loss, None)
+        if run.should_checkpoint(self._every, None):
+            control.should_save = True
+            control.should_training_stop = control.should_training_stop or run.stop_agreed
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Remember the newest loss, for the next report."""
+        self._loss = (logs or {}).get("loss", self._loss)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Make a checkpoint of the folder that the trainer has written."""
+        source = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        current().save_folder(state.global_step, lambda path: _link(source, path, args), None)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Say that the job is done, unless it was stopped on the way."""
+        if not current().stop_agreed:
+            finish()
+
+
+def _link(source: Path, path: Path, args: Any) -> None:
+    """Bring the files of this node to a checkpoint, once per node, when all ranks have written theirs."""
+    current().barrier()
+    if args.local_process_index == 0:
+        for file in source.rglob("*"):
+            if file.is_file():
+                target = path / file.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                try:
+                    os.link(file, target)
+                except OSError:
+                    shutil.copy2(file, target)

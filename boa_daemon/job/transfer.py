@@ -1,0 +1,258 @@
+"""Checkpoints to S3 and back, with the AWS command line: each node its part, the manifest last.
+
+    ... keep UNIT CHECKPOINTS URI            what this node has, to URI
+    ... fetch CHECKPOINTS URI STEP DIGEST    the checkpoint of that step, to here
+    ... forget CHECKPOINTS                   no checkpoint stands: begin anew
+
+A checkpoint stands below URI once `manifest-STEP.json` is there. The node that finds all its files there,
+with the sizes that the manifest says, writes that: of several nodes the last to finish. What was sent is
+noted beside the unit, so a transfer that was cut off goes on with the files that are missing. A fetch reads
+every file back against its digest; one that cannot ends with an exit code other than 0, and the job does not
+start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.job.checkpoint import (
+    MANIFEST,
+    digest_of,
+    digest_of_list,
+    forget_manifests,
+    put_manifest,
+    wrong_file,
+)
+from boa_daemon.job.unit import Unit, read_json, write_json
+
+AT_ONCE = 4
+"""So many files are on their way at a time; the command line splits large ones further."""
+TRIES = 5
+LEAST_BYTES_PER_SECOND = 1e6
+"""A file that comes slower than this, or than a quarter of what was measured, is tried again."""
+FIRST_SECONDS = 60.0
+MOST_KEPT = 100
+KEPT = "kept.json"
+SENT = "sent.json"
+
+
+class TransferFailed(RuntimeError):
+    """Files could not be brought where they should be; the sentence says which and why."""
+
+
+class Mover:
+    """Moves files with `aws s3 cp`, several at a time; how long one may take follows from the speed."""
+
+    def __init__(self) -> None:
+        self._speed = LEAST_BYTES_PER_SECOND
+
+    def move(self, pairs: Iterable[tuple[str, str, int]]) -> None:
+        """Copy files, each (source, target, bytes).
+
+        Raises:
+            TransferFailed: when one cannot be copied, after several tries.
+        """
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for failure in pool.map(self._move_one, pairs):
+                if failure:
+                    raise TransferFailed(failure)
+
+    def _move_one(self, pair: tuple[str, str, int]) -> str:
+        """Copy a file; return what went wrong the last time, empty where nothing did."""
+        source, target, size = pair
+        wrong = ""
+        for number in range(TRIES):
+            if number:
+                time.sleep(min(0.5 * 2.0**number, 10.0))
+            began = time.monotonic()
+            limit = FIRST_SECONDS + 4.0 * size / self._speed
+            try:
+                done = aws("s3", "cp", source, target, "--only-show-errors", seconds=limit)
+            except subprocess.TimeoutExpired:
+                wrong = f"{source} was not copied within {limit:.0f} s"
+                continue
+            if done.returncode == 0:
+                seconds = time.monotonic() - began
+                self._speed = max(self._speed, size / max(seconds, 1e-3) / AT_ONCE)
+                return ""
+            wrong = f"{source}: {done.stderr.strip()[-300:] or f'exit code {done.returncode}'}"
+        return wrong
+
+
+def aws(*words: str, seconds: float = FIRST_SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run the AWS command line.
+
+    Raises:
+        TimeoutExpired: when it takes longer.
+    """
+    return subprocess.run(
+        ["aws", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def keep(unit_folder: Path, checkpoints: Path, uri: str) -> None:
+    """Send what this node has of the newest checkpoint of its generation, if it does not stand there yet.
+
+    Raises:
+        TransferFailed: when that was not possible.
+        OSError: when a file cannot be read.
+    """
+    unit, manifest = Unit.read(unit_folder), read_json(checkpoints / MANIFEST)
+    if manifest is None or manifest["generation"] != unit.generation:
+        return
+    kept = (read_json(unit_folder / KEPT) or {"kept": []})["kept"]
+    if any(one["step"] == manifest["step"] for one in kept):
+        return
+    staging = unit_folder / "sending"
+    try:
+        _send(unit, manifest, checkpoints, uri, staging)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, staging: Path) -> None:
+    """Send this node's part of a checkpoint, and the manifest if that was the last part.
+
+    Links keep the files while they are sent: training goes on, and newer checkpoints push this one out.
+    """
+    path, step = str(manifest["path"]), manifest["step"]
+    listed = manifest.get("files", {})
+    names = [f"{path}/{name}" for name in listed] or [path]
+    mine = {name: size for name in names if (size := _linked(checkpoints / name, staging / name)) is not None}
+    wanted = {f"{path}/{name}": int(size) for name, (size, _) in listed.items()} or mine
+    mine = {name: size for name, size in mine.items() if wanted[name] == size}
+    digests = {f"{path}/{name}": str(digest) for name, (_, digest) in listed.items()}
+    for name in mine:
+        if digest_of(staging / name) != digests.get(name, manifest["sha256"]):
+            raise TransferFailed(f"{name} is not what its manifest says, and is not sent")
+    sent = read_json(unit.folder / SENT) or {}
+    done = set(sent.get("files", [])) if sent.get("sha256") == manifest["sha256"] else set()
+    mover, missing = Mover(), [name for name in mine if name not in done]
+    for begin in range(0, len(missing), AT_ONCE):
+        part = missing[begin : begin + AT_ONCE]
+        mover.move((str(staging / name), f"{uri}/{name}", mine[name]) for name in part)
+        done.update(part)
+        write_json(unit.folder / SENT, {"sha256": manifest["sha256"], "files": sorted(done)})
+    there = _listed(uri, path)
+    if not wanted or any(there.get(name) != size for name, size in wanted.items()):
+        return  # Another node is still sending its part: it writes the manifest.
+    staging.mkdir(parents=True, exist_ok=True)
+    write_json(staging / MANIFEST, manifest)
+    mover.move([(str(staging / MANIFEST), f"{uri}/manifest-{step}.json", 0)])
+    stands = {name: manifest[name] for name in ("generation", "step", "sha256", "path")}
+    kept = [stands, *(read_json(unit.folder / KEPT) or {"kept": []})["kept"]]
+    write_json(unit.folder / KEPT, {"kept": kept[:MOST_KEPT]})
+    for old in kept[unit.keep_checkpoints : unit.keep_checkpoints + 1]:
+        for name in (f"manifest-{old['step']}.json", old["path"]):
+            with suppress(subprocess.TimeoutExpired):
+                aws("s3", "rm", f"{uri}/{name}")
+                aws("s3", "rm", f"{uri}/{name}", "--recursive")
+
+
+def _linked(file: Path, target: Path) -> int | None:
+    """Return the size of a file of this node, linked or copied aside; None where it is not here."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(file, target)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        shutil.copy2(file, target)
+    return target.stat().st_size
+
+
+def _listed(uri: str, path: str) -> dict[str, int]:
+    """Return the sizes of the files of a checkpoint that are in S3, by their names below `uri`.
+
+    Raises:
+        TransferFailed: when S3 does not say.
+    """
+    try:
+        done = aws("s3", "ls", "--recursive", f"{uri}/{path}")
+    except subprocess.TimeoutExpired as error:
+        raise TransferFailed(f"S3 did not list {uri}: {error}") from error
+    if done.returncode != 0 and done.stderr.strip():
+        raise TransferFailed(f"S3 did not list {uri}: {done.stderr.strip()[-300:]}")
+    prefix = uri.removeprefix("s3://").partition("/")[2] + "/"
+    rows = (line.split(None, 3) for line in done.stdout.splitlines())
+    return {row[3].removeprefix(prefix): int(row[2]) for row in rows if len(row) == 4}
+
+
+def fetch(checkpoints: Path, uri: str, step: str, sha256: str) -> None:
+    """Bring a checkpoint here, verify each file, and let its manifest stand; what is right already stays.
+
+    Raises:
+        TransferFailed: when it cannot be had as it should be.
+        OSError: when it cannot be written.
+    """
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    aside, mover = checkpoints / f".manifest-{step}", Mover()
+    mover.move([(f"{uri}/manifest-{step}.json", str(aside), 0)])
+    manifest = read_json(aside)
+    if manifest is None or str(manifest.get("sha256")) != sha256:
+        raise TransferFailed(f"{uri}/manifest-{step}.json is not the manifest of {sha256[:12]}")
+    path = str(manifest["path"])
+    listed = {
+        str(name): (int(size), str(digest)) for name, (size, digest) in manifest.get("files", {}).items()
+    }
+    if listed and digest_of_list(listed) != sha256:
+        raise TransferFailed(f"the list of files in {uri}/manifest-{step}.json is damaged")
+    if listed:
+        folder = checkpoints / path
+        for name in listed:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        wanted = {name: row for name, row in listed.items() if wrong_file(folder, {name: row})}
+        mover.move((f"{uri}/{path}/{name}", str(folder / name), size) for name, (size, _) in wanted.items())
+        wrong = wrong_file(folder, wanted)
+    else:
+        if not _is(checkpoints / path, sha256):
+            size = _listed(uri, path).get(path, 0)
+            mover.move([(f"{uri}/{path}", str(checkpoints / path), size)])
+        wrong = "" if _is(checkpoints / path, sha256) else f"{path!r} has another digest"
+    if wrong:
+        raise TransferFailed(f"the checkpoint of step {step} in {uri} is damaged: {wrong}")
+    put_manifest(checkpoints, aside.read_bytes())
+    aside.unlink()
+
+
+def _is(file: Path, sha256: str) -> bool:
+    """Return whether a file is there and has a digest."""
+    try:
+        return digest_of(file) == sha256
+    except OSError:
+        return False
+
+
+def main(words: list[str]) -> int:
+    """Do what the command line says; what went wrong goes to standard error, for the job's log."""
+    verb, *rest = words
+    try:
+        if verb == "keep":
+            keep(Path(rest[0]), Path(rest[1]), rest[2])
+        elif verb == "fetch":
+            fetch(Path(rest[0]), rest[1], rest[2], rest[3])
+        else:
+            forget_manifests(Path(rest[0]))
+    except (TransferFailed, OSError, KeyError, ValueError) as error:
+        print(f"boa: {error}", file=sys.stderr)  # noqa: T201  the keeper puts it into the job's log
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+"""Checkpoints of many files from many ranks: whole, or not there."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.job.checkpoint import (
+    Checkpoint,
+    CheckpointFailed,
+    StaleGeneration,
+    begin_folder,
+    commit_folder,
+    described,
+    files_of,
+    newest_checkpoint,
+    set_fence,
+    write_checkpoint,
+)
+from boa_daemon.job.run import Run
+
+
+class Crew:
+    """Ranks as threads, each on a node with a folder; they meet in `gather`."""
+
+    def __init__(self, folders: Mapping[int, Path], nodes: tuple[int, ...], **more: str) -> None:
+        self._parts: list[bytes] = [b""] * len(nodes)
+        self._barrier = threading.Barrier(len(nodes), timeout=20)
+        self.runs = [
+            Run(
+                {
+                    "RANK": str(rank),
+                    "BOA_NODE_RANK": str(node),
+                    "BOA_CHECKPOINT_DIR": str(folders[node]),
+                    "BOA_GENERATION": "3",
+                    **more,
+                }
+            )
+            for rank, node in enumerate(nodes)
+        ]
+
+    def gather(self, rank: int) -> Callable[[bytes], list[bytes]]:
+        def meet(part: bytes) -> list[bytes]:
+            self._parts[rank] = part
+            self._barrier.wait()
+            found = list(self._parts)
+            self._barrier.wait()
+            return found
+
+        return meet
+
+    def all(self, do: Callable[[int, Run], object]) -> list[object]:
+        with ThreadPoolExecutor(len(self.runs)) as pool:
+            return list(pool.map(do, range(len(self.runs)), self.runs))
+
+    def save(self, step: int, write: Callable[[int, Path], object]) -> list[object]:
+        return self.all(
+            lambda rank, run: run.save_folder(step, lambda path: write(rank, path), self.gather(rank))
+        )
+
+
+def shard(rank: int, path: Path) -> None:
+    (path / f"__{rank}_0.distcp").write_bytes(bytes([rank]) * (rank + 1))
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_files_of_all_ranks_make_one_checkpoint(tmp_path: Path, is_shared: bool) -> None:
+    """Two nodes of two ranks: the same manifest on each file system, and it names every file."""
+    folders = {node: tmp_path / ("one" if is_shared else f"node{node}") for node in (0, 1)}
+    crew = Crew(folders, (0, 0, 1, 1))
+    found = [one for one in crew.save(7, shard) if one is not None]
+
+    assert len(found) == (1 if is_shared else 2)
+    manifests = {(folder / "manifest.json").read_text() for folder in folders.values()}
+    assert len(manifests) == 1
+    document = json.loads(manifests.pop())
+    assert {name: size for name, (size, _) in document["files"].items()} == {
+        f"__{rank}_0.distcp": rank + 1 for rank in range(4)
+    }
+    assert "nodes" not in document, "it says nothing of the width"
+    whole, wrong = newest_checkpoint(folders[0])
+    if is_shared:
+        assert isinstance(whole, Checkpoint)
+        assert (whole.generation, whole.step, wrong) == (3, 7, "")
+    else:
+        assert whole is None, "a node that has a part has no checkpoint"
+        assert "cannot be read" in wrong
+
+
+def test_an_asynchronous_save_stands_when_all_ranks_have_written(tmp_path: Path) -> None:
+    """Training goes on meanwhile; at a stop it is waited for."""
+    crew = Crew({0: tmp_path}, (0, 0))
+    futures: list[Future[None]] = [Future(), Future()]
+
+    def write(rank: int, path: Path) -> Future[None]:
+        shard(rank, path)
+        return futures[rank]
+
+    def ask(rank: int, run: Run) -> bool:
+        meet = crew.gather(rank)
+        return run.should_checkpoint(
+            None, lambda wish: any(part == b"1" for part in meet(b"1" if wish else b"0"))
+        )
+
+    crew.save(5, write)
+    futures[0].set_result(None)
+    assert crew.all(ask) == [False, False]
+    assert newest_checkpoint(tmp_path) == (None, "")
+    futures[1].set_result(None)
+    assert crew.all(ask) == [False, False]
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert found.step == 5
+
+
+@pytest.mark.parametrize("damage", ["shorter", "other", "gone", "list"])
+def test_a_folder_with_any_damage_counts_for_nothing(tmp_path: Path, damage: str) -> None:
+    """The one before it stands, and what is wrong is named."""
+    for step in (1, 2):
+        path = begin_folder(tmp_path, generation=1, step=step)
+        (path / "sub").mkdir()
+        (path / "sub" / "a").write_bytes(b"a" * step)
+        (path / "b").write_bytes(b"b")
+        commit_folder(tmp_path, generation=1, step=step, files=described(path, files_of(path)))
+    file = path / "sub" / "a"
+    if damage == "shorter":
+        file.write_bytes(b"a")
+    elif damage == "other":
+        file.write_bytes(b"ab")
+    elif damage == "gone":
+        file.unlink()
+    else:
+        manifest = tmp_path / "manifest.json"
+        document = json.loads(manifest.read_text())
+        del document["files"]["b"]
+        manifest.write_text(json.dumps(document))
+    found, wrong = newest_checkpoint(tmp_path)
+
+    assert found is not None
+    assert found.step == 1
+    assert "g1-step2.ckpt" in wrong
+
+
+def test_the_newest_few_are_kept_and_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    """Three of five, files and folders alike; one of a later step is not ours to remove."""
+    begin_folder(tmp_path, generation=1, step=99)
+    for step in range(1, 6):
+        if step % 2:
+            write_checkpoint(tmp_path, generation=1, step=step, write=lambda file: file.write(b"x"), keep=3)
+        else:
+            path = begin_folder(tmp_path, generation=1, step=step)
+            (path / "a").write_bytes(b"y")
+            commit_folder(tmp_path, generation=1, step=step, files=described(path, ["a"]), keep=3)
+    names = sorted(file.name for file in tmp_path.glob("*.ckpt"))
+    assert names == ["g1-step3.ckpt", "g1-step4.ckpt", "g1-step5.ckpt", "g1-step99.ckpt"]
+    for step in (5, 4, 3):
+        found, _ = newest_checkpoint(tmp_path)
+        assert found is not None
+        assert found.step == step
+        target = found.path / "a" if found.path.is_dir() else found.path
+        target.write_bytes(b"??")
+
+
+def test_nodes_that_write_different_files_of_one_name_have_no_checkpoint(tmp_path: Path) -> None:
+    """Which of the two would be right is anybody's guess."""
+    crew = Crew({0: tmp_path / "n0", 1: tmp_path / "n1"}, (0, 1))
+    with pytest.raises(CheckpointFailed, match="different files named 'meta'"):
+        crew.save(1, lambda rank, path: (path / "meta").write_text(str(rank)))
+    assert newest_checkpoint(tmp_path / "n0") == (None, "")
+
+
+def test_an_older_generation_writes_no_folder(tmp_path: Path) -> None:
+    """Neither begins one nor commits one that it had begun."""
+    path = begin_folder(tmp_path, generation=3, step=1)
+    (path / "a").write_bytes(b"a")
+    set_fence(tmp_path, 4)
+    with pytest.raises(StaleGeneration):
+        commit_folder(tmp_path, generation=3, step=1, files=described(path, ["a"]))
+    with pytest.raises(StaleGeneration):
+        begin_folder(tmp_path, generation=3, step=2)
+    with pytest.raises(CheckpointFailed, match="no rank has written a file"):
+        commit_folder(tmp_path, generation=4, step=1, files={})
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_first"),
+    [
+        ({}, True),
+        ({"RANK": "0", "BOA_NODE_RANK": "1"}, True),
+        ({"RANK": "1", "BOA_NODE_RANK": "0"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "0", "BOA_NODE_RANK": "1"}, True),
+        ({"BOA_NODE_RANK": "1"}, False),
+    ],
+)
+def test_rank_0_leads_on_whichever_node_it_is(environment: dict[str, str], is_first: bool) -> None:
+    """torchrun may give rank 0 to any node; the node's number counts where nobody gave ranks."""
+    assert Run(environment).is_first == is_first

@@ -1,0 +1,114 @@
+"""The keeper and its errands: what is fetched before, sent beside and after, and who waits for whom."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import until
+
+from boa_daemon.job.unit import Unit, read_json, status_of
+
+
+def a_unit(folder: Path, **changes: Any) -> Unit:
+    """Return a unit that is written down."""
+    values: dict[str, Any] = {
+        "name": "u",
+        "job": "a",
+        "generation": 1,
+        "rank": 0,
+        "run": "echo it ran",
+        "folder": folder / "unit",
+        "workdir": str(folder),
+        "progress_file": str(folder / "progress"),
+        "checkpoint_dir": str(folder / "checkpoints"),
+        "after": f"touch {folder}/told",
+    }
+    unit = Unit(**(values | changes))
+    unit.write()
+    return unit
+
+
+def kept(unit: Unit) -> subprocess.Popen[bytes]:
+    """Start a unit's keeper."""
+    return subprocess.Popen([sys.executable, "-m", "boa_daemon.job.keeper", "--foreground", str(unit.folder)])
+
+
+def printed(unit: Unit) -> str:
+    return "".join(file.read_text() for file in sorted(unit.folder.glob("out-*.log")))
+
+
+def test_a_unit_has_not_ended_before_its_last_checkpoint_is_away(tmp_path: Path) -> None:
+    """Who asks meanwhile hears that it runs; word of the end comes after that."""
+    unit = a_unit(
+        tmp_path, keep=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo x > {tmp_path}/sent"
+    )
+    with kept(unit) as keeper:
+        until(lambda: "it ran" in printed(unit))
+        time.sleep(1.0)
+        status = status_of(unit.folder, verify=True)
+        assert (status["exit"], status["is_kept"]) == (None, True)
+        assert not (tmp_path / "told").exists()
+        (tmp_path / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+    assert (tmp_path / "sent").exists()
+    assert (tmp_path / "told").exists()
+    assert (read_json(unit.folder / "exit.json") or {})["code"] == 0
+
+
+def test_a_command_is_not_started_without_its_checkpoint(tmp_path: Path) -> None:
+    """What the fetch said is the reason, in the log and in how it ended; word of it is sent."""
+    unit = a_unit(tmp_path, before="echo 'S3 said no' >&2; exit 3")
+    with kept(unit) as keeper:
+        keeper.wait(timeout=60)
+    end = read_json(unit.folder / "exit.json") or {}
+
+    assert (end["code"], end["before_failed"]) == (None, "S3 said no")
+    assert "it ran" not in printed(unit)
+    assert "S3 said no" in printed(unit)
+    assert (tmp_path / "told").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_stop_ends_a_fetch(tmp_path: Path, number: signal.Signals) -> None:
+    """A job that is stopped before it began need not have its checkpoint."""
+    unit = a_unit(tmp_path, before="sleep 600")
+    with kept(unit) as keeper:
+        until((unit.folder / "before.err").exists)
+        os.kill(keeper.pid, number)
+        assert keeper.wait(timeout=60) == 0
+    assert "it ran" not in printed(unit)
+
+
+def test_a_long_upload_holds_up_no_heartbeat(tmp_path: Path) -> None:
+    """Checkpoints go beside the word that the job lives."""
+    unit = a_unit(
+        tmp_path,
+        run=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        beat=f"echo . >> {tmp_path}/beats",
+        keep=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        beat_seconds=0.2,
+    )
+    with kept(unit) as keeper:
+        until(lambda: (tmp_path / "beats").exists() and (tmp_path / "beats").read_text().count(".") >= 3)
+        (tmp_path / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+
+
+def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
+    """The checkpoint before it is sent all the same; a second order ends that too."""
+    unit = a_unit(tmp_path, run="sleep 600", keep=f"touch {tmp_path}/sending; sleep 600")
+    with kept(unit) as keeper:
+        until((unit.folder / "keeper.json").exists)
+        time.sleep(0.5)
+        os.kill(keeper.pid, signal.SIGUSR1)
+        until((tmp_path / "sending").exists)
+        os.kill(keeper.pid, signal.SIGUSR1)
+        assert keeper.wait(timeout=60) == 0
+    assert (read_json(unit.folder / "exit.json") or {})["killed"]

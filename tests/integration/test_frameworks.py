@@ -1,0 +1,47 @@
+"""The examples of `examples/`, each at 1 -> 2 -> 1 workers: no step lost, the loss of an unbroken run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_bench import EXAMPLES, TORCHRUN, Bench
+
+from boa_daemon.engines.local import LocalEngine
+
+FRAMEWORKS = ("huggingface", "lightning", "accelerate")
+"""DDP, FSDP2, numpy and Ray Train have tests of their own."""
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str) -> None:
+    """A stop at each width leaves a checkpoint of the very step, and the losses are those of one run."""
+    run = f"{TORCHRUN} {EXAMPLES / f'train_{framework}.py'}"
+    bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)
+    bench.admit(f"{run} --steps 4000 --every 1000 --pause 0.02", stop_grace_seconds=60.0)
+    done = 0
+    for gpus in (1, 2):
+        bench.start(gpus)
+        bench.wait_step(done + 4)
+        bench.stop()
+        end = bench.wait_end()
+        done = end.step or 0
+        assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{bench.printed()}"
+        assert end.manifest is not None
+        assert (end.manifest.generation, end.manifest.step) == (bench.generation, done)
+    total = done + 5
+    bench.admit(f"{run} --steps {total} --every 1000")
+    bench.start(1)
+    resized = bench.wait_end()
+    whole = Bench(engine=bench.engine, workdir=bench.workdir, job="whole")
+    uninterrupted = whole.run_to_end(f"{run} --steps {total} --every 100000")
+
+    assert (resized.phase, resized.step) == ("finished", total), f"{resized}\n{bench.printed()}"
+    assert uninterrupted.phase == "finished"
+    assert resized.loss == pytest.approx(uninterrupted.loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("train_*.py")), ids=lambda file: file.stem)
+def test_an_example_has_at_most_40_lines(file: Path) -> None:
+    """What a person copies fits on a screen."""
+    assert len(file.read_text().splitlines()) <= 40
