@@ -7,6 +7,7 @@ from datetime import datetime
 
 from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.testing.fake_answers import (
     Answer,
@@ -58,7 +59,13 @@ def spot_history(cloud: CloudFacts, call: Call) -> Answer:
     text = call.query.get("StartTime", "")
     start = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
     rows = []
-    for (name, zone), path in cloud.terms.spot_paths.items():
+    paths = dict(cloud.terms.spot_paths)
+    for name in wanted if cloud.terms.spot_fraction else ():
+        price = cloud.terms.spot_fraction * (_catalogue_price(cloud, name) or 0.0)
+        offered = (row for row in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(call.region, ()))
+        for zone in [row["Location"] for row in offered if row["InstanceType"] == name]:
+            paths.setdefault((name, zone), [(0.0, price)])
+    for (name, zone), path in paths.items():
         known = [(at, usd) for at, usd in path if at <= cloud.clock()]
         before = [point for point in known if point[0] <= start][-1:]
         for at, usd in before + [point for point in known if point[0] > start]:

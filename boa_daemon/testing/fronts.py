@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
@@ -56,7 +57,11 @@ def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any
     """Answer one request of botocore, or fail as the network would."""
     body = request.body.encode() if isinstance(request.body, str) else (request.body or b"")
     call = Call.read(
-        body, authorization=_text(request, "Authorization"), target=_text(request, "X-Amz-Target")
+        body,
+        authorization=_text(request, "Authorization"),
+        target=_text(request, "X-Amz-Target"),
+        method=str(request.method),
+        path=urlsplit(request.url)._replace(scheme="", netloc="").geturl(),
     )
     fault = cloud.faults.next(call.operation, cloud.zone_of(call) if call.service == "ec2" else "")
     if fault is not None and fault.what == "drop":
@@ -131,6 +136,8 @@ class FakeServer:
             body,
             authorization=environ.get("HTTP_AUTHORIZATION", ""),
             target=environ.get("HTTP_X_AMZ_TARGET", ""),
+            method=environ["REQUEST_METHOD"],
+            path=f"{environ['PATH_INFO']}?{environ.get('QUERY_STRING', '')}",
         )
         with self._lock:
             number = len(self.calls)

@@ -156,7 +156,8 @@ def _request(url: str, *, data: bytes | None = None, method: str | None = None) 
     from urllib.request import Request, urlopen  # noqa: PLC0415  the others start faster without it
 
     service = "sqs" if data is not None and method is None else "s3"
-    credential = f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request"
+    who = os.environ.get("AWS_ACCESS_KEY_ID", "test")
+    credential = f"AWS4-HMAC-SHA256 Credential={who}/20260101/us-east-1/{service}/aws4_request"
     headers = {"Authorization": f"{credential}, SignedHeaders=host, Signature=none"}
     if method == "PUT":
         headers["Content-Type"] = "application/octet-stream"

@@ -12,9 +12,11 @@ import pytest
 from engine_bench import Bench
 
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
-from boa_daemon.engines.ssm_scripts import READY, STATUS, bundle, start_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, bundle, start_script
 from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
+
+FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
 
 
 @dataclass
@@ -233,7 +235,7 @@ def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
     stage.wires.is_broken = True
     assert isinstance(engine.prepare([node])["i-1"], Unknown)
     stage.wires.is_broken = False
-    stage.wires.answers = [("InProgress", ""), ("Failed", "no aws"), ("Success", READY)]
+    stage.wires.answers = [("InProgress", ""), ("Failed", "no aws"), ("Success", FIT)]
     said = [engine.prepare([node])["i-1"] for _ in range(6)]
 
     assert [type(answer) for answer in said] == [Unknown, Unknown, Unknown, Unknown, Accepted, Accepted]
