@@ -87,8 +87,8 @@ NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
 
 _CLIENT_OF = {"servicequotas": "service-quotas"}
 _HOME_REGION = "us-east-1"
-_AT_HOME = frozenset({"pricing", "ce"})
-"""The Pricing API has three endpoints in the world, and this is one; Cost Explorer has this one alone."""
+_AT_HOME = frozenset({"pricing", "ce", "iam"})
+"""The Pricing API has three endpoints in the world, and this is one; the others have this one alone."""
 _ONE_TRY = frozenset({"ec2:RunInstances"})
 """EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry."""
 _QUICK = frozenset({"ssm", "s3"})

@@ -2,8 +2,8 @@
 
 `python3 -m boa_daemon.job.health --gpus 8 --efa 4` prints one line of JSON: `faults` are why the node is of
 no use (a GPU is missing, has uncorrectable memory errors, has fallen off the bus, or cannot add up numbers
-with the others), `notes` are what could not be looked at. The exit code is 0 either way: a look that fails is a
-finding, not an error.
+with the others), `notes` are what could not be looked at. The exit code is 0 either way: a look that fails is
+a finding, not an error.
 """
 
 from __future__ import annotations

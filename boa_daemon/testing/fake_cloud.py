@@ -54,6 +54,7 @@ class FakeCloud:
         self.catalog = Catalog.load()
         self.iam = FakeIam(self._tags_of)
         self.nodes: FakeNodes | None = None
+        self._with_way_out: set[str] = set()
         self._throttle = Throttle(clock)
         self._lives: dict[str, Lifetime] = {}
         self._by_token: dict[tuple[str, str], tuple[Mapping[str, str], Answer]] = {}
@@ -96,6 +97,7 @@ class FakeCloud:
             # Without the lock: a queue that is polled holds its answer back for seconds.
             return forward(body)
         with self._lock:
+            self._give_way_out(call.region)
             self._advance()
             if self.terms.throttles and not self._throttle.admits(call.operation):
                 return ec2_error("RequestLimitExceeded", "Request limit exceeded.", 503)
@@ -140,6 +142,19 @@ class FakeCloud:
     def backend(self, region: str) -> Any:
         """Return moto's EC2 of a region."""
         return moto_backends.get_backend("ec2")[DEFAULT_ACCOUNT_ID][region]
+
+    def _give_way_out(self, region: str) -> None:
+        """Give the default network its gateway, which every account has and moto leaves out."""
+        ec2 = self.backend(region)
+        if region in self._with_way_out or ec2.internet_gateways:
+            return
+        self._with_way_out.add(region)
+        default = next((vpc for vpc in ec2.vpcs.values() if vpc.is_default in (True, "true")), None)
+        if default is not None:
+            gateway = ec2.create_internet_gateway()
+            ec2.attach_internet_gateway(gateway.id, default.id)
+            table = next(each for each in ec2.route_tables.values() if each.vpc_id == default.id)
+            ec2.create_route(table.id, "0.0.0.0/0", None, gateway_id=gateway.id)
 
     # What EC2 does differently from moto, one rule per operation; None leaves it to moto.
 

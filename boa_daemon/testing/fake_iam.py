@@ -26,6 +26,9 @@ Context: TypeAlias = Mapping[str, str | Sequence[str]]
 Check: TypeAlias = tuple[str, str, Context]
 """An action, the ARN of what it is done to, and what is known of the request."""
 _ENCODED = "Encoded authorization failure message: x"
+_ADMINISTRATOR: Mapping[str, Any] = {
+    "Statement": [{"Sid": "All", "Effect": "Allow", "Action": ["*"], "Resource": ["*"]}]
+}
 _FREE = frozenset({"sts:GetCallerIdentity"})
 _LAUNCH_PARTS = ("instance", "volume", "network-interface", "spot-instances-request")
 
@@ -84,7 +87,8 @@ class FakeIam:
         """Answer SimulatePrincipalPolicy: every action on every resource, in the context that was given."""
         query = call.query
         documents = next(
-            (each.documents for each in self.principals.values() if each.arn == query["PolicySourceArn"]), []
+            (each.documents for each in self.principals.values() if each.arn == query["PolicySourceArn"]),
+            [_ADMINISTRATOR],
         )
         context: dict[str, str | Sequence[str]] = {"aws:RequestedRegion": call.region}
         number = 1

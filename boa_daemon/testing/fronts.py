@@ -61,7 +61,7 @@ def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any
         authorization=_text(request, "Authorization"),
         target=_text(request, "X-Amz-Target"),
         method=str(request.method),
-        path=urlsplit(request.url)._replace(scheme="", netloc="").geturl(),
+        path=_path_of(request.url),
     )
     fault = cloud.faults.next(call.operation, cloud.zone_of(call) if call.service == "ec2" else "")
     if fault is not None and fault.what == "drop":
@@ -80,6 +80,14 @@ def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any
     if fault is not None and fault.what in ("lost", "reset"):
         raise ReadTimeoutError(endpoint_url=request.url)
     return answer.status, answer.headers, answer.body
+
+
+def _path_of(url: str) -> str:
+    """Return an address without its host; a bucket that is in the host leads it."""
+    parts = urlsplit(url)
+    bucket, dot, _ = (parts.hostname or "").partition(".s3.")
+    path = parts._replace(scheme="", netloc="").geturl()
+    return f"/{bucket}{path}" if dot else path
 
 
 def _text(request: AWSPreparedRequest, name: str) -> str:
