@@ -60,6 +60,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "s3:GetObject": "fetch",
         "sns:Publish": "alert",
         "iam:SimulatePrincipalPolicy": "self",
+        "iam:CreateServiceLinkedRole": "stack",
         "cloudformation:CreateStack": "stack",
         "cloudformation:UpdateStack": "stack",
         "cloudformation:DeleteStack": "stack",

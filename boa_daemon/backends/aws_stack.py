@@ -178,7 +178,6 @@ def _roles(site: Site) -> dict[str, Any]:
             "Properties": {
                 "ManagedPolicyName": names.control,
                 "PolicyDocument": daemon,
-                "Roles": [{"Ref": "ControlRole"}],
             },
         },
         "ControlRole": {
@@ -186,6 +185,7 @@ def _roles(site: Site) -> dict[str, Any]:
             "Properties": {
                 "RoleName": names.control,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2, by_us]},
+                "ManagedPolicyArns": [{"Ref": "DaemonPolicy"}],
                 "Tags": _tags(site),
             },
         },
@@ -198,7 +198,6 @@ def _roles(site: Site) -> dict[str, Any]:
             "Properties": {
                 "ManagedPolicyName": names.node,
                 "PolicyDocument": node,
-                "Roles": [{"Ref": "NodeRole"}],
             },
         },
         "NodeRole": {
@@ -206,6 +205,7 @@ def _roles(site: Site) -> dict[str, Any]:
             "Properties": {
                 "RoleName": names.node,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2]},
+                "ManagedPolicyArns": [{"Ref": "NodePolicy"}],
                 "Tags": _tags(site),
             },
         },

@@ -1,7 +1,7 @@
 """A site's stack: made, updated, looked at, and taken away again, with the bucket that outlives it.
 
-All of it is done with the rights of the administrator who types `boa up` or `boa down --stack`; the daemon has
-none of them.
+All of it is done with the rights of the administrator who types `boa up` or `boa down --stack`; the daemon
+has none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.backends.aws_stack import Names
+from boa_daemon.backends.aws_stack import Names, site_of
 from boa_daemon.errors import CloudFailed
 
 _LOOK_SECONDS = 5.0
@@ -62,6 +62,16 @@ class Stack:
             raise
         stacks: list[dict[str, Any]] = [each for each in found if each["StackStatus"] != "DELETE_COMPLETE"]
         return stacks[0] if stacks else None
+
+    def bucket(self) -> str:
+        """Return what the bucket is called, where no stack is left to say it.
+
+        Raises:
+            CallFailed: when AWS cannot be asked.
+        """
+        settings = self._calls.settings
+        account = str(self._calls.call("sts:GetCallerIdentity")["Account"])
+        return site_of(settings, account=account).uses.uri.split("/")[2]
 
     def outputs(self) -> dict[str, str]:
         """Return what the stack says of what it made."""

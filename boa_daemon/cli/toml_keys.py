@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from boa_daemon.errors import InputError
 
-Value = str | Sequence[str] | Mapping[str, str]
+Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str]
 
 
 def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
@@ -36,8 +37,12 @@ def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
                 lines.insert(last + 1, new)
     changed = "\n".join(lines) + "\n"
     if not _says(changed, wanted):
-        said = "; ".join(f"[{name}] {key} = {_toml(v)}" for name, keys in wanted.items() for key, v in keys.items())
-        raise InputError("the settings file is written in a way that cannot be changed here", hint=f"Set {said}")
+        said = "; ".join(
+            f"[{name}] {key} = {_toml(value)}" for name, keys in wanted.items() for key, value in keys.items()
+        )
+        raise InputError(
+            "the settings file is written in a way that cannot be changed here", hint=f"Set {said}"
+        )
     return changed
 
 
@@ -73,6 +78,8 @@ def _toml(value: Value) -> str:
     """Return a value as TOML writes it."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, float | int):
+        return f"{value:.10g}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items()) + "}"
     return "[" + ", ".join(_toml(each) for each in value) + "]"

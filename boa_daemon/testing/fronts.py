@@ -55,6 +55,8 @@ def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
 
 def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:
     """Answer one request of botocore, or fail as the network would."""
+    if hasattr(request.body, "read"):
+        request.body = request.body.read()
     body = request.body.encode() if isinstance(request.body, str) else (request.body or b"")
     call = Call.read(
         body,
