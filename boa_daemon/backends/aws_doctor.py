@@ -58,6 +58,7 @@ class Doctor:
             ("images", self._images),
             ("launch", self._launch),
             ("release", self._release),
+            ("nodes", self._agents),
             ("queue", self._queue),
             ("reports", self._reports),
             ("bucket", self._bucket),
@@ -291,6 +292,22 @@ class Doctor:
         else:
             name = others[0]["InstanceId"]
             yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
+
+    def _agents(self) -> Iterator[Check]:
+        """Are our running nodes online in SSM? One that is not runs nothing."""
+        running = [node for node in self._cloud.nodes() if node.phase == "ready"]
+        if not running:
+            yield Check(name="nodes", status="skipped", said="none runs")
+            return
+        rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
+        online = {row["InstanceId"] for row in rows if row.get("PingStatus") == "Online"}
+        silent = sorted(node.id for node in running if node.id not in online)
+        yield Check(
+            name="nodes",
+            status="warning" if silent else "ok",
+            said=f"not online in SSM: {', '.join(silent)}" if silent else f"{len(running)} are online in SSM",
+            fix="Look at the checks of the network and at the nodes' instance profile" if silent else "",
+        )
 
     def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
         """Make a call as DryRun; return why it would be refused, None where it would be done."""

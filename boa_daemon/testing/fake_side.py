@@ -44,6 +44,8 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
         image = next(iter(cloud.backend(call.region).amis))
         name = call.document["Name"]
         return json_answer({"Parameter": {"Name": name, "Type": "String", "Value": image, "Version": 1}})
+    if call.service == "ssm" and call.operation == "DescribeInstanceInformation":
+        return json_answer({"InstanceInformationList": []})
     return None
 
 

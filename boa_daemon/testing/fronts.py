@@ -1,20 +1,26 @@
 """The two ways to reach the fake cloud: inside this process, and over sockets from any process.
 
 In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection
-is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself.
+is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself, with nodes that
+work: what SSM is told to run on an instance runs in a folder of this machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import struct
+import sys
+import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +34,7 @@ from werkzeug.serving import make_server
 
 from boa_daemon.testing.fake_answers import Answer, Call
 from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
 
 FAKE_CREDENTIALS = {
@@ -98,6 +105,11 @@ def _text(request: AWSPreparedRequest, name: str) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def node_environment(url: str) -> dict[str, str]:
+    """Return what is in the environment of everything on fake nodes: where AWS is, and some credentials."""
+    return {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1", **FAKE_CREDENTIALS}
+
+
 class FakeServer:
     """The fake cloud behind a moto server, in a thread: `with FakeServer(cloud) as url`.
 
@@ -155,6 +167,8 @@ class FakeServer:
             fault = self.cloud.faults.next(
                 call.operation, self.cloud.zone_of(call) if call.service == "ec2" else ""
             )
+        if call.path.startswith("/boa/warn/"):
+            return self._warn(call.path.removeprefix("/boa/warn/").rstrip("?"), start)
         self.on_call(number, call.operation, "before")
         what = "" if fault is None else fault.what
         if what == "drop":
@@ -172,6 +186,14 @@ class FakeServer:
             return _reset(environ)
         start(f"{answer.status} {'OK' if answer.status == 200 else 'Error'}", list(answer.headers.items()))
         return [answer.body]
+
+    def _warn(self, name: str, start: Callable[..., Any]) -> Iterable[bytes]:
+        """Have a spot instance taken back, for a rehearsal."""
+        known = name in {life.id for life in self.cloud.live()}
+        if known:
+            self.cloud.warn(name)
+        start("200 OK" if known else "404 Not Found", [("Content-Type", "text/plain")])
+        return [b"warned\n" if known else b"no such instance\n"]
 
     def _forward(self, environ: dict[str, Any], body: bytes) -> Answer:
         """Hand a request to moto's own server application."""
@@ -225,18 +247,27 @@ def main() -> None:
         "--vcpu-quota", type=int, default=384, help="of every GPU family; 0 as in a new account"
     )
     options = parser.parse_args()
-    terms = Terms(boot_seconds=options.boot_seconds, shutdown_seconds=options.shutdown_seconds)
+    terms = Terms(
+        boot_seconds=options.boot_seconds, shutdown_seconds=options.shutdown_seconds, spot_fraction=0.4
+    )
     cloud = FakeCloud(time.time, terms)
     codes = {entry.vcpu_quota_on_demand for entry in cloud.catalog.entries.values()}
     codes |= {entry.vcpu_quota_spot for entry in cloud.catalog.entries.values()}
     terms.vcpu_quotas.update({code: options.vcpu_quota for code in codes if code})
     os.environ.update(FAKE_CREDENTIALS)
+    # moto says of the stack what it leaves out: policies of buckets, placement groups, budgets.
+    warnings.filterwarnings("ignore", message="Tried to parse")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = FakeServer(cloud, port=options.port)
-    print(f"export AWS_ENDPOINT_URL={server.url}", flush=True)  # noqa: T201 - said to whoever started it
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        return
+    with tempfile.TemporaryDirectory(prefix="boa-nodes", ignore_cleanup_errors=True) as folder:
+        cloud.nodes = FakeNodes(Path(folder), environment=node_environment(server.url))
+        print(f"export AWS_ENDPOINT_URL={server.url}", flush=True)  # noqa: T201 - said to whoever started it
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return
+        finally:
+            cloud.nodes.close()
 
 
 if __name__ == "__main__":
