@@ -96,9 +96,7 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") -> None:
-    """Put an event of an instance into the queue of the terms, as EventBridge would."""
-    if not cloud.terms.event_queue:
-        return
+    """Put an event of an instance into the queue of the terms, else on moto's EventBridge with its rules."""
     detail = {"instance-id": life.id}
     detail |= {"state": state} if state else {"instance-action": "terminate"}
     event = {
@@ -110,5 +108,9 @@ def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") ->
         "resources": [f"arn:aws:ec2:{life.zone}:instance/{life.id}"],
         "detail": detail,
     }
+    if not cloud.terms.event_queue:
+        bus = moto_backends.get_backend("events")[DEFAULT_ACCOUNT_ID][life.region]
+        bus.put_events([{"Source": "aws.ec2", "DetailType": what, "Detail": json.dumps(detail)}])
+        return
     queues = moto_backends.get_backend("sqs")[DEFAULT_ACCOUNT_ID][life.region]
     queues.send_message(cloud.terms.event_queue, json.dumps(event))

@@ -1,8 +1,8 @@
 """The two ways to reach the fake cloud: inside this process, and over sockets from any process.
 
 In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection
-is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself, with nodes that
-work: what SSM is told to run on an instance runs in a folder of this machine.
+is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself, with nodes
+that work: what SSM is told to run on an instance runs in a folder of this machine.
 """
 
 from __future__ import annotations

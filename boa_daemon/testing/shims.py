@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
 from boa_daemon.job.unit import read_json, write_json
@@ -119,7 +119,8 @@ def aws(arguments: list[str]) -> int:
     if service == "sqs":
         url, body = rest[rest.index("--queue-url") + 1], rest[rest.index("--message-body") + 1]
         form = {"Action": "SendMessage", "MessageBody": body, "Version": "2012-11-05"}
-        _request(url, data=urlencode(form).encode())
+        # To the endpoint, whatever host the address names: so does the real command.
+        _request(f"{_endpoint()}{urlsplit(url).path}", data=urlencode(form).encode())
         return 0
     assert (service, verb) == ("s3", "sync"), arguments
     source, target, *filters = rest
