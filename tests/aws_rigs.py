@@ -27,8 +27,8 @@ CATALOG = Catalog.load()
 class OneSession:
     """Makes each client once for all tests: reading EC2's description takes a second, a client 0.1 s."""
 
-    def __init__(self) -> None:
-        self._session = boto3.session.Session()
+    def __init__(self, access_key: str | None = None) -> None:
+        self._session = boto3.session.Session(access_key, access_key and "testing")
         self._made: dict[tuple[object, ...], Any] = {}
 
     def client(self, service: str, *, region_name: str, endpoint_url: str | None, config: Any) -> Any:

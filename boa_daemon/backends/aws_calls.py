@@ -1,6 +1,7 @@
 """The one door to AWS: every call is named here, counted, paced, and fails as one kind of error.
 
 `OPERATIONS` is also what `boa iam` makes its policy from, so the policy and the calls cannot drift apart.
+`NODE_OPERATIONS` are the calls that nodes make, with the AWS command line and a role of their own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +42,13 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ec2:DescribeVolumes": "read",
         "ec2:DescribeNetworkInterfaces": "read",
         "ec2:DescribeCapacityReservations": "read",
+        "ec2:DescribeRouteTables": "read",
+        "ec2:DescribeVpcEndpoints": "read",
+        "ec2:DescribeVpcs": "stack",
         "ssm:GetParameter": "image",
+        "ssm:SendCommand": "command",
+        "ssm:GetCommandInvocation": "answer",
+        "ssm:DescribeInstanceInformation": "answer",
         "pricing:GetProducts": "account",
         "servicequotas:GetServiceQuota": "account",
         "ce:GetCostAndUsage": "account",
@@ -48,16 +56,45 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "sqs:ReceiveMessage": "queue",
         "sqs:DeleteMessageBatch": "queue",
         "sqs:GetQueueAttributes": "queue",
+        "s3:ListObjectsV2": "list",
+        "s3:GetObject": "fetch",
+        "sns:Publish": "alert",
+        "iam:SimulatePrincipalPolicy": "self",
+        "iam:CreateServiceLinkedRole": "stack",
+        "cloudformation:CreateStack": "stack",
+        "cloudformation:UpdateStack": "stack",
+        "cloudformation:DeleteStack": "stack",
+        "cloudformation:DescribeStacks": "stack",
+        "cloudformation:DescribeStackEvents": "stack",
+        "s3:DeleteObjects": "stack",
+        "s3:DeleteBucket": "stack",
     }
 )
-"""`service:Operation` to the statement of the policy that allows it."""
+"""`service:Operation` to the group of the policy that allows it.
+
+`stack` are calls of `boa up` and `boa down --stack`, made with the rights of the administrator who types
+them: no policy of ours holds them, nor those of group `free`, which need no permission.
+"""
+NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "s3:PutObject": "write",
+        "s3:AbortMultipartUpload": "write",
+        "s3:GetObject": "write",
+        "s3:ListObjectsV2": "list",
+        "sqs:SendMessage": "tell",
+    }
+)
+"""What `aws s3` and `aws sqs` call in the scripts that run on nodes."""
 
 _CLIENT_OF = {"servicequotas": "service-quotas"}
 _HOME_REGION = "us-east-1"
-_AT_HOME = frozenset({"pricing", "ce"})
-"""The Pricing API has three endpoints in the world, and this is one; Cost Explorer has this one alone."""
+_AT_HOME = frozenset({"pricing", "ce", "iam"})
+"""The Pricing API has three endpoints in the world, and this is one; the others have this one alone."""
 _ONE_TRY = frozenset({"ec2:RunInstances"})
 """EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry."""
+_QUICK = frozenset({"ssm", "s3"})
+_QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
+"""Engines call these once per node within a tick: what hangs there must end well before the watchdog acts."""
 
 
 class AwsCalls:
@@ -87,6 +124,10 @@ class AwsCalls:
         self._clients: dict[tuple[str, str, bool], Any] = {}
         self._buckets = {name: TokenBucket(*rate, monotonic) for name, rate in OWN_RATES.items()}
         self._lock = Lock()
+
+    def client(self, service: str) -> Any:
+        """Return the calls of a service under the names that boto3 gives them, through this door."""
+        return ServiceCalls(self, service)
 
     def call(self, operation: str, *, region: str = "", **arguments: Any) -> dict[str, Any]:
         """Make one call, `service:Operation`, and return its answer.
@@ -154,11 +195,14 @@ class AwsCalls:
         with self._lock:
             if key not in self._clients:
                 self._session = self._session or boto3.session.Session()
-                attempts = 1 if key[2] else self._tries
+                attempts, timeouts = 1 if key[2] else self._tries, dict(self._timeouts)
+                if service in _QUICK:
+                    attempts = min(attempts, _QUICK_TRIES)
+                    timeouts["read_timeout"] = min(timeouts["read_timeout"], _QUICK_READ_SECONDS)
                 config = Config(
                     retries={"total_max_attempts": attempts, "mode": "standard"},
                     user_agent_extra="boa-daemon",
-                    **self._timeouts,
+                    **timeouts,
                 )
                 self._clients[key] = self._session.client(
                     _CLIENT_OF.get(service, service),
@@ -178,6 +222,28 @@ class AwsCalls:
         if instant is not None:
             self.clock_skew_seconds = (datetime.now(UTC) - instant).total_seconds()
             self.on_date(instant.timestamp())
+
+
+class ServiceCalls:
+    """The calls of one service as methods, `send_command(...)` for `ssm:SendCommand`: those of the table.
+
+    An engine takes it where a client of boto3 would do, and so needs to know neither.
+    """
+
+    def __init__(self, calls: AwsCalls, service: str) -> None:
+        self._calls = calls
+        names = (name.partition(":") for name in OPERATIONS)
+        self._operations = {xform_name(verb): f"{service}:{verb}" for its, _, verb in names if its == service}
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        """Return the call of a method.
+
+        Raises:
+            AttributeError: when the table of calls has none of this name.
+        """
+        if method.startswith("_") or method not in self._operations:
+            raise AttributeError(f"{method} is not in the table of calls")
+        return partial(self._calls.call, self._operations[method])
 
 
 def _code_of(error: BotoCoreError) -> str:

@@ -10,7 +10,9 @@ from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws_listing import tags_of_instance
+from boa_daemon.backends.aws_policy import NOTHING_ELSE, Uses, iam_action, policy, sids_for
 from boa_daemon.backends.aws_request import CLUSTER_TAG, run_request
+from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
@@ -18,7 +20,7 @@ from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
 
 Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
-ALARM_SKEW_SECONDS = 60.0
+ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +36,10 @@ class Check:
 class Doctor:
     """Looks at everything that a launch, an end and a warning need. Nothing is started or ended."""
 
-    def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: Uses = NOTHING_ELSE) -> None:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
-        self._catalog, self._clock = catalog, clock
+        self._catalog, self._clock, self._uses = catalog, clock, uses
+        self._caller, self._account = "", "*"
 
     def checks(self) -> Iterator[Check]:
         """Yield the checks in order; without credentials the others are not tried."""
@@ -46,14 +49,19 @@ class Doctor:
             return
         for name, look in (
             ("clock", self._clocks),
+            ("rights", self._rights),
             ("instance types", self._types),
             ("subnets", self._subnets),
+            ("network", self._network),
             ("prices", self._prices),
             ("quotas", self._quotas),
             ("images", self._images),
             ("launch", self._launch),
             ("release", self._release),
+            ("nodes", self._agents),
             ("queue", self._queue),
+            ("reports", self._reports),
+            ("bucket", self._bucket),
         ):
             yield from self._guarded(name, look)
 
@@ -64,7 +72,7 @@ class Doctor:
             found.extend(look())
         except CallFailed as error:
             found.append(
-                Check(name=name, status="failed", said=str(error).partition(". ")[0], fix=error.hint)
+                Check(name=name, status="failed", said=str(error).partition(". ")[0], fix=self._fix(error))
             )
         except BoaError as error:
             found.append(Check(name=name, status="failed", said=str(error)))
@@ -73,6 +81,7 @@ class Doctor:
     def _credentials(self) -> Iterator[Check]:
         """Who are we?"""
         who = self._calls.call("sts:GetCallerIdentity")
+        self._caller, self._account = str(who["Arn"]), str(who["Account"])
         yield Check(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
 
     def _clocks(self) -> Iterator[Check]:
@@ -83,6 +92,73 @@ class Doctor:
             status = "failed" if abs(skew) > MOST_CLOCK_SKEW_SECONDS else "warning"
         fix = "" if status == "ok" else "Set the clock: chronyd or systemd-timesyncd keeps it right"
         yield Check(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
+
+    def _policy(self) -> dict[str, Any]:
+        """Return the policy that the caller should have."""
+        principal = principal_of(self._caller)
+        role = principal if ":role/" in principal else ""
+        return policy(self._settings, uses=self._uses, account=self._account, control_role=role)
+
+    def _fix(self, error: CallFailed) -> str:
+        """Return what to do about a failed call: where it was denied, the statement that is missing."""
+        if error.meaning != "denied":
+            return error.hint
+        action, resource = error.denied or (iam_action(error.operation), "*")
+        sids = sids_for(self._policy(), action, resource)
+        return (
+            f"Attach statement {' or '.join(sids)} of the policy that `boa iam` prints"
+            if sids
+            else error.hint
+        )
+
+    def _rights(self) -> Iterator[Check]:
+        """What of the policy does the caller lack? IAM's own simulator says it, and does nothing."""
+        principal = principal_of(self._caller)
+        if not principal:
+            yield Check(name="rights", status="warning", said="the account's root user may do everything",
+                        fix="Work as the role that `boa up` makes")  # fmt: skip
+            return
+        document = self._policy()
+        try:
+            missing = list(lacking(self._calls, principal, document))
+        except CallFailed as error:
+            if not may_not_ask(error):
+                raise
+            said = f"{principal} may not ask IAM what it may do: only what is tried below is known"
+            fix = "Attach statement AskOwnRights of the policy that `boa iam` prints"
+            yield Check(name="rights", status="warning", said=said, fix=fix)
+            return
+        for sid, said in missing:
+            status: Status = "warning" if sid == "NeverForeign" else "failed"
+            fix = f"Attach statement {sid} of the policy that `boa iam` prints"
+            yield Check(name=f"right {sid}", status=status, said=said, fix=fix)
+        if not missing:
+            count = len(document["Statement"])
+            yield Check(name="rights", status="ok", said=f"all {count} statements, as IAM simulates them")
+
+    def _network(self) -> Iterator[Check]:
+        """Do nodes of each type reach SSM, S3 and SQS from each subnet?"""
+        if not self._settings.instance_profile:
+            said = "nodes have no instance profile: nothing can be run on them, and nothing is checked"
+            fix = "Let `boa up` make one, or name one under [cloud] instance_profile"
+            yield Check(name="network", status="warning", said=said, fix=fix)
+            return
+        zones = self._cloud.market.zones()
+        for name in self._settings.instance_types:
+            cards = self._catalog.entry(name).efa_interfaces if self._settings.efa else 1
+            here = [way for way in self._cloud.launcher.ways().values() if way.zone in zones.get(name, ())]
+            wrong = [why for way in here if (why := way.why(max(cards, 1)))]
+            fix = "" if not wrong else (
+                "Name private subnets that route to a NAT gateway under [cloud] subnets (`boa up --private` "
+                "makes them), add endpoints for the services"
+                + (", or set [cloud] efa = false" if cards > 1 else "")
+            )  # fmt: skip
+            yield Check(
+                name=f"network {name}",
+                status="ok" if not wrong else "failed" if len(wrong) == len(here) else "warning",
+                said="; ".join(wrong) or f"{len(here)} subnets reach SSM, S3 and SQS",
+                fix=fix,
+            )
 
     def _types(self) -> Iterator[Check]:
         """Does the region rent what the settings name?"""
@@ -174,7 +250,7 @@ class Doctor:
             name="launch with our tag",
             status="ok" if own is None else "failed",
             said="allowed" if own is None else f"{own.code}: {own.message}",
-            fix="" if own is None else own.hint,
+            fix="" if own is None else self._fix(own),
         )
         yield _foreign("launch with a foreign tag", foreign)
 
@@ -209,13 +285,29 @@ class Doctor:
                 name="end ours",
                 status="ok" if said is None else "failed",
                 said="allowed" if said is None else f"{said.code}: {said.message}",
-                fix="" if said is None else said.hint,
+                fix="" if said is None else self._fix(said),
             )
         if not others:
             yield Check(name="end a foreign one", status="skipped", said="none runs to try with")
         else:
             name = others[0]["InstanceId"]
             yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
+
+    def _agents(self) -> Iterator[Check]:
+        """Are our running nodes online in SSM? One that is not runs nothing."""
+        running = [node for node in self._cloud.nodes() if node.phase == "ready"]
+        if not running:
+            yield Check(name="nodes", status="skipped", said="none runs")
+            return
+        rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
+        online = {row["InstanceId"] for row in rows if row.get("PingStatus") == "Online"}
+        silent = sorted(node.id for node in running if node.id not in online)
+        yield Check(
+            name="nodes",
+            status="warning" if silent else "ok",
+            said=f"not online in SSM: {', '.join(silent)}" if silent else f"{len(running)} are online in SSM",
+            fix="Look at the checks of the network and at the nodes' instance profile" if silent else "",
+        )
 
     def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
         """Make a call as DryRun; return why it would be refused, None where it would be done."""
@@ -232,11 +324,36 @@ class Doctor:
                 name="queue",
                 status="warning" if "spot" in self._settings.market else "skipped",
                 said="none is named: spot warnings are seen on the node alone",
-                fix="Make the stack that `boa iam --cloudformation` prints, and set [cloud] queue_url",
+                fix="`boa up` makes one, and sets [cloud] queue_url",
             )
             return
-        self._calls.call("sqs:GetQueueAttributes", QueueUrl=self._settings.queue_url, AttributeNames=["All"])
-        yield Check(name="queue", status="ok", said=self._settings.queue_url)
+        yield self._queue_check("queue", self._settings.queue_url)
+
+    def _reports(self) -> Iterator[Check]:
+        """Do nodes reach us?"""
+        url = self._uses.reports_queue_url
+        if url:
+            yield self._queue_check("reports", url)
+
+    def _queue_check(self, name: str, url: str) -> Check:
+        """Look at a queue: what it keeps, how long, and where what nobody takes out goes."""
+        answer = self._calls.call("sqs:GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
+        facts = answer.get("Attributes", {})
+        days = int(facts.get("MessageRetentionPeriod", "0")) / 86_400
+        waiting = facts.get("ApproximateNumberOfMessages", "0")
+        if days < LEAST_LETTER_DAYS:
+            said = f"{url} keeps messages for {days:.2g} days: what comes while the daemon is away is lost"
+            return Check(name=name, status="warning", said=said, fix="Set its retention to 14 days")
+        return Check(name=name, status="ok", said=f"{url}, {waiting} messages wait")
+
+    def _bucket(self) -> Iterator[Check]:
+        """Are logs and checkpoints to be read?"""
+        if not self._uses.uri:
+            return
+        bucket, _, prefix = self._uses.uri.removeprefix("s3://").partition("/")
+        start = f"{prefix.rstrip('/')}/" if prefix else ""
+        self._calls.call("s3:ListObjectsV2", Bucket=bucket, Prefix=start, MaxKeys=1)
+        yield Check(name="bucket", status="ok", said=self._uses.uri)
 
 
 def _foreign(name: str, refused: CallFailed | None) -> Check:

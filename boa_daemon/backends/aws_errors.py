@@ -89,6 +89,7 @@ _FIXES: Mapping[Meaning, str] = MappingProxyType(
     }
 )
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
+_DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 
 
@@ -107,6 +108,12 @@ class CallFailed(CloudFailed):
         """The quota that the message names, in vCPUs; None where it names none."""
         found = _LIMIT.search(self.message)
         return int(found[1]) if found else None
+
+    @property
+    def denied(self) -> tuple[str, str] | None:
+        """The action and the resource that a refusal names; None where it names none."""
+        found = _DENIED.search(self.message)
+        return (found[1], found[2].rstrip(".")) if found else None
 
 
 def meaning_of(code: str, http_status: int) -> Meaning:

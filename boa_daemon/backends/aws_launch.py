@@ -7,12 +7,14 @@ only a success settles the launch: whatever else comes back may be about the sec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_market import AwsMarket
+from boa_daemon.backends.aws_network import Way, ways
 from boa_daemon.backends.aws_refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS, refusal_of
 from boa_daemon.backends.aws_request import Site, run_request
 from boa_daemon.backends.caches import Cached
@@ -27,6 +29,7 @@ MOST_CLOCK_SKEW_SECONDS = 240.0
 _TRIES, _PAUSE_SECONDS = 3, 1.0
 _ZONE_FAILURES = 3
 _IMAGE_SECONDS, _SUBNETS_SECONDS = 24 * 3600.0, 300.0
+CUT_OFF_SECONDS = 600.0
 _ROOT_DEVICE = "/dev/xvda"
 
 
@@ -48,6 +51,7 @@ class Launcher:
         self._clock, self._books, self._sleep = clock, books, sleep
         self._images: dict[str, Cached[tuple[str, str]]] = {}
         self._subnets: Cached[dict[str, list[str]]] = Cached(_SUBNETS_SECONDS)
+        self._ways: Cached[dict[str, Way]] = Cached(_SUBNETS_SECONDS, retry_seconds=600.0)
         self._full_until: dict[str, float] = {}
         self._zone_failures: dict[str, int] = {}
 
@@ -62,7 +66,15 @@ class Launcher:
         except CallFailed as error:
             return refusal_of(error, offer, self._market)
         outcome: Launched | Refused | Unknown | None = None
+        interfaces = site.efa_interfaces if self._settings.efa else 1
         for subnet in self.open_subnets(offer.zone):
+            why = self.why_cut_off(subnet, interfaces)
+            if why:
+                scope = f"{offer.instance_type}/{offer.zone or '*'}"
+                outcome = outcome or Refused(
+                    reason=why, kind="bad-request", scopes=(scope,), retry_after_seconds=CUT_OFF_SECONDS
+                )
+                continue
             outcome = self._ask(action, offer, replace(site, subnet=subnet))
             if not (isinstance(outcome, Refused) and "InsufficientFreeAddressesInSubnet" in outcome.reason):
                 break
@@ -158,18 +170,45 @@ class Launcher:
             return [""]
         return [subnet for subnet in by_zone.get(zone, [""]) if self._full_until.get(subnet, 0.0) <= now]
 
+    def why_cut_off(self, subnet: str, interfaces: int) -> str:
+        """Return why a node in a subnet could not be reached; empty where it could, or nobody can say.
+
+        Only nodes with a profile have to be: without one nothing is run on them.
+        """
+        if not (subnet and self._settings.instance_profile):
+            return ""
+        found = self._ways.get(self._ask_ways, now=self._clock.now())
+        way = (found or {}).get(subnet)
+        return "" if way is None else way.why(interfaces)
+
+    def ways(self) -> Mapping[str, Way]:
+        """Return how the subnets to rent in get out.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked.
+        """
+        return self._ask_ways()
+
+    def _ask_ways(self) -> dict[str, Way]:
+        """Ask how the subnets get out."""
+        return ways(self._calls, self._rows_of_subnets())
+
     def _ask_subnets(self) -> dict[str, list[str]]:
         """Ask for the subnets by zone, those with most addresses first."""
-        wanted = list(self._settings.subnets)
-        arguments = (
-            {"SubnetIds": wanted} if wanted else {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
-        )
-        rows = list(self._calls.pages("ec2:DescribeSubnets", "Subnets", **arguments))
+        rows = self._rows_of_subnets()
         rows.sort(key=lambda row: -int(row.get("AvailableIpAddressCount", 0)))
         found: dict[str, list[str]] = {}
         for row in rows:
             found.setdefault(row["AvailabilityZone"], []).append(row["SubnetId"])
         return found
+
+    def _rows_of_subnets(self) -> list[dict[str, Any]]:
+        """Ask for the subnets of the settings, else for the default ones."""
+        wanted = list(self._settings.subnets)
+        arguments = (
+            {"SubnetIds": wanted} if wanted else {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
+        )
+        return list(self._calls.pages("ec2:DescribeSubnets", "Subnets", **arguments))
 
     def _ask_image(self, named: str) -> tuple[str, str]:
         """Ask for the image behind a name, and for its root device."""

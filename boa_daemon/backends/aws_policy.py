@@ -1,22 +1,28 @@
-"""The least that AWS must allow: a policy made from the table of calls, so that it allows those and no other.
+"""The least that AWS must allow: policies made from the table of calls, which allow those and no other.
 
 Every statement that makes or ends something is bound to the cluster's tag: made with it, or made before with
 it. The inputs of a launch (subnet, image, ...) bear no tag of ours; being allowed to use them makes nothing
 without the statement on instances. The owner tag can never be changed: of the tags of a node only the lease
-and its names can.
+and its names can. Commands reach tagged nodes alone. Nodes have a policy of their own: to be reached by SSM,
+their part of the bucket, and the queue that they report to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
-from boa_daemon.backends.aws_calls import OPERATIONS
+from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws_request import CLUSTER_TAG, JOB_TAG, LEASE_TAG
 from boa_daemon.backends.settings import AwsSettings
 
 Statement = dict[str, Any]
-_MADE = ("instance", "volume", "network-interface", "spot-instances-request")
+MADE = ("instance", "volume", "network-interface", "spot-instances-request")
+"""What a launch makes."""
 _INPUTS = (
     "subnet",
     "security-group",
@@ -25,22 +31,92 @@ _INPUTS = (
     "capacity-reservation",
     "launch-template",
 )
-_IAM_ACTION = {"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
+_IAM_ACTION = {
+    "sqs:DeleteMessageBatch": "sqs:DeleteMessage",
+    "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:AbortMultipartUpload": "s3:AbortMultipartUpload",
+}
 """Operations that IAM knows under another name."""
+_SSM_AGENT = (
+    "ec2messages:AcknowledgeMessage",
+    "ec2messages:DeleteMessage",
+    "ec2messages:FailMessage",
+    "ec2messages:GetEndpoint",
+    "ec2messages:GetMessages",
+    "ec2messages:SendReply",
+    "ssm:DescribeDocument",
+    "ssm:GetDocument",
+    "ssm:ListAssociations",
+    "ssm:ListInstanceAssociations",
+    "ssm:UpdateInstanceAssociationStatus",
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
+"""What SSM's agent needs for Run Command. AWS's own policy for it also reads the account's parameters."""
+DOCUMENT = "AWS-RunShellScript"
+LONGEST_SLUG = 24
+"""A bucket's name has at most 63 characters, 39 of them for `boa`, the account and the region."""
 
 
-def actions_of(group: str) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """What the daemon uses beside `[cloud]`: of `[engine]` and `[alerts]`. Empty: not used."""
+
+    reports_queue_url: str = ""
+    uri: str = ""
+    sns_topic: str = ""
+
+
+NOTHING_ELSE = Uses()
+
+
+def iam_action(operation: str) -> str:
+    """Return IAM's name of a call."""
+    return _IAM_ACTION.get(operation, operation)
+
+
+def actions_of(group: str, table: Mapping[str, str] = OPERATIONS) -> list[str]:
     """Return the IAM actions of a group of calls."""
-    return sorted({_IAM_ACTION.get(name, name) for name, its in OPERATIONS.items() if its == group})
+    return sorted({iam_action(name) for name, its in table.items() if its == group})
 
 
-def policy(settings: AwsSettings, *, account: str = "*", node_role: str = "") -> dict[str, Any]:
+def partition_of(region: str) -> str:
+    """Return the partition of a region, the second part of its ARNs."""
+    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def slug_of(settings: AwsSettings) -> str:
+    """Return the cluster's name for what takes fewer characters than a tag does: buckets, queues, roles."""
+    slug = re.sub(r"[^a-z0-9-]", "-", settings.cluster.lower()).strip("-")
+    if len(slug) <= LONGEST_SLUG and slug == settings.cluster:
+        return slug
+    digest = hashlib.sha256(settings.cluster.encode()).hexdigest()[:6]
+    return f"{slug[: LONGEST_SLUG - 7].strip('-')}-{digest}"
+
+
+def control_role_name(settings: AwsSettings) -> str:
+    """Return the name of the role of the daemon."""
+    return f"boa-{slug_of(settings)}-control"
+
+
+def policy(
+    settings: AwsSettings,
+    *,
+    uses: Uses = NOTHING_ELSE,
+    account: str = "*",
+    node_role: str = "",
+    control_role: str = "",
+) -> dict[str, Any]:
     """Return the policy of the daemon as an IAM document.
 
     `node_role` is the ARN of the role of the nodes, made from the settings' instance profile where left out.
+    `control_role` is the ARN of the daemon's own, which may ask what it may do; `boa up` makes it.
     """
     statements = [*_reading(settings), *_launching(settings, account), *_ending(settings, account)]
-    role = node_role or _role_of(settings.instance_profile, account)
+    role = node_role or _role_of(settings, account)
     if role:
         statements.append(
             {
@@ -48,87 +124,110 @@ def policy(settings: AwsSettings, *, account: str = "*", node_role: str = "") ->
                 "Effect": "Allow",
                 "Action": ["iam:PassRole"],
                 "Resource": [role],
-                "Condition": {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+                "Condition": {"StringEquals": {"iam:PassedToService": _ec2_service(settings)}},
             }
         )
-    statements += [_queue(settings, account), _never(settings)]
-    return {"Version": "2012-10-17", "Statement": [each for each in statements if each]}
-
-
-def cloud_formation(settings: AwsSettings) -> dict[str, Any]:
-    """Return a CloudFormation template: the policy, and the queue that EventBridge fills with warnings."""
-    account = "${AWS::AccountId}"
-    document = _with_substitution(policy(settings.model_copy(update={"queue_url": ""}), account=account))
-    document["Statement"].append(
-        {
-            "Sid": "Warnings",
-            "Effect": "Allow",
-            "Action": actions_of("queue"),
-            "Resource": [{"Fn::GetAtt": ["Warnings", "Arn"]}],
-        }
+    if uses.uri or uses.reports_queue_url:
+        statements += _commanding(settings, account)
+    statements += _queues(settings, uses, account)
+    statements += _bucket(settings, uses)
+    if uses.sns_topic:
+        statements.append(
+            {
+                "Sid": "Alerts",
+                "Effect": "Allow",
+                "Action": actions_of("alert"),
+                "Resource": [uses.sns_topic],
+            }
+        )
+    itself = control_role or f"arn:{_p(settings)}:iam::{account}:role/{control_role_name(settings)}"
+    statements.append(
+        {"Sid": "AskOwnRights", "Effect": "Allow", "Action": actions_of("self"), "Resource": [itself]}
     )
-    details = [
-        "EC2 Spot Instance Interruption Warning",
-        "EC2 Instance Rebalance Recommendation",
-        "EC2 Instance State-change Notification",
+    statements.append(_never(settings))
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dict[str, Any]:
+    """Return the policy of the nodes as an IAM document: SSM's agent, the bucket's prefix, the reports."""
+    statements: list[Statement] = [
+        {"Sid": "SsmAgent", "Effect": "Allow", "Action": list(_SSM_AGENT), "Resource": ["*"]}
     ]
-    queue = {"Fn::GetAtt": ["Warnings", "Arn"]}
-    send = {
-        "Effect": "Allow",
-        "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
-        "Action": "sqs:SendMessage",
-        "Resource": queue,
-    }
-    tls = {
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": "sqs:*",
-        "Resource": queue,
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-    }
-    return {
-        "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": f"What the BOA daemon of cluster {settings.cluster} needs",
-        "Resources": {
-            "DaemonPolicy": {
-                "Type": "AWS::IAM::ManagedPolicy",
-                "Properties": {"ManagedPolicyName": f"boa-{settings.cluster}", "PolicyDocument": document},
+    if uses.uri:
+        bucket, prefix = _bucket_of(uses.uri)
+        name = f"arn:{_p(settings)}:s3:::{bucket}"
+        statements += [
+            {
+                "Sid": "Checkpoints",
+                "Effect": "Allow",
+                "Action": actions_of("write", NODE_OPERATIONS),
+                "Resource": [f"{name}/{prefix}*"],
             },
-            "Warnings": {
-                "Type": "AWS::SQS::Queue",
-                "Properties": {"MessageRetentionPeriod": 300, "SqsManagedSseEnabled": True},
+            {
+                "Sid": "ListCheckpoints",
+                "Effect": "Allow",
+                "Action": actions_of("list", NODE_OPERATIONS),
+                "Resource": [name],
+                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}},
             },
-            "WarningsPolicy": {
-                "Type": "AWS::SQS::QueuePolicy",
-                "Properties": {
-                    "Queues": [{"Ref": "Warnings"}],
-                    "PolicyDocument": {"Version": "2012-10-17", "Statement": [send, tls]},
-                },
-            },
-            "WarningsRule": {
-                "Type": "AWS::Events::Rule",
-                "Properties": {
-                    "EventPattern": {"source": ["aws.ec2"], "detail-type": details},
-                    "Targets": [{"Id": "queue", "Arn": queue}],
-                },
-            },
-        },
-        "Outputs": {
-            "QueueUrl": {"Value": {"Ref": "Warnings"}},
-            "PolicyArn": {"Value": {"Ref": "DaemonPolicy"}},
-        },
-    }
+        ]
+    if uses.reports_queue_url:
+        statements.append(
+            {
+                "Sid": "Reports",
+                "Effect": "Allow",
+                "Action": actions_of("tell", NODE_OPERATIONS),
+                "Resource": [queue_arn(settings, uses.reports_queue_url, account)],
+            }
+        )
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def sids_for(document: Mapping[str, Any], action: str, resource: str) -> list[str]:
+    """Return the statements of a policy that allow an action on a resource, their conditions left aside.
+
+    Where none names the resource, those that allow the action on something.
+    """
+    allows = [
+        each
+        for each in document["Statement"]
+        if each["Effect"] == "Allow" and any(fnmatchcase(action, name) for name in each["Action"])
+    ]
+    named = [
+        each["Sid"]
+        for each in allows
+        if any(fnmatchcase(resource, arn.replace("::*:", ":*:")) for arn in each["Resource"])
+    ]
+    return named or [each["Sid"] for each in allows]
+
+
+def queue_arn(settings: AwsSettings, url: str, account: str) -> str:
+    """Return the ARN of a queue by its address."""
+    owner, name = url.rstrip("/").split("/")[-2:]
+    # A fake's queue may have no account in its address; CloudFormation completes ${AWS::AccountId}.
+    whose = owner if owner.isdigit() or owner.startswith("${") else account
+    return f"arn:{_p(settings)}:sqs:{settings.region}:{whose}:{name}"
+
+
+def _p(settings: AwsSettings) -> str:
+    """Return the partition of the settings."""
+    return partition_of(settings.region)
+
+
+def _ec2_service(settings: AwsSettings) -> str:
+    """Return EC2 as a principal."""
+    return "ec2.amazonaws.com.cn" if _p(settings) == "aws-cn" else "ec2.amazonaws.com"
 
 
 def _arn(settings: AwsSettings, account: str, kind: str) -> str:
     """Return the ARN of everything of a kind in the region."""
-    return f"arn:aws:ec2:{settings.region}:{account}:{kind}/*"
+    return f"arn:{_p(settings)}:ec2:{settings.region}:{account}:{kind}/*"
 
 
 def _reading(settings: AwsSettings) -> list[Statement]:
     """Return what may be looked at: EC2 knows no finer resource for describing."""
     here = {"StringEquals": {"aws:RequestedRegion": settings.region}}
-    images = "arn:aws:ssm:*:*:parameter/aws/service/*"
+    images = f"arn:{_p(settings)}:ssm:*:*:parameter/aws/service/*"
     return [
         {
             "Sid": "Read",
@@ -154,7 +253,8 @@ def _launching(settings: AwsSettings, account: str) -> list[Statement]:
     if settings.instance_types:
         instance["StringEquals"]["ec2:InstanceType"] = list(settings.instance_types)
     inputs = [_arn(settings, account, kind) for kind in _INPUTS]
-    inputs += [f"arn:aws:ec2:{settings.region}::image/*", f"arn:aws:ec2:{settings.region}::snapshot/*"]
+    public = f"arn:{_p(settings)}:ec2:{settings.region}:"
+    inputs += [f"{public}:image/*", f"{public}:snapshot/*"]
     return [
         {"Sid": "LaunchInputs", "Effect": "Allow", "Action": actions_of("launch"), "Resource": inputs},
         {
@@ -168,14 +268,14 @@ def _launching(settings: AwsSettings, account: str) -> list[Statement]:
             "Sid": "LaunchParts",
             "Effect": "Allow",
             "Action": actions_of("launch"),
-            "Resource": [_arn(settings, account, kind) for kind in _MADE[1:]],
+            "Resource": [_arn(settings, account, kind) for kind in MADE[1:]],
             "Condition": {"StringEquals": mine},
         },
         {
             "Sid": "TagAtLaunch",
             "Effect": "Allow",
             "Action": actions_of("tag"),
-            "Resource": [_arn(settings, account, kind) for kind in _MADE],
+            "Resource": [_arn(settings, account, kind) for kind in MADE],
             "Condition": {"StringEquals": {**mine, "ec2:CreateAction": "RunInstances"}},
         },
     ]
@@ -199,19 +299,74 @@ def _ending(settings: AwsSettings, account: str) -> list[Statement]:
             "Sid": "Release",
             "Effect": "Allow",
             "Action": actions_of("release"),
-            "Resource": [_arn(settings, account, kind) for kind in _MADE],
+            "Resource": [_arn(settings, account, kind) for kind in MADE],
             "Condition": {"StringEquals": mine},
         },
     ]
 
 
-def _queue(settings: AwsSettings, account: str) -> Statement:
-    """Return the statement on the queue of the settings; nothing where there is none."""
-    if not settings.queue_url:
-        return {}
-    owner, name = settings.queue_url.rstrip("/").split("/")[-2:]
-    arn = f"arn:aws:sqs:{settings.region}:{owner if owner.isdigit() else account}:{name}"
-    return {"Sid": "Warnings", "Effect": "Allow", "Action": actions_of("queue"), "Resource": [arn]}
+def _commanding(settings: AwsSettings, account: str) -> list[Statement]:
+    """Return what Run Command needs: one document, our nodes alone, and the answers."""
+    document = f"arn:{_p(settings)}:ssm:{settings.region}::document/{DOCUMENT}"
+    return [
+        {
+            "Sid": "CommandDocument",
+            "Effect": "Allow",
+            "Action": actions_of("command"),
+            "Resource": [document],
+        },
+        {
+            "Sid": "CommandNodes",
+            "Effect": "Allow",
+            "Action": actions_of("command"),
+            "Resource": [_arn(settings, account, "instance")],
+            "Condition": {"StringEquals": {f"ssm:resourceTag/{CLUSTER_TAG}": settings.cluster}},
+        },
+        {
+            "Sid": "CommandAnswers",
+            "Effect": "Allow",
+            "Action": actions_of("answer"),
+            "Resource": ["*"],
+            "Condition": {"StringEquals": {"aws:RequestedRegion": settings.region}},
+        },
+    ]
+
+
+def _queues(settings: AwsSettings, uses: Uses, account: str) -> list[Statement]:
+    """Return the statement on each queue that the settings name."""
+    return [
+        {
+            "Sid": sid,
+            "Effect": "Allow",
+            "Action": actions_of("queue"),
+            "Resource": [queue_arn(settings, url, account)],
+        }
+        for sid, url in (("Warnings", settings.queue_url), ("Reports", uses.reports_queue_url))
+        if url
+    ]
+
+
+def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
+    """Return what is read of the bucket: the logs below our prefix."""
+    if not uses.uri:
+        return []
+    bucket, prefix = _bucket_of(uses.uri)
+    name = f"arn:{_p(settings)}:s3:::{bucket}"
+    return [
+        {
+            "Sid": "ListLogs",
+            "Effect": "Allow",
+            "Action": actions_of("list"),
+            "Resource": [name],
+            "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}},
+        },
+        {
+            "Sid": "ReadLogs",
+            "Effect": "Allow",
+            "Action": actions_of("fetch"),
+            "Resource": [f"{name}/{prefix}*"],
+        },
+    ]
 
 
 def _never(settings: AwsSettings) -> Statement:
@@ -225,16 +380,13 @@ def _never(settings: AwsSettings) -> Statement:
     }
 
 
-def _role_of(profile: str, account: str) -> str:
-    """Return the ARN of the role behind an instance profile, which bears its name."""
-    return f"arn:aws:iam::{account}:role/{profile.rpartition('/')[2]}" if profile else ""
+def _role_of(settings: AwsSettings, account: str) -> str:
+    """Return the ARN of the role behind the instance profile, which bears its name."""
+    name = settings.instance_profile.rpartition("/")[2]
+    return f"arn:{_p(settings)}:iam::{account}:role/{name}" if name else ""
 
 
-def _with_substitution(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy whose ARNs CloudFormation completes."""
-
-    def resources(names: Sequence[str]) -> list[Any]:
-        return [{"Fn::Sub": name} if "${" in name else name for name in names]
-
-    statements = [{**each, "Resource": resources(each["Resource"])} for each in document["Statement"]]
-    return {**document, "Statement": statements}
+def _bucket_of(uri: str) -> tuple[str, str]:
+    """Return (bucket, prefix with its slash) of s3://bucket/prefix."""
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    return bucket, f"{prefix.rstrip('/')}/" if prefix.rstrip("/") else ""

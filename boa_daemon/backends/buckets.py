@@ -10,6 +10,9 @@ OWN_RATES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "ec2:RunInstances": (3.0, 1.0),
         "ec2:TerminateInstances": (50.0, 2.5),
         "ec2:CreateTags": (20.0, 5.0),
+        "ssm": (20.0, 10.0),
+        "s3": (200.0, 200.0),
+        "sqs": (200.0, 200.0),
         "describe": (50.0, 10.0),
         "other": (20.0, 2.5),
     }
@@ -39,5 +42,7 @@ def bucket_name(operation: str) -> str:
     """Return which bucket an operation draws from."""
     if operation in OWN_RATES:
         return operation
-    verb = operation.partition(":")[2]
+    service, _, verb = operation.partition(":")
+    if service in OWN_RATES:
+        return service
     return "describe" if verb.startswith(("Describe", "Get", "List", "Receive")) else "other"

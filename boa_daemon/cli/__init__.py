@@ -25,6 +25,7 @@ from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate
 from boa_daemon.cli.solve import solve
 from boa_daemon.cli.systemd import systemd
+from boa_daemon.cli.up import up
 from boa_daemon.errors import BoaError, exit_code_of
 from policies.errors import PolicyError
 
@@ -44,6 +45,7 @@ app.add_typer(network.app, name="network")
 app.add_typer(gate.app, name="gate")
 app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
+app.command("up")(up)
 app.command("daemon")(daemon.daemon)
 app.command("submit")(jobs.submit)
 app.command("jobs")(jobs.jobs)

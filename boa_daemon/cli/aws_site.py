@@ -8,8 +8,10 @@ from typing import Annotated, TypeAlias
 import typer
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_policy import Uses
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.clock import SystemClock
+from boa_daemon.daemon.config import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 
@@ -34,6 +36,17 @@ def settings_of(config: Path, *, region: str | None = None, cluster: str | None 
     if config != DEFAULT_CONFIG and not config.exists():
         raise InputError("there is no such settings file", file=config)
     return load_aws_settings(config, region=region, cluster=cluster)
+
+
+def uses_of(config: Path) -> Uses:
+    """Return what the daemon uses beside `[cloud]`: the reports, the bucket, the topic of its alerts.
+
+    Raises:
+        InputError: when the settings cannot be read.
+    """
+    loaded = load_settings(config if config.exists() else None).settings
+    engine = loaded.engine
+    return Uses(reports_queue_url=engine.queue_url, uri=engine.uri, sns_topic=loaded.alerts.sns_topic or "")
 
 
 def an_aws_cloud(settings: AwsSettings) -> AwsCloud:

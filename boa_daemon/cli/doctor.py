@@ -15,6 +15,7 @@ from boa_daemon.cli.aws_site import (
     RegionOption,
     an_aws_cloud,
     settings_of,
+    uses_of,
 )
 from boa_daemon.cli.output import (
     JsonOption,
@@ -46,7 +47,8 @@ def doctor(
     """
     settings = settings_of(config, region=region, cluster=cluster)
     catalog = Catalog.load()
-    checks = list(Doctor(an_aws_cloud(settings), catalog, SystemClock()).checks())
+    cloud = an_aws_cloud(settings)
+    checks = list(Doctor(cloud, catalog, SystemClock(), uses=uses_of(config)).checks())
     failed = [check for check in checks if check.status == "failed"]
     rows = [asdict(check) for check in checks]
     show(

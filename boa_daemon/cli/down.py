@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_receipt import end_everything
+from boa_daemon.backends.aws_receipt import Receipt, end_everything
+from boa_daemon.backends.aws_stack import S3_USD_PER_GB_MONTH
 from boa_daemon.backends.aws_sweep import Sweeper
+from boa_daemon.backends.aws_up import Stack
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, settings_of
 from boa_daemon.cli.gc import RegionsOption, print_receipts
-from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, show
+from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, show, stdout_console
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
@@ -22,6 +24,12 @@ def down(
     *,
     everything: Annotated[
         bool, typer.Option("--all", help="Everything of this cluster, without the daemon.")
+    ] = False,
+    stack: Annotated[
+        bool, typer.Option("--stack", help="With --all: what `boa up` made goes too, but for the bucket.")
+    ] = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="With --stack: the bucket goes too, with all checkpoints and logs.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="The daemon takes work up again.")] = False,
     socket: SocketOption = None,
@@ -35,8 +43,11 @@ def down(
     """Let everything go: jobs checkpoint and wait, instances are given back, nothing new is started.
 
     With --all end all instances, disks, interfaces and spot requests of this cluster, in each region named,
-    whoever started them; stop the daemon first, or it will rent anew. Exit code 4 when something is left.
+    whoever started them; stop the daemon first, or it will rent anew. With --stack what `boa up` made goes as
+    well, once nothing is rented any more. Exit code 4 when something is left.
     """
+    if (stack and not everything) or (data and not stack):
+        raise InputError("--stack goes with --all, and --data with --all --stack")
     if not everything:
         form = chosen_format(output, as_json)
         let_go(resume=resume, wait_seconds=wait_seconds, config=config, socket=socket, form=form)
@@ -45,14 +56,63 @@ def down(
         raise InputError("--all and --resume exclude each other")
     settings = settings_of(config, cluster=cluster)
     clock = SystemClock()
-    sweeper = Sweeper(settings, AwsCalls(settings), clock)
+    calls = AwsCalls(settings)
+    sweeper = Sweeper(settings, calls, clock)
     regions = list(dict.fromkeys(region or [settings.region]))
     receipts = [end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds) for where in regions]
+    is_clean = all(receipt.is_clean for receipt in receipts)
+    document: dict[str, Any] = {
+        "cluster": settings.cluster,
+        "regions": [receipt.row() for receipt in receipts],
+    }
+    # While something is rented the role that could end it, and the node's own, stay.
+    gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
+    if stack:
+        document["stack"] = gone
     show(
         chosen_format(output, as_json),
-        {"cluster": settings.cluster, "regions": [receipt.row() for receipt in receipts]},
+        document,
         rows=lambda: [{**receipt.row(), "failed": len(receipt.failed)} for receipt in receipts],
-        table=lambda: print_receipts(receipts),
+        table=lambda: _print(receipts, gone, asked=stack),
     )
-    if not all(receipt.is_clean for receipt in receipts):
+    if not is_clean:
         raise typer.Exit(PARTLY_DONE)
+
+
+def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, Any]:
+    """Take the stack away, and say what became of its bucket.
+
+    Raises:
+        CallFailed: when AWS refuses.
+    """
+    bucket = stack.outputs().get("BucketName") or stack.bucket()
+    was_there = stack.remove(wait_seconds=wait_seconds)
+    kept = stack.kept(bucket, delete=data)
+    return {
+        "name": stack.name,
+        "removed": was_there,
+        "bucket": bucket,
+        "bucket_removed": kept.is_gone,
+        "objects": kept.objects,
+        "gb": round(kept.size_bytes / 1e9, 6),
+        "usd_per_month": 0.0 if kept.is_gone else round(kept.size_bytes / 1e9 * S3_USD_PER_GB_MONTH, 4),
+    }
+
+
+def _print(receipts: list[Receipt], gone: dict[str, Any] | None, *, asked: bool) -> None:
+    """Print the receipts, and what became of the stack."""
+    print_receipts(receipts)
+    console = stdout_console()
+    if gone is None:
+        if asked:
+            console.print("The stack stays: something is still rented. Type the same again.")
+        return
+    console.print(f"stack {gone['name']}: " + ("gone." if gone["removed"] else "there was none."))
+    if gone["bucket_removed"]:
+        console.print(f"bucket {gone['bucket']}: gone.", soft_wrap=True)
+    else:
+        console.print(
+            f"bucket {gone['bucket']} stays: {gone['objects']} objects, {gone['gb']:g} GB, "
+            f"{gone['usd_per_month']:g} USD/month; --data deletes it.",
+            soft_wrap=True,
+        )

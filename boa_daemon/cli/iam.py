@@ -6,10 +6,17 @@ import json
 from typing import Annotated
 
 import typer
-import yaml
 
-from boa_daemon.backends.aws_policy import cloud_formation, policy
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption, settings_of
+from boa_daemon.backends.aws_policy import node_policy, policy
+from boa_daemon.backends.aws_stack import as_yaml, stack_template
+from boa_daemon.cli.aws_site import (
+    DEFAULT_CONFIG,
+    ClusterOption,
+    ConfigOption,
+    RegionOption,
+    settings_of,
+    uses_of,
+)
 from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, print_json
 from boa_daemon.errors import InputError
 
@@ -20,10 +27,14 @@ def iam(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     cloudformation: Annotated[
-        bool, typer.Option("--cloudformation", help="A template: the policy, and the queue of warnings.")
+        bool, typer.Option("--cloudformation", help="The template that `boa up` makes its stack of.")
+    ] = False,
+    node: Annotated[
+        bool, typer.Option("--node", help="The policy of the nodes, in place of the daemon's.")
     ] = False,
     account: Annotated[str, typer.Option(help="Account id to write into the ARNs.")] = "*",
     node_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the nodes.")] = "",
+    control_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the daemon.")] = "",
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -31,22 +42,22 @@ def iam(
     settings = settings_of(config, region=region, cluster=cluster)
     if account != "*" and not (account.isdigit() and len(account) == 12):
         raise InputError(f"--account {account!r} is not an account id", hint="It has 12 digits")
-    document = (
-        cloud_formation(settings)
-        if cloudformation
-        else policy(settings, account=account, node_role=node_role)
-    )
+    uses = uses_of(config)
+    if cloudformation:
+        document = stack_template(settings)
+    elif node:
+        document = node_policy(settings, uses, account=account)
+    else:
+        document = policy(
+            settings, uses=uses, account=account, node_role=node_role, control_role=control_role
+        )
     match chosen_format(output, as_json):
         case OutputFormat.json:
             print_json(document)
         case OutputFormat.csv:
             raise InputError("a policy is no table", hint="Leave -o out, or use -o json")
         case OutputFormat.table:
-            typer.echo(
-                yaml.safe_dump(document, sort_keys=False, width=100).rstrip()
-                if cloudformation
-                else _indented(document)
-            )
+            typer.echo(as_yaml(document).rstrip() if cloudformation else _indented(document))
 
 
 def _indented(document: object) -> str:

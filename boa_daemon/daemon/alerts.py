@@ -21,6 +21,8 @@ import httpx
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AlertSettings
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
@@ -160,17 +162,10 @@ def _to_webhook(url: str, sentence: str) -> None:
 
 def _to_topic(arn: str, sentence: str) -> None:
     """Publish a sentence to SNS, in the region that the topic is in."""
-    import boto3  # noqa: PLC0415 - slow to import, and needed by this channel alone
-    from botocore.config import Config  # noqa: PLC0415
-
-    limits = Config(
-        connect_timeout=SEND_SECONDS, read_timeout=SEND_SECONDS, retries={"total_max_attempts": 3}
+    settings = AwsSettings(region=arn.split(":")[3])
+    AwsCalls(settings, connect_timeout_seconds=SEND_SECONDS, read_timeout_seconds=SEND_SECONDS).call(
+        "sns:Publish", TopicArn=arn, Subject="BOA", Message=sentence
     )
-    client = boto3.client("sns", region_name=arn.split(":")[3], config=limits)
-    try:
-        client.publish(TopicArn=arn, Subject="BOA", Message=sentence)
-    finally:
-        client.close()
 
 
 def _to_command(command: str, sentence: str) -> None:

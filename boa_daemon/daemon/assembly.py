@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import boto3
 import platformdirs
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -142,7 +141,7 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
     return World(
         clock=clock,
         cloud=cloud,
-        runner=_named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door),
+        runner=_named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door, cloud),
     )
 
 
@@ -187,47 +186,69 @@ CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
 """How each `[cloud] provider` is opened."""
 
 
-def _processes(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
+def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     """Return the engine that runs jobs as processes of this machine."""
+    del cloud
     if settings.cloud.provider == "aws":
         raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
     return LocalEngine(state / "jobs", gate=door)
 
 
-def _ssm(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
-    """Return the engine that runs jobs over SSM, in the region of the cloud."""
+def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
+    """Return the engine that runs jobs over SSM, through the door of the cloud."""
     engine = settings.engine
-    if settings.cloud.provider != "aws":
+    if not isinstance(cloud, AwsCloud):
         raise InputError(
             f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
             hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
         )
     if not (engine.queue_url and engine.uri):
-        raise InputError("the ssm engine needs [engine] queue_url and uri")
-    cloud = aws_settings(settings.cloud)
-    clients = {
-        name: boto3.client(name, region_name=cloud.region, endpoint_url=cloud.endpoint or None)
-        for name in ("ssm", "sqs", "s3", "ec2")
-    }
+        raise InputError(
+            "the ssm engine needs [engine] queue_url and uri",
+            hint="`boa up` makes the queue and the bucket, and writes both",
+        )
+    if engine.queue_url == cloud.settings.queue_url:
+        raise InputError(
+            "[engine] queue_url and [cloud] queue_url are one queue: each would eat the other's messages",
+            hint="Make two; `boa up` does",
+        )
+    if not cloud.settings.instance_profile:
+        raise InputError(
+            "the ssm engine needs [cloud] instance_profile: a node without one never comes online in SSM",
+            hint="`boa up` makes the profile, and writes it",
+        )
+    calls = cloud.calls
 
     def address_of(node: NodeId) -> str:
-        listed = clients["ec2"].describe_instances(InstanceIds=[node])
+        listed = calls.call("ec2:DescribeInstances", InstanceIds=[node])
         return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
 
-    given = SsmSettings(queue_url=engine.queue_url, uri=engine.uri, state_file=state / "ssm.json")
-    return SsmEngine(clients["ssm"], clients["sqs"], clients["s3"], given, address_of=address_of, gate=door)
+    catalog = Catalog.load()
+    efa = cloud.settings.efa and bool(cloud.settings.subnets)
+    given = SsmSettings(
+        queue_url=engine.queue_url,
+        uri=engine.uri,
+        state_file=state / "ssm.json",
+        efa_cards={
+            name: entry.efa_interfaces
+            for name, entry in catalog.entries.items()
+            if efa and entry.efa_interfaces
+        },
+    )
+    ssm, sqs, s3 = (calls.client(name) for name in ("ssm", "sqs", "s3"))
+    return SsmEngine(ssm, sqs, s3, given, address_of=address_of, gate=door)
 
 
-def _ray(settings: Settings, state: Path, door: JobDoor | None) -> Runner:
+def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     """Return the engine that runs jobs on a Ray cluster."""
-    del state
+    del state, cloud
     engine = settings.engine
     if not engine.shared_dir:
         raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
     return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
 
 
-ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None], Runner]] = {
+ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runner]] = {
     "local": _processes,
     "ssm": _ssm,
     "ray": _ray,

@@ -1,7 +1,8 @@
 """The nodes as the tick sees them: what the cloud lists, with the jobs that the books put on them.
 
 The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
-is ready once the engine has prepared it, and goes back where that does not come to be. One that is missing
+is ready once the engine has prepared it, and goes back where that does not come to be: at once where the
+engine refuses it, because its GPUs are not fit for work. One that is missing
 from a listing is unknown, not gone: it is kept as it was last seen, and billed, for `missing_seconds`. A job
 on a node that has ended is taken off it and waits again. One that the cloud takes back, as the engine heard,
 ends by then.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
@@ -28,7 +29,17 @@ UNPREPARED_SECONDS = 1800.0
 """A node that the engine has not prepared so long after its launch is of no use, and costs all the same."""
 REMEMBERED_SECONDS = 86_400.0
 """So long it is known that a node ended, to say so should it come back."""
+UNUSABLE_SECONDS = 30.0
+"""A node that the cloud says runs is expected to be usable by then; after that its reason is told."""
 _LOG = logging.getLogger("boa.daemon")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """A node that runs and that the engine cannot use: since when, and why."""
+
+    since: float
+    reason: str
 
 
 class Fleet:
@@ -54,6 +65,8 @@ class Fleet:
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
+        self._unusable: dict[NodeId, Unusable] = {}
+        self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
 
     def nodes(self) -> Sequence[NodeState]:
@@ -63,6 +76,7 @@ class Fleet:
         listed |= self._missing(listed, now)
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
+        self._note_unusable(prepared, now)
         ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
         self._note_returns(listed.values(), now)
         # After the ended ones: a job that was on one of them lets its other nodes go as well.
@@ -98,6 +112,28 @@ class Fleet:
         """Yield nodes, each beside what was told of it last; beside itself where that is nothing."""
         for node in nodes:
             yield node, self._told.get(node.id, node)
+
+    def unusable(self) -> Mapping[NodeId, str]:
+        """Return the nodes that have run for a while and cannot be used, and why."""
+        now = self._clock.now()
+        return {
+            name: f"{name} has run for {now - each.since:.0f} s and cannot be used yet: {each.reason}"
+            for name, each in list(self._unusable.items())
+            if now - each.since >= UNUSABLE_SECONDS
+        }
+
+    def _note_unusable(self, prepared: Mapping[NodeId, Accepted | Refused | Unknown], now: float) -> None:
+        """Remember why nodes cannot be used, and log each reason once, when it lasts."""
+        reasons = {name: each.reason for name, each in prepared.items() if not isinstance(each, Accepted)}
+        self._unusable = {
+            name: Unusable(since=self._unusable[name].since if name in self._unusable else now, reason=said)
+            for name, said in reasons.items()
+        }
+        for name, sentence in self.unusable().items():
+            if self._logged.get(name) != reasons[name]:
+                self._logged[name] = reasons[name]
+                _LOG.warning("%s", sentence, extra={"node": name})
+        self._logged = {name: said for name, said in self._logged.items() if name in reasons}
 
     def has_new_warnings(self) -> bool:
         """Return whether the engine has newly heard of a node that the cloud takes back."""
@@ -162,7 +198,7 @@ class Fleet:
 
     def _unprepared(self, node: NodeState, prepared: Accepted | Refused | Unknown, now: float) -> NodeState:
         """Return a node that the engine cannot use: as one that still boots, or as one to give back."""
-        if now - node.launched_at <= UNPREPARED_SECONDS:
+        if now - node.launched_at <= UNPREPARED_SECONDS and not isinstance(prepared, Refused):
             return replace(node, phase="requested")
         if node.ends_by is None:
             why = "" if isinstance(prepared, Accepted) else f": {prepared.reason}"

@@ -289,7 +289,8 @@ class Service:
             standing.clock_note,
             "" if short is None else shortfall_sentence(short),
         ]
-        return [note for note in notes if note]
+        unusable = () if self.daemon.books is None else self.daemon.fleet.unusable().values()
+        return [note for note in (*notes, *unusable) if note]
 
     def _best_effort(self) -> dict[str, object] | None:
         """Return how far the budget goes; None where it pays for the load."""
@@ -324,6 +325,8 @@ class Service:
         reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        if not record.slots:
+            weighed += [f"{sentence}." for sentence in self.daemon.fleet.unusable().values()]
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)
@@ -425,7 +428,7 @@ class Service:
         records = list(queue.instances.values())
         if ended:
             records = queue.past_instances(now - 86_400.0)
-        held = queue.holders()
+        held, notes = queue.holders(), self.daemon.fleet.unusable()
         rows = [
             {
                 "id": record.node.id,
@@ -441,6 +444,7 @@ class Service:
                 "usd": dollars(bill(record.node, until=record.node.ended_at or now)),
                 "launched_by": record.node.launched_by,
                 "idle_since": record.idle_since,
+                "note": notes.get(record.node.id, ""),
             }
             for record in records
         ]

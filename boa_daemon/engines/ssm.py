@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -70,6 +70,8 @@ class SsmSettings:
     silent_seconds: float = 60.0
     probe_seconds: float = 20.0
     rendezvous_port: int = 29400
+    efa_cards: Mapping[str, int] = field(default_factory=dict)
+    """Instance type to the EFA cards that its nodes must show."""
 
 
 class SsmEngine:
@@ -100,7 +102,15 @@ class SsmEngine:
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
         self._present = frozenset(node.id for node in nodes)
-        return {node.id: self._preparer.prepare(node.id, self._root(node.id)) for node in nodes}
+        return {
+            node.id: self._preparer.prepare(
+                node.id,
+                self._root(node.id),
+                gpus=node.instance_type.gpus,
+                efa=self._settings.efa_cards.get(node.instance_type.name, 0),
+            )
+            for node in nodes
+        }
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
@@ -133,9 +143,9 @@ class SsmEngine:
                 [node], self._start_script(known, action, addresses, rank), "start a unit"
             )
             if isinstance(answer, Refused):
-                self._commands.send(
-                    nodes[:rank], kill_script(_pattern(action.job, action.generation)), "end a unit"
-                )
+                # This one too: a command whose answer was lost may run all the same.
+                pattern = _pattern(action.job, action.generation)
+                self._commands.send_each(nodes[: rank + 1], kill_script(pattern), "end a unit")
                 return answer
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         known.run = Run(generation=generation, nodes=nodes, started_at=self._now())
@@ -213,7 +223,7 @@ class SsmEngine:
             return Accepted()
         pattern = _pattern(job, generation)
         script = kill_script(pattern) if is_kill else stop_script(pattern)
-        answer = self._commands.send(run.nodes, script, "end a unit" if is_kill else "stop a unit")
+        answer = self._commands.send_each(run.nodes, script, "end a unit" if is_kill else "stop a unit")
         if isinstance(answer, Refused):
             return answer
         run.generation = replace(
@@ -345,7 +355,7 @@ class SsmEngine:
         if is_broken(units) and not run.is_ending:
             run.is_ending = True
             pattern = _pattern(known.spec.job, run.generation.number)
-            self._commands.send(run.nodes, kill_script(pattern), "end a broken generation")
+            self._commands.send_each(run.nodes, kill_script(pattern), "end a broken generation")
         return report
 
     def logs(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from boa_daemon.engines.ssm_scripts import READY, prepare_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, prepare_script
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
@@ -23,21 +24,40 @@ class SsmClient(Protocol):
         ...
 
 
+MOST_INSTANCES = 50
+"""SSM takes so many in one SendCommand; the service model of the API says it."""
+MOST_COMMENT = 100
+
+
 class SsmCommands:
     """Sends scripts, and reads their answers; an error of SSM is a value."""
 
     def __init__(self, ssm: SsmClient) -> None:
         self._ssm = ssm
 
+    def send_each(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
+        """Run a script on any number of nodes; return the first refusal, or nothing.
+
+        SSM refuses a whole command for one instance that is gone, so those of a refused one are asked singly.
+        """
+        refused = None
+        for begin in range(0, len(nodes), MOST_INSTANCES):
+            batch = nodes[begin : begin + MOST_INSTANCES]
+            answer = self.send(batch, script, comment)
+            if isinstance(answer, Refused) and len(batch) > 1:
+                answers = [self.send([node], script, comment) for node in batch]
+                answer = next((each for each in answers if isinstance(each, Refused)), answers[-1])
+            if isinstance(answer, Refused):
+                refused = refused or answer
+        return refused or ""
+
     def send(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
-        """Run a script on nodes; return the command's id."""
-        if not nodes:
-            return ""
+        """Run a script on at most fifty nodes; return the command's id."""
         try:
             answer = self._ssm.send_command(
                 InstanceIds=list(nodes),
                 DocumentName="AWS-RunShellScript",
-                Comment=f"boa: {comment}",
+                Comment=f"boa: {comment}"[:MOST_COMMENT],
                 TimeoutSeconds=60,
                 Parameters={"commands": [script]},
             )
@@ -79,30 +99,57 @@ def is_about_the_node(said: str) -> bool:
     return "InvalidInstanceId" in said or "InvalidInstanceInformationFilterValue" in said
 
 
+MOST_UNFIT = 3
+"""Looks in a row that find a node unfit, after which it is of no use: a driver that still loads passes."""
+
+
 class Preparer:
-    """Brings the bundle to nodes, and knows which have it."""
+    """Brings the bundle to nodes and has their GPUs looked at; knows which are ready, and why not."""
 
     def __init__(self, commands: SsmCommands) -> None:
         self._commands = commands
         self._preparing: dict[NodeId, str] = {}
         self._prepared: set[NodeId] = set()
+        self._unfit: dict[NodeId, tuple[int, str]] = {}
 
-    def prepare(self, node: NodeId, root: str) -> Accepted | Unknown:
-        """Return whether a node is ready, and bring the bundle to its root folder if it is new."""
+    def prepare(
+        self, node: NodeId, root: str, *, gpus: int = 0, efa: int = 0
+    ) -> Accepted | Refused | Unknown:
+        """Return whether a node is ready, and have it made ready if it is new; refused: it is of no use."""
         if node in self._prepared:
             return Accepted()
+        looks, faults = self._unfit.get(node, (0, ""))
+        if looks >= MOST_UNFIT:
+            return Refused(reason=f"{node} is not fit for work: {faults}", kind="bad-request")
         command = self._preparing.get(node)
         if command is None:
-            answer = self._commands.send([node], prepare_script(root), "prepare a node")
+            script = prepare_script(root, gpus=gpus, efa=efa)
+            answer = self._commands.send([node], script, "prepare a node")
             if isinstance(answer, Refused):
                 return Unknown(reason=f"SSM does not reach {node} yet: {answer.reason}")
             self._preparing[node] = answer
             return Unknown(reason=f"{node} is being prepared")
         status, output = self._commands.result(command, node)
-        if status == "Success" and READY in output:
-            self._prepared.add(node)
-            return Accepted()
         if status in ("Pending", "InProgress", "Delayed", "Unasked"):
-            return Unknown(reason=f"{node} is being prepared")
+            return Unknown(reason=f"{node} is being prepared" + (f" ({faults})" if faults else ""))
         del self._preparing[node]  # It is tried anew at the next look.
-        return Unknown(reason=f"preparing {node} ended as {status}: {output[-200:]}")
+        if status == "Success" and READY in output:
+            return self._judge(node, output)
+        return Unknown(reason=f"preparing {node} ended as {status}: {output[-200:].strip()}")
+
+    def _judge(self, node: NodeId, output: str) -> Accepted | Refused | Unknown:
+        """Return what follows from the look at a node's GPUs."""
+        try:
+            found = json.loads(output.partition(HEALTH)[2].splitlines()[0])
+            faults = "; ".join(map(str, found["faults"]))
+        except (ValueError, KeyError, IndexError, TypeError):
+            faults = "the look at its GPUs said nothing that can be read"
+        if not faults:
+            self._prepared.add(node)
+            self._unfit.pop(node, None)
+            return Accepted()
+        looks = self._unfit.get(node, (0, ""))[0] + 1
+        self._unfit[node] = (looks, faults)
+        if looks >= MOST_UNFIT:
+            return Refused(reason=f"{node} is not fit for work: {faults}", kind="bad-request")
+        return Unknown(reason=f"{node} is looked at again: {faults}")

@@ -21,7 +21,7 @@ from typing import Any
 from boa_daemon.engines.units import Errands
 from boa_daemon.tick.ports import GatePass
 
-READY, STATUS = "boa-node-ready", "boa-unit-status "
+READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
 
 
 @cache
@@ -44,8 +44,8 @@ def library(root: str) -> str:
     return f"{root}/lib/{bundle()[0]}"
 
 
-def prepare_script(root: str) -> str:
-    """Return the script that makes a node ready: it unpacks the bundle, once, and tries it."""
+def prepare_script(root: str, *, gpus: int = 0, efa: int = 0) -> str:
+    """Return the script that makes a node ready: it unpacks the bundle, once, and looks at the GPUs."""
     folder, (_, packed) = library(root), bundle()
     return f"""set -eu
 if [ ! -e {quote(folder)}/ready ]; then
@@ -58,6 +58,8 @@ BUNDLE
   touch {quote(folder)}/ready
 fi
 PYTHONPATH={quote(folder)} python3 -c 'import boa_daemon.job.keeper'
+printf '%s' {quote(HEALTH)}
+PYTHONPATH={quote(folder)} python3 -m boa_daemon.job.health --gpus {gpus} --efa {efa}
 echo {READY}
 """
 

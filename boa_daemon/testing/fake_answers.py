@@ -25,24 +25,34 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to AWS, read: `query` of EC2's form bodies, `document` of JSON bodies."""
+    """A request to AWS, read: `query` of EC2's form bodies, `document` of JSON bodies.
+
+    `operation` of S3 is the method; `path` is the address without its host; `access_key` is who signed.
+    """
 
     service: str
     operation: str
     region: str
     query: Mapping[str, str]
     document: Mapping[str, Any]
+    access_key: str = ""
+    path: str = ""
 
     @classmethod
-    def read(cls, body: bytes, *, authorization: str, target: str) -> Call:
-        """Return a request by its body and two of its headers."""
+    def read(
+        cls, body: bytes, *, authorization: str, target: str, method: str = "POST", path: str = ""
+    ) -> Call:
+        """Return a request by its body, two of its headers, its method and its address."""
         scope = authorization.partition("Credential=")[2].partition(",")[0].split("/")
         region, service = (scope[2], scope[3]) if len(scope) > 3 else ("us-east-1", "")
+        who = scope[0]
         if target:
             document = json.loads(body or b"{}")
-            return cls(service, target.rpartition(".")[2], region, {}, document)
-        query = dict(parse_qsl(body.decode(), keep_blank_values=True))
-        return cls(service, query.get("Action", ""), region, query, {})
+            return cls(service, target.rpartition(".")[2], region, {}, document, who, path)
+        if service == "s3":
+            return cls(service, method, region, {}, {}, who, path)
+        query = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+        return cls(service, query.get("Action", ""), region, query, {}, who, path)
 
     def with_query(self, query: Mapping[str, str]) -> bytes:
         """Return the body of the same request with another query."""

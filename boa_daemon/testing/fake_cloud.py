@@ -10,7 +10,9 @@ second instance of a repeated token. `FakeCloud` stands between the caller and m
 - instances are invisible, then pending, then running, and take their time to end, on a clock that the test
   sets;
 - spot prices follow a path; above the bid comes a warning, and two minutes later the end;
-- launches without our tag are denied, as the policy of `boa iam` would.
+- launches without our tag are denied, as the policy of `boa iam` would; who signs as one of `iam.principals`
+  is held to the policies of that one, whole (`boa_daemon.testing.fake_iam`);
+- with `nodes`, instances run what SSM is told to run on them (`boa_daemon.testing.fake_nodes`).
 
 `history()` is the truth to compare a ledger with.
 """
@@ -31,11 +33,12 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import fake_side
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
+from boa_daemon.testing.fake_iam import FakeIam
 from boa_daemon.testing.fake_launch import comparable, for_moto, grant, market_of, refused
+from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Lifetime, Terms
 
 LISTED_AFTER_END_SECONDS = 3600.0
-SPOT_WARNING_SECONDS = 120.0
 _IDS = re.compile(rb"<instanceId>(i-[0-9a-f]+)</instanceId>")
 Forward = Callable[[bytes], Answer]
 
@@ -49,6 +52,9 @@ class FakeCloud:
         self.faults = Faults()
         self.forbidden: list[str] = []
         self.catalog = Catalog.load()
+        self.iam = FakeIam(self._tags_of)
+        self.nodes: FakeNodes | None = None
+        self._with_way_out: set[str] = set()
         self._throttle = Throttle(clock)
         self._lives: dict[str, Lifetime] = {}
         self._by_token: dict[tuple[str, str], tuple[Mapping[str, str], Answer]] = {}
@@ -83,8 +89,15 @@ class FakeCloud:
     def handle(self, call: Call, body: bytes, forward: Forward) -> Answer:
         """Answer a request by the rules, with moto's help; faults are the front's business."""
         with self._lock:
-            if call.service != "ec2":
-                return fake_side.other_service(self, call) or forward(body)
+            refusal = self.iam.refusal(call)
+            found = refusal if refusal is not None else self._beside_ec2(call)
+        if found is not None:
+            return found
+        if call.service != "ec2":
+            # Without the lock: a queue that is polled holds its answer back for seconds.
+            return forward(body)
+        with self._lock:
+            self._give_way_out(call.region)
             self._advance()
             if self.terms.throttles and not self._throttle.admits(call.operation):
                 return ec2_error("RequestLimitExceeded", "Request limit exceeded.", 503)
@@ -96,6 +109,29 @@ class FakeCloud:
             with self._invisible(call.region):
                 return forward(body)
 
+    def _beside_ec2(self, call: Call) -> Answer | None:
+        """Answer for services that moto lacks, and for what nodes and IAM know; None leaves it to moto."""
+        if call.service == "ssm" and self.nodes is not None:
+            self._advance()
+            return self.nodes.answer(
+                call, self._lives, self._gpus_of, self.clock(), self.terms.boot_seconds
+            ) or fake_side.other_service(self, call)
+        if call.service == "sts" and call.operation == "GetCallerIdentity":
+            return self.iam.identity(call)
+        if call.service == "iam" and call.operation == "SimulatePrincipalPolicy":
+            return self.iam.simulated(call)
+        return None if call.service == "ec2" else fake_side.other_service(self, call)
+
+    def _gpus_of(self, instance_type: str) -> int:
+        """Return how many GPUs a type has."""
+        entry = self.catalog.entries.get(instance_type)
+        return 0 if entry is None else entry.gpus
+
+    def _tags_of(self, region: str, name: str) -> Mapping[str, str]:
+        """Return the tags of something that exists."""
+        tags: Mapping[str, str] = self.backend(region).tags.get(name, {})
+        return tags
+
     def error(self, code: str, service: str = "ec2") -> Answer:
         """Return a planned error in the wording of a service."""
         message = "You have requested more vCPU capacity than your current vCPU limit of 32 allows" if (
@@ -106,6 +142,19 @@ class FakeCloud:
     def backend(self, region: str) -> Any:
         """Return moto's EC2 of a region."""
         return moto_backends.get_backend("ec2")[DEFAULT_ACCOUNT_ID][region]
+
+    def _give_way_out(self, region: str) -> None:
+        """Give the default network its gateway, which every account has and moto leaves out."""
+        ec2 = self.backend(region)
+        if region in self._with_way_out or ec2.internet_gateways:
+            return
+        self._with_way_out.add(region)
+        default = next((vpc for vpc in ec2.vpcs.values() if vpc.is_default in (True, "true")), None)
+        if default is not None:
+            gateway = ec2.create_internet_gateway()
+            ec2.attach_internet_gateway(gateway.id, default.id)
+            table = next(each for each in ec2.route_tables.values() if each.vpc_id == default.id)
+            ec2.create_route(table.id, "0.0.0.0/0", None, gateway_id=gateway.id)
 
     # What EC2 does differently from moto, one rule per operation; None leaves it to moto.
 
@@ -188,6 +237,7 @@ class FakeCloud:
         now = self.clock()
         launched = float(int(now))
         bid = float(call.query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
+        profile = call.query.get("IamInstanceProfile.Name") or call.query.get("IamInstanceProfile.Arn", "")
         for name in ids:
             instance = self.backend(call.region).get_instance(name)
             instance.launch_time = datetime.fromtimestamp(launched, tz=UTC).replace(tzinfo=None)
@@ -197,11 +247,23 @@ class FakeCloud:
             self._lives[name] = Lifetime(
                 name, call.region, call.query["InstanceType"], zone or instance.availability_zone,
                 market_of(call.query), call.tags(), launched, bid,
+                profile=profile,
+                is_reachable=self._is_reachable(call),
             )  # fmt: skip
         subnet = call.query.get("SubnetId", "")
         if subnet in self.terms.free_addresses:
             self.terms.free_addresses[subnet] -= len(ids)
         self._advance()
+
+    def _is_reachable(self, call: Call) -> bool:
+        """Return whether a node gets out: with several interfaces it has no public address."""
+        if "NetworkInterface.2.SubnetId" not in call.query:
+            return True
+        wanted = call.query["NetworkInterface.1.SubnetId"]
+        subnets = [each for zone in self.backend(call.region).subnets.values() for each in zone.values()]
+        return not any(
+            each.id == wanted and each.map_public_ip_on_launch in (True, "true") for each in subnets
+        )
 
     # Time.
 
@@ -216,6 +278,8 @@ class FakeCloud:
         now = self.clock()
         for life in self._lives.values():
             self._interrupt(life, now)
+            if self.nodes is not None and life.ended_at is not None:
+                self.nodes.end(life.id)
         for region in {life.region for life in self._lives.values()}:
             for reservation in self.backend(region).reservations.values():
                 reservation.instances = [each for each in reservation.instances if self._show(each, now)]
@@ -235,8 +299,8 @@ class FakeCloud:
             return
         if life.warned_at is None and self.spot_price(life.instance_type, life.zone) > life.max_usd_per_hour:
             self.warn(life.id)
-        if life.warned_at is not None and now - life.warned_at >= SPOT_WARNING_SECONDS:
-            life.ended_at = life.warned_at + SPOT_WARNING_SECONDS
+        if life.warned_at is not None and now - life.warned_at >= self.terms.warning_seconds:
+            life.ended_at = life.warned_at + self.terms.warning_seconds
             life.reason = "Server.SpotInstanceTermination: Spot instance termination"
             self._teardown(life)
             fake_side.send_event(self, life, "EC2 Instance State-change Notification", "shutting-down")

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.testing.fake_answers import (
     Answer,
@@ -43,6 +44,8 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
         image = next(iter(cloud.backend(call.region).amis))
         name = call.document["Name"]
         return json_answer({"Parameter": {"Name": name, "Type": "String", "Value": image, "Version": 1}})
+    if call.service == "ssm" and call.operation == "DescribeInstanceInformation":
+        return json_answer({"InstanceInformationList": []})
     return None
 
 
@@ -58,7 +61,13 @@ def spot_history(cloud: CloudFacts, call: Call) -> Answer:
     text = call.query.get("StartTime", "")
     start = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
     rows = []
-    for (name, zone), path in cloud.terms.spot_paths.items():
+    paths = dict(cloud.terms.spot_paths)
+    for name in wanted if cloud.terms.spot_fraction else ():
+        price = cloud.terms.spot_fraction * (_catalogue_price(cloud, name) or 0.0)
+        offered = (row for row in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(call.region, ()))
+        for zone in [row["Location"] for row in offered if row["InstanceType"] == name]:
+            paths.setdefault((name, zone), [(0.0, price)])
+    for (name, zone), path in paths.items():
         known = [(at, usd) for at, usd in path if at <= cloud.clock()]
         before = [point for point in known if point[0] <= start][-1:]
         for at, usd in before + [point for point in known if point[0] > start]:
@@ -87,9 +96,7 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") -> None:
-    """Put an event of an instance into the queue of the terms, as EventBridge would."""
-    if not cloud.terms.event_queue:
-        return
+    """Put an event of an instance into the queue of the terms, else on moto's EventBridge with its rules."""
     detail = {"instance-id": life.id}
     detail |= {"state": state} if state else {"instance-action": "terminate"}
     event = {
@@ -101,5 +108,9 @@ def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") ->
         "resources": [f"arn:aws:ec2:{life.zone}:instance/{life.id}"],
         "detail": detail,
     }
+    if not cloud.terms.event_queue:
+        bus = moto_backends.get_backend("events")[DEFAULT_ACCOUNT_ID][life.region]
+        bus.put_events([{"Source": "aws.ec2", "DetailType": what, "Detail": json.dumps(detail)}])
+        return
     queues = moto_backends.get_backend("sqs")[DEFAULT_ACCOUNT_ID][life.region]
     queues.send_message(cloud.terms.event_queue, json.dumps(event))

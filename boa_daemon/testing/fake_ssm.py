@@ -10,11 +10,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 COMMANDS = ("systemd-run", "systemctl", "aws")
+NVIDIA_SMI = """#!/bin/bash
+if [ -e "$HOME/nvidia-smi" ]; then cat "$HOME/nvidia-smi"; exit 0; fi
+for ((i = 0; i < ${BOA_FAKE_GPUS:-8}; i++)); do echo "$i, 570.172.08, 0, 0"; done
+"""
+DMESG = """#!/bin/bash
+if [ -e "$HOME/dmesg" ]; then cat "$HOME/dmesg"; fi
+"""
+"""GPUs as many as the type has, and a silent kernel; a file in the node's home says something else."""
 
 
 class NoSuchInstance(Exception):
@@ -24,8 +32,16 @@ class NoSuchInstance(Exception):
 class FakeSsm:
     """Implements the client that `SsmEngine` uses. `gone` are nodes that ended: all of theirs is killed."""
 
-    def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        environment: Mapping[str, str],
+        rewrite: Callable[[str, str], str] = lambda node, script: script,
+        gpus_of: Callable[[str], int] = lambda node: 8,
+    ) -> None:
         self._folder, self._environment = folder, dict(environment)
+        self._rewrite, self._gpus_of = rewrite, gpus_of
         self._shims = folder / "shims"
         self._running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], Path]] = {}
         self.gone: set[str] = set()
@@ -43,6 +59,9 @@ class FakeSsm:
             program = f"{sys.executable} -S -P {here / 'boa_daemon' / 'testing' / 'shims.py'} {name}"
             file.write_text(f'#!/bin/bash\nPYTHONPATH={here} exec {program} "$@"\n')
             file.chmod(0o755)
+        for name, script in (("nvidia-smi", NVIDIA_SMI), ("dmesg", DMESG)):
+            (self._shims / name).write_text(script)
+            (self._shims / name).chmod(0o755)
         python = self._shims / "python3"
         if not python.exists():
             python.write_text(f'#!/bin/bash\nexec {sys.executable} "$@"\n')
@@ -57,6 +76,7 @@ class FakeSsm:
             "HOME": str(home),
             "BOA_FAKE_NODE": node,
             "BOA_FAKE_UNITS": str(home / "units"),
+            "BOA_FAKE_GPUS": str(self._gpus_of(node)),
             **self._environment,
         }
 
@@ -66,7 +86,7 @@ class FakeSsm:
         Raises:
             NoSuchInstance: when a node is gone.
         """
-        command = f"command-{len(self.sent)}"
+        command = f"{len(self.sent):08x}-0000-4000-8000-000000000000"
         for node in request["InstanceIds"]:
             if node in self.gone:
                 raise NoSuchInstance(f"InvalidInstanceId: {node}")
@@ -75,7 +95,7 @@ class FakeSsm:
             environment = self.environment_of(node)
             output = self._folder / node / f"{command}.out"
             script = self._folder / node / f"{command}.sh"
-            script.write_text("\n".join(request["Parameters"]["commands"]))
+            script.write_text(self._rewrite(node, "\n".join(request["Parameters"]["commands"])))
             with output.open("wb") as file:
                 process = subprocess.Popen(
                     ["/bin/bash", str(script)],

@@ -27,6 +27,8 @@ class Lifetime:
     ended_at: float | None = None
     reason: str = ""
     is_protected: bool = False
+    profile: str = ""
+    is_reachable: bool = True
 
 
 @dataclass(slots=True)
@@ -36,9 +38,12 @@ class Terms:
     boot_seconds: float = 0.0
     shutdown_seconds: float = 0.0
     invisible_seconds: float = 0.0
+    warning_seconds: float = 120.0
     stock: dict[tuple[str, str, str], int] = field(default_factory=dict)
     vcpu_quotas: dict[str, int] = field(default_factory=dict)
     spot_paths: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    spot_fraction: float = 0.0
+    """Spot price of types without a path, as a part of the list price; nothing: no spot price is known."""
     list_prices: dict[str, float] = field(default_factory=dict)
     free_addresses: dict[str, int] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)

@@ -1,21 +1,28 @@
 """The two ways to reach the fake cloud: inside this process, and over sockets from any process.
 
 In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection
-is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself.
+is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself, with nodes
+that work: what SSM is told to run on an instance runs in a folder of this machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import struct
+import sys
+import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
@@ -27,6 +34,7 @@ from werkzeug.serving import make_server
 
 from boa_daemon.testing.fake_answers import Answer, Call
 from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
 
 FAKE_CREDENTIALS = {
@@ -54,9 +62,15 @@ def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
 
 def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:
     """Answer one request of botocore, or fail as the network would."""
+    if hasattr(request.body, "read"):
+        request.body = request.body.read()
     body = request.body.encode() if isinstance(request.body, str) else (request.body or b"")
     call = Call.read(
-        body, authorization=_text(request, "Authorization"), target=_text(request, "X-Amz-Target")
+        body,
+        authorization=_text(request, "Authorization"),
+        target=_text(request, "X-Amz-Target"),
+        method=str(request.method),
+        path=_path_of(request.url),
     )
     fault = cloud.faults.next(call.operation, cloud.zone_of(call) if call.service == "ec2" else "")
     if fault is not None and fault.what == "drop":
@@ -77,10 +91,23 @@ def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any
     return answer.status, answer.headers, answer.body
 
 
+def _path_of(url: str) -> str:
+    """Return an address without its host; a bucket that is in the host leads it."""
+    parts = urlsplit(url)
+    bucket, dot, _ = (parts.hostname or "").partition(".s3.")
+    path = parts._replace(scheme="", netloc="").geturl()
+    return f"/{bucket}{path}" if dot else path
+
+
 def _text(request: AWSPreparedRequest, name: str) -> str:
     """Return a header as text."""
     value = request.headers.get(name, "")
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def node_environment(url: str) -> dict[str, str]:
+    """Return what is in the environment of everything on fake nodes: where AWS is, and some credentials."""
+    return {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1", **FAKE_CREDENTIALS}
 
 
 class FakeServer:
@@ -131,6 +158,8 @@ class FakeServer:
             body,
             authorization=environ.get("HTTP_AUTHORIZATION", ""),
             target=environ.get("HTTP_X_AMZ_TARGET", ""),
+            method=environ["REQUEST_METHOD"],
+            path=f"{environ['PATH_INFO']}?{environ.get('QUERY_STRING', '')}",
         )
         with self._lock:
             number = len(self.calls)
@@ -138,6 +167,8 @@ class FakeServer:
             fault = self.cloud.faults.next(
                 call.operation, self.cloud.zone_of(call) if call.service == "ec2" else ""
             )
+        if call.path.startswith("/boa/warn/"):
+            return self._warn(call.path.removeprefix("/boa/warn/").rstrip("?"), start)
         self.on_call(number, call.operation, "before")
         what = "" if fault is None else fault.what
         if what == "drop":
@@ -155,6 +186,14 @@ class FakeServer:
             return _reset(environ)
         start(f"{answer.status} {'OK' if answer.status == 200 else 'Error'}", list(answer.headers.items()))
         return [answer.body]
+
+    def _warn(self, name: str, start: Callable[..., Any]) -> Iterable[bytes]:
+        """Have a spot instance taken back, for a rehearsal."""
+        known = name in {life.id for life in self.cloud.live()}
+        if known:
+            self.cloud.warn(name)
+        start("200 OK" if known else "404 Not Found", [("Content-Type", "text/plain")])
+        return [b"warned\n" if known else b"no such instance\n"]
 
     def _forward(self, environ: dict[str, Any], body: bytes) -> Answer:
         """Hand a request to moto's own server application."""
@@ -208,18 +247,27 @@ def main() -> None:
         "--vcpu-quota", type=int, default=384, help="of every GPU family; 0 as in a new account"
     )
     options = parser.parse_args()
-    terms = Terms(boot_seconds=options.boot_seconds, shutdown_seconds=options.shutdown_seconds)
+    terms = Terms(
+        boot_seconds=options.boot_seconds, shutdown_seconds=options.shutdown_seconds, spot_fraction=0.4
+    )
     cloud = FakeCloud(time.time, terms)
     codes = {entry.vcpu_quota_on_demand for entry in cloud.catalog.entries.values()}
     codes |= {entry.vcpu_quota_spot for entry in cloud.catalog.entries.values()}
     terms.vcpu_quotas.update({code: options.vcpu_quota for code in codes if code})
     os.environ.update(FAKE_CREDENTIALS)
+    # moto says of the stack what it leaves out: policies of buckets, placement groups, budgets.
+    warnings.filterwarnings("ignore", message="Tried to parse")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = FakeServer(cloud, port=options.port)
-    print(f"export AWS_ENDPOINT_URL={server.url}", flush=True)  # noqa: T201 - said to whoever started it
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        return
+    with tempfile.TemporaryDirectory(prefix="boa-nodes", ignore_cleanup_errors=True) as folder:
+        cloud.nodes = FakeNodes(Path(folder), environment=node_environment(server.url))
+        print(f"export AWS_ENDPOINT_URL={server.url}", flush=True)  # noqa: T201 - said to whoever started it
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return
+        finally:
+            cloud.nodes.close()
 
 
 if __name__ == "__main__":

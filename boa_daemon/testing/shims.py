@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
 from boa_daemon.job.unit import read_json, write_json
@@ -119,7 +119,8 @@ def aws(arguments: list[str]) -> int:
     if service == "sqs":
         url, body = rest[rest.index("--queue-url") + 1], rest[rest.index("--message-body") + 1]
         form = {"Action": "SendMessage", "MessageBody": body, "Version": "2012-11-05"}
-        _request(url, data=urlencode(form).encode())
+        # To the endpoint, whatever host the address names: so does the real command.
+        _request(f"{_endpoint()}{urlsplit(url).path}", data=urlencode(form).encode())
         return 0
     if Path(os.environ["HOME"], "s3-fails").exists():
         sys.stderr.write("fatal error: An error occurred (503): Slow Down\n")
@@ -196,7 +197,8 @@ def _request(url: str, *, data: bytes | None = None, method: str | None = None) 
     from urllib.request import Request, urlopen  # noqa: PLC0415  the others start faster without it
 
     service = "sqs" if data is not None and method is None else "s3"
-    credential = f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request"
+    who = os.environ.get("AWS_ACCESS_KEY_ID", "test")
+    credential = f"AWS4-HMAC-SHA256 Credential={who}/20260101/us-east-1/{service}/aws4_request"
     headers = {"Authorization": f"{credential}, SignedHeaders=host, Signature=none"}
     if method == "PUT":
         headers["Content-Type"] = "application/octet-stream"

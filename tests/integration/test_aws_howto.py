@@ -7,11 +7,18 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
+from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer, node_environment
+
+pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")
+"""moto says of the stack what it leaves out."""
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "first-rented-instance.md"
@@ -20,12 +27,18 @@ BLOCKS = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def test_every_step_runs(tmp_path: Path) -> None:
     """The shell blocks in order, and what the text blocks show of their output."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
     terms = Terms(
-        boot_seconds=2.0, shutdown_seconds=2.0, vcpu_quotas={"L-DB2E81BA": 8}, enforces_cluster="lab"
+        boot_seconds=2.0,
+        shutdown_seconds=2.0,
+        vcpu_quotas={"L-DB2E81BA": 8, "L-3819A6DF": 8},
+        enforces_cluster="lab",
+        spot_fraction=0.4,
     )
     fake, output = FakeCloud(time.time, terms), ""
-    with FakeServer(fake) as url:
+    with ExitStack() as stack:
+        url = stack.enter_context(FakeServer(fake))
+        fake.nodes = FakeNodes(tmp_path / "nodes", environment=node_environment(url))
+        stack.callback(fake.nodes.close)
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "COV_"))},
             **FAKE_CREDENTIALS,
@@ -33,6 +46,10 @@ def test_every_step_runs(tmp_path: Path) -> None:
             "AWS_EC2_METADATA_DISABLED": "true",
             "PYTHONPATH": str(ROOT),
             "COLUMNS": "140",
+            "HOME": str(tmp_path),
+            # Nobody waits half a minute between two looks in a test.
+            "BOA_DAEMON_TICK_SECONDS": "1",
+            "BOA_DAEMON_STATE_DIR": str(tmp_path / "state"),
         }
         python = f'"{sys.executable}"'
         verbs = f'boa() {{ {python} -m boa_daemon "$@"; }}\npython() {{ {python} "$@"; }}\nset -e\n'
@@ -46,7 +63,8 @@ def test_every_step_runs(tmp_path: Path) -> None:
             )  # fmt: skip
             output = done.stdout
             assert done.returncode == 0, f"{body}\n{done.stdout}{done.stderr}"
-    assert len(fake.history()) == 1
+    assert [life.market for life in fake.history()] == ["spot"] * len(fake.history())
+    assert len(fake.history()) >= 2
     assert fake.live() == []
 
 

@@ -21,7 +21,7 @@ import pytest
 from daemon_site import PATIENCE_SECONDS, Site
 
 from boa_daemon.api.client import Client
-from boa_daemon.engines.ssm_scripts import READY
+from boa_daemon.engines.ssm_scripts import HEALTH, READY
 from boa_daemon.testing.fake_answers import Answer, Call, json_answer
 from boa_daemon.testing.fake_cloud import FakeCloud, Forward
 from boa_daemon.testing.fake_terms import Terms
@@ -36,6 +36,7 @@ provider = "aws"
 cluster = "killed"
 instance_types = ["g5.xlarge"]
 zones = ["us-east-1a"]
+instance_profile = "boa-node"
 [engine]
 name = "ssm"
 queue_url = "{queue}"
@@ -102,7 +103,9 @@ class SlowNodes(FakeCloud):
     def handle(self, call: Call, body: bytes, forward: Forward) -> Answer:
         """Answer for the script on a node: moto runs none."""
         if call.operation == "GetCommandInvocation":
-            status, said = ("Success", READY) if self.is_prepared else ("InProgress", "")
+            status, said = (
+                ("Success", f'{HEALTH}{{"faults": []}}\n{READY}') if self.is_prepared else ("InProgress", "")
+            )
             return json_answer({**call.document, "Status": status, "StandardOutputContent": said})
         return super().handle(call, body, forward)
 
@@ -125,6 +128,9 @@ def site(fake: SlowNodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]
         sqs = boto3.client("sqs", region_name="us-east-1")
         queue = sqs.create_queue(QueueName="boa")["QueueUrl"]
         sqs.close()
+        iam = boto3.client("iam", region_name="us-east-1")
+        iam.create_instance_profile(InstanceProfileName="boa-node")
+        iam.close()
         site = Attended(Path(name), SETTINGS.format(queue=queue))
         site.deaths = deaths
         yield site

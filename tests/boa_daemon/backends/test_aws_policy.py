@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 from boa_daemon.backends import aws_calls
 from boa_daemon.backends.aws_calls import OPERATIONS
-from boa_daemon.backends.aws_policy import actions_of, cloud_formation, policy
+from boa_daemon.backends.aws_policy import Uses, actions_of, node_policy, policy
+from boa_daemon.backends.aws_stack import ACCOUNT, Wishes, as_yaml, site_of, stack_template
 from boa_daemon.backends.settings import AwsSettings
 
 BACKENDS = Path(aws_calls.__file__).parent
@@ -21,43 +24,92 @@ SETTINGS = AwsSettings(
     instance_profile="boa-node",
     queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-warnings",
 )
+USES = Uses(
+    reports_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-reports",
+    uri="s3://bucket/jobs",
+    sns_topic="arn:aws:sns:us-east-1:123456789012:alerts",
+)
+CODE = BACKENDS.parent
+TABLES = ("aws_calls.py", "aws_policy.py", "aws_stack.py", "buckets.py")
+"""These name calls without making them."""
+SEPARATE = {"stack", "free"}
+"""Groups that no policy of the daemon holds."""
 MUTATING = re.compile(r"^ec2:(?!Describe)")
-NAMED = re.compile(r'"((?:ce|ec2|ssm|pricing|servicequotas|sts|sqs):[A-Z]\w+)"')
+NAMED = re.compile(r'"((?:ce|cloudformation|ec2|iam|pricing|s3|servicequotas|sns|sqs|ssm|sts):[A-Z]\w+)"')
+BY_METHOD = {
+    "ssm:SendCommand", "ssm:GetCommandInvocation", "s3:GetObject", "s3:ListObjectsV2",
+}  # fmt: skip
+"""What engines call by the name of a method, on the clients that the door gives them."""
 
 
 def statements(effect: str = "Allow") -> list[dict[str, Any]]:
     """Return the statements of an effect."""
-    return [each for each in policy(SETTINGS)["Statement"] if each["Effect"] == effect]
+    return [each for each in policy(SETTINGS, uses=USES)["Statement"] if each["Effect"] == effect]
 
 
 def test_calls_and_table_match() -> None:
     """Every operation that the code names is in the table, and the other way round."""
     named: set[str] = set()
-    for path in BACKENDS.glob("aws*.py"):
-        if path.name not in ("aws_calls.py", "aws_policy.py"):
+    for path in CODE.rglob("*.py"):
+        if "testing" not in path.parts and path.name not in TABLES:
             named.update(NAMED.findall(path.read_text()))
+    called = {name for name in named if name in OPERATIONS} | BY_METHOD
 
-    assert named == set(OPERATIONS)
+    assert named - set(OPERATIONS) == set()
+    assert called == set(OPERATIONS)
 
 
 def test_nobody_goes_around_the_door() -> None:
-    """boto3 is imported in one module only."""
+    """In the whole program boto3 is imported in one module; the fakes and the tests are no part of it."""
     importing = [
-        path.name
-        for path in BACKENDS.rglob("*.py")
-        if re.search(r"^\s*(import|from) boto", path.read_text(), re.M)
+        path.relative_to(CODE).as_posix()
+        for path in CODE.rglob("*.py")
+        if re.search(r"^\s*(import|from) (boto|aiobotocore)", path.read_text(), re.M)
+        and "testing" not in path.parts
     ]
 
-    assert importing == ["aws_calls.py"]
+    assert importing == ["backends/aws_calls.py"]
 
 
 def test_policy_and_calls_match() -> None:
     """What is allowed is what is called, and passing the node's role."""
     allowed = {action for each in statements() for action in each["Action"]}
-    called = {action for group in set(OPERATIONS.values()) - {"free"} for action in actions_of(group)}
+    called = {action for group in set(OPERATIONS.values()) - SEPARATE for action in actions_of(group)}
 
     assert allowed == called | {"iam:PassRole"}
     assert not [action for action in allowed if "*" in action]
+
+
+def test_moto_reads_the_policy_the_same() -> None:
+    """IAM's other imitation, which knows actions alone, allows every call too."""
+    from moto.iam.access_control import IAMPolicy, PermissionResult
+
+    allowing = json.dumps({"Version": "2012-10-17", "Statement": statements()})
+    for group in set(OPERATIONS.values()) - SEPARATE:
+        for action in actions_of(group):
+            for each in (its for its in statements() if action in its["Action"]):
+                said = IAMPolicy({"policy_document": allowing}).is_action_permitted(
+                    action, each["Resource"][0]
+                )
+                assert said == PermissionResult.PERMITTED, action
+
+
+def test_what_nodes_run_is_what_they_may() -> None:
+    """Every service that the scripts of the engine call is in the nodes' policy, and nothing of EC2 is."""
+    from boa_daemon.engines import ssm_scripts
+
+    said = Path(ssm_scripts.__file__).read_text()
+    services = set(re.findall(r"\baws (s3|sqs|ec2|ssm|s3api|sts) ", said))
+    allowed = {
+        action
+        for each in node_policy(SETTINGS, USES)["Statement"]
+        if each["Sid"] != "SsmAgent"
+        for action in each["Action"]
+    }
+
+    assert services == {action.partition(":")[0] for action in allowed}
+    assert not [each for each in node_policy(SETTINGS, USES)["Statement"] if each["Effect"] != "Allow"]
+    assert "ssm:GetParameter" not in json.dumps(node_policy(SETTINGS, USES))
 
 
 def test_every_statement_that_makes_or_ends_is_bound_to_our_tag() -> None:
@@ -71,7 +123,8 @@ def test_every_statement_that_makes_or_ends_is_bound_to_our_tag() -> None:
             assert ":volume/" not in resources
             continue
         condition = each["Condition"]["StringEquals"]
-        bound = {condition.get("aws:RequestTag/boa:cluster"), condition.get("aws:ResourceTag/boa:cluster")}
+        keys = ("aws:RequestTag", "aws:ResourceTag", "ssm:resourceTag")
+        bound = {condition.get(f"{key}/boa:cluster") for key in keys}
         assert "lab" in bound, each["Sid"]
         assert "*" not in each["Resource"]
 
@@ -108,36 +161,119 @@ def test_foreign_instances_are_denied_whatever_else_allows_it() -> None:
 
 
 def test_the_policy_fits() -> None:
-    """A managed policy has at most 6,144 characters, white space not counted."""
-    assert len(json.dumps(policy(SETTINGS), separators=(",", ":"))) < 6144
+    """A managed policy has at most 6,144 characters, white space not counted; also with the longest names."""
+    longest = AwsSettings(cluster="c" * 64, instance_types=tuple(f"g6e.{n}xlarge" for n in range(24)))
+    site = site_of(longest, account="1" * 12)
+    for document in (policy(SETTINGS, uses=USES), policy(site.settings, uses=site.uses, account="1" * 12)):
+        assert len(json.dumps(document, separators=(",", ":"))) < 6144
 
 
-def test_the_template_has_the_policy_the_queue_and_the_rule() -> None:
-    """ARNs are completed by CloudFormation; only EventBridge may send, and only over TLS."""
-    resources = cloud_formation(SETTINGS)["Resources"]
+def test_other_partitions_have_arns_of_their_own() -> None:
+    """China and GovCloud."""
+    for region, partition in (("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")):
+        text = json.dumps(policy(SETTINGS.model_copy(update={"region": region}), uses=Uses(uri="s3://b/j")))
+        assert "arn:aws:" not in text
+        assert f"arn:{partition}:ec2" in text
+
+
+WISHES = (
+    Wishes(),
+    Wishes(
+        private_zones=("us-east-1a", "us-east-1b"),
+        efa_zones=("us-east-1a",),
+        expire_days=90,
+        email="somebody@example.org",
+        usd_per_month=100.0,
+    ),
+)
+
+
+@pytest.mark.parametrize("wishes", WISHES)
+def test_cloudformation_takes_the_template(wishes: Wishes) -> None:
+    """cfn-lint finds nothing, and there is no alias, which CloudFormation rejects."""
+    from cfnlint.api import ManualArgs, lint
+
+    text = as_yaml(stack_template(SETTINGS, wishes))
+    # W3010: zones are named because not every zone rents the type.
+    found = lint(text, config=ManualArgs(regions=["us-east-1"], ignore_checks=["W3010"]))
+
+    assert [f"{each.rule.id} {each.message}" for each in found] == []
+    assert not re.search(r"(?m)(?:: |- )[&*]\w", text)
+    assert len(json.dumps(stack_template(SETTINGS, wishes))) < 51_200
+
+
+@pytest.mark.parametrize("which", ["daemon", "node"])
+def test_parliament_finds_nothing(which: str) -> None:
+    """Actions, resources and condition keys are those that AWS documents for one another."""
+    whole = policy if which == "daemon" else node_policy
+    document = whole(SETTINGS, uses=USES, account="123456789012")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PARLIAMENT],
+        input=json.dumps(document), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    # Launches and commands are checked on each thing that they make or use: one statement per kind.
+    # SSM's agent asks about documents and associations of AWS's own; AWS's policy leaves them open too.
+    meant = (
+        "RESOURCE_MISMATCH [{'action': 'ec2:RunInstances'",
+        "RESOURCE_MISMATCH [{'action': 'ssm:SendCommand'",
+        "RESOURCE_STAR ['ssm:DescribeDocument'",
+    )
+    found = [line for line in done.stdout.splitlines() if not line.startswith(meant)]
+
+    assert found == []
+
+
+PARLIAMENT = """
+import sys
+from parliament import analyze_policy_string
+for each in analyze_policy_string(sys.stdin.read()).findings:
+    print(each.issue, each.detail)
+"""
+
+
+def test_the_stack_has_what_a_site_needs() -> None:
+    """Roles, bucket, two queues with dead letters that keep for 14 days, rules, a group; TLS for all."""
+    resources = stack_template(SETTINGS)["Resources"]
     kinds = {each["Type"] for each in resources.values()}
+    queues = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::SQS::Queue"]
+    policies = json.dumps([each for each in resources.values() if each["Type"].endswith("Policy")])
 
-    assert kinds == {
-        "AWS::IAM::ManagedPolicy",
-        "AWS::SQS::Queue",
-        "AWS::SQS::QueuePolicy",
-        "AWS::Events::Rule",
-    }
-    text = json.dumps(resources["DaemonPolicy"])
-    assert "arn:aws:ec2:us-east-1:*" not in text
-    assert text.count("Fn::Sub") > 5
+    assert {"AWS::IAM::Role", "AWS::IAM::InstanceProfile", "AWS::S3::Bucket", "AWS::Events::Rule"} <= kinds
+    assert [each["MessageRetentionPeriod"] for each in queues] == [14 * 86_400] * 4
+    assert sum("RedrivePolicy" in each for each in queues) == 2
+    assert resources["Bucket"]["DeletionPolicy"] == "Retain"
+    assert policies.count("aws:SecureTransport") == 3
+    assert "arn:aws:ec2:us-east-1:*" not in json.dumps(resources["DaemonPolicy"])
+    assert {"running", "pending"}.isdisjoint(
+        resources["EndsRule"]["Properties"]["EventPattern"]["detail"]["state"]
+    )
 
 
-@pytest.mark.parametrize("name", ["daemon-policy.json", "daemon-stack.yaml"])
+def test_names_follow_from_the_cluster_and_fit() -> None:
+    """A bucket has at most 63 characters, in the longest region as well, and no capitals."""
+    for cluster in ("lab", "A.Very_long-Name." * 3):
+        site = site_of(SETTINGS.model_copy(update={"cluster": cluster}), account="1" * 12)
+        bucket = site.uses.uri.split("/")[2].replace("us-east-1", "ap-northeast-1")
+        assert re.fullmatch(r"[a-z0-9-]{3,63}", bucket)
+        assert len(site.names.control) <= 64
+    assert ACCOUNT in site_of(SETTINGS).uses.uri
+
+
+@pytest.mark.parametrize("name", ["daemon-policy.json", "node-policy.json", "daemon-stack.yaml"])
 def test_the_shipped_files_are_what_the_code_prints(name: str) -> None:
     """`infra/iam` is made by `boa iam`, with the settings beside it."""
     import yaml
 
     from boa_daemon.backends.settings import load_aws_settings
+    from boa_daemon.cli.aws_site import uses_of
 
-    folder = BACKENDS.parents[1] / "infra" / "iam"
-    settings = load_aws_settings(folder / "boa.toml")
+    folder = CODE.parent / "infra" / "iam"
+    settings, uses = load_aws_settings(folder / "boa.toml"), uses_of(folder / "boa.toml")
+    made = {
+        "daemon-policy.json": lambda: policy(settings, uses=uses),
+        "node-policy.json": lambda: node_policy(settings, uses),
+        "daemon-stack.yaml": lambda: stack_template(settings),
+    }[name]()
     shipped = (folder / name).read_text()
-    made = policy(settings) if name.endswith("json") else cloud_formation(settings)
 
     assert (json.loads(shipped) if name.endswith("json") else yaml.safe_load(shipped)) == made

@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from boa_daemon.backends.user_data import lease_script, user_data
+from boa_daemon.engines.units import Layout, unit_name
 
 
 class Metadata(ThreadingHTTPServer):
@@ -140,3 +142,19 @@ def test_the_user_data_installs_the_very_script(tmp_path: Path) -> None:
 def test_leases_are_whole_seconds(lease: float) -> None:
     """The shell compares integers."""
     assert f'"${{BOA_LEASE:-{int(lease)}}}"' in lease_script(lease)
+
+
+def test_a_warning_stops_the_units_of_jobs_and_nothing_else(tmp_path: Path) -> None:
+    """The hook that the user data installs asks systemd for just them, and waits for nobody."""
+    hook = (
+        user_data(1234.0).partition("<<'BOA_ON_WARNING_SCRIPT'\n")[2].partition("BOA_ON_WARNING_SCRIPT\n")[0]
+    )
+    (tmp_path / "systemctl").write_text(f'#!/bin/bash\nprintf "%s\\n" "$@" > {tmp_path}/asked\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    subprocess.run(["bash", "-c", hook], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
+    verb, flag, pattern = (tmp_path / "asked").read_text().split()
+    unit = unit_name(Layout(root=Path("/var/lib/boa/jobs")), "a job-1", 3, 2)
+
+    assert (verb, flag) == ("stop", "--no-block")
+    assert fnmatch(f"{unit}.service", pattern)
+    assert not fnmatch("boa-lease.service", pattern)

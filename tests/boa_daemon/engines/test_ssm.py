@@ -12,9 +12,11 @@ import pytest
 from engine_bench import Bench
 
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
-from boa_daemon.engines.ssm_scripts import READY, STATUS, bundle, start_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, bundle, start_script
 from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
+
+FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
 
 
 @dataclass
@@ -25,11 +27,17 @@ class Wires:
     queue: list[str] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
     is_broken: bool = False
+    gone: set[str] = field(default_factory=set)
+    loses: set[str] = field(default_factory=set)
 
     def send_command(self, **request: Any) -> Mapping[str, Any]:
         if self.is_broken:
             raise ConnectionError("no route")
+        if self.gone & set(request["InstanceIds"]):
+            raise ValueError("InvalidInstanceId")
         self.sent.append((tuple(request["InstanceIds"]), request["Parameters"]["commands"][0]))
+        if self.loses & set(request["InstanceIds"]):
+            raise TimeoutError("no answer")
         return {"Command": {"CommandId": str(len(self.sent))}}
 
     def get_command_invocation(self, **_request: Any) -> Mapping[str, Any]:
@@ -70,6 +78,11 @@ class Stage:
     def started(self) -> Bench:
         self.bench.admit("torchrun train.py", workdir=".")
         self.bench.start(1)
+        return self.bench
+
+    def started_on_two(self) -> Bench:
+        self.bench.admit("torchrun train.py", workdir=".")
+        self.bench.start(2, nodes=2)
         return self.bench
 
     def say(self, **changes: Any) -> None:
@@ -233,7 +246,7 @@ def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
     stage.wires.is_broken = True
     assert isinstance(engine.prepare([node])["i-1"], Unknown)
     stage.wires.is_broken = False
-    stage.wires.answers = [("InProgress", ""), ("Failed", "no aws"), ("Success", READY)]
+    stage.wires.answers = [("InProgress", ""), ("Failed", "no aws"), ("Success", FIT)]
     said = [engine.prepare([node])["i-1"] for _ in range(6)]
 
     assert [type(answer) for answer in said] == [Unknown, Unknown, Unknown, Unknown, Accepted, Accepted]
@@ -275,3 +288,66 @@ def test_scripts_fit_into_a_command_and_quote_what_people_write() -> None:
 
     assert "'/x/it'\"'\"'s'" in script
     assert json.dumps(unit) in script
+
+
+def test_a_job_on_more_nodes_than_a_command_takes_can_be_stopped(tmp_path: Path) -> None:
+    """SSM takes fifty instances in a command; a stop for 120 is three, and reaches every node."""
+    stage = Stage(tmp_path)
+    stage.bench.nodes = tuple(f"i-{number}" for number in range(120))
+    stage.bench.admit("torchrun train.py", workdir=".")
+    stage.bench.start(120, nodes=120)
+    stage.wires.sent.clear()
+    stage.bench.stop()
+
+    assert [len(nodes) for nodes, _ in stage.wires.sent] == [50, 50, 20]
+    assert {node for nodes, _ in stage.wires.sent for node in nodes} == set(stage.bench.nodes)
+
+
+def test_one_node_that_is_gone_keeps_no_other_from_being_stopped(stage: Stage) -> None:
+    """SSM refuses a whole command for one instance that it does not know: the others are told singly."""
+    bench = stage.started_on_two()
+    stage.wires.gone = {"i-2"}
+    stage.wires.sent.clear()
+    assert isinstance(bench.engine.stop(bench.stop_order()), Refused)
+
+    assert stage.wires.sent == [(("i-1",), stage.wires.sent[0][1])]
+    assert "systemctl stop" in stage.wires.sent[0][1]
+
+
+def test_a_start_whose_answer_was_lost_is_ended(stage: Stage) -> None:
+    """The command may run all the same, so the node in doubt is told to end what it may have started."""
+    bench = stage.bench
+    bench.admit("torchrun train.py", workdir=".")
+    stage.wires.loses = {"i-2"}
+    bench.generation = 1
+    assert isinstance(bench.engine.start(bench.order(2, nodes=2)), Refused)
+
+    killed = {node for nodes, text in stage.wires.sent if "SIGUSR1" in text for node in nodes}
+    assert killed == {"i-1", "i-2"}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (f'{HEALTH}{{"faults": ["GPU 1 has fallen off the bus"]}}\n{READY}', "GPU 1 has fallen off the bus"),
+        (f"{HEALTH}\n{READY}", "nothing that can be read"),
+        (READY, "nothing that can be read"),
+    ],
+)
+def test_a_node_whose_gpus_are_not_fit_is_refused(stage: Stage, said: str, reason: str) -> None:
+    """Twice it may be a driver that still loads; after the third look it is of no use, and it is said why."""
+    node = a_node("i-1")
+    stage.wires.answers = [("Success", said)] * 3
+    outcomes = [stage.bench.engine.prepare([node])["i-1"] for _ in range(7)]
+
+    assert [type(each) for each in outcomes] == [Unknown] * 5 + [Refused] * 2
+    assert isinstance(outcomes[-1], Refused)
+    assert reason in outcomes[-1].reason
+
+
+def test_a_driver_that_still_loads_passes(stage: Stage) -> None:
+    """The second look finds the GPUs."""
+    node = a_node("i-1")
+    stage.wires.answers = [("Success", f'{HEALTH}{{"faults": ["nvidia-smi: x"]}}\n{READY}'), ("Success", FIT)]
+
+    assert [stage.bench.engine.prepare([node])["i-1"] for _ in range(4)][-1] == Accepted()

@@ -1,0 +1,96 @@
+"""What of the policy the caller lacks, asked of IAM itself: statement by statement, by simulation.
+
+IAM's simulator decides about actions, resources and conditions as it would for a real call, and does nothing.
+So what a launch, a lease, a command or an end needs is known before the first of them, and named as `boa iam`
+names it. The caller may ask about its own role alone (statement AskOwnRights).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_policy import Statement
+
+_ASSUMED = re.compile(r"^arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/")
+_MOST = 20
+"""Denied actions that one sentence names."""
+
+
+def principal_of(caller: str) -> str:
+    """Return whose policies count for a caller: the role of a session, else itself; empty for the root."""
+    found = _ASSUMED.match(caller)
+    if found:
+        return f"arn:{found[1]}:iam::{found[2]}:role/{found[3]}"
+    return "" if caller.endswith(":root") else caller
+
+
+def lacking(calls: AwsCalls, principal: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (statement, sentence) for each statement of a policy that a principal lacks, whole or in part.
+
+    Raises:
+        CallFailed: when IAM does not answer; denied, where the caller may not ask.
+    """
+    for statement in document["Statement"]:
+        denies = statement["Effect"] == "Deny"
+        wanted = "explicitDeny" if denies else "allowed"
+        said = _decided(calls, principal, statement)
+        wrong = sorted({action for action, decision in said if decision != wanted})
+        if not wrong:
+            continue
+        names = ", ".join(wrong[:_MOST])
+        verb = "not denied where it is foreign" if denies else "not allowed"
+        yield statement["Sid"], f"{names}: {verb}"
+
+
+def _decided(calls: AwsCalls, principal: str, statement: Statement) -> list[tuple[str, str]]:
+    """Return (action, decision) for every action of a statement on every resource of it."""
+    found: list[tuple[str, str]] = []
+    for resource in statement["Resource"]:
+        arguments: dict[str, Any] = {} if resource == "*" else {"ResourceArns": [_one_of(resource)]}
+        if statement["Effect"] == "Deny":
+            arguments["ResourceArns"] = ["arn:aws:ec2:us-east-1:123456789012:instance/i-00000000000000000"]
+        answer = calls.call(
+            "iam:SimulatePrincipalPolicy",
+            PolicySourceArn=principal,
+            ActionNames=statement["Action"],
+            ContextEntries=_context(statement),
+            **arguments,
+        )
+        found += [(row["EvalActionName"], row["EvalDecision"]) for row in answer["EvaluationResults"]]
+    return found
+
+
+def _one_of(arn: str) -> str:
+    """Return something that a pattern of ARNs covers."""
+    first, last = arn.split(":", 5)[:5], arn.split(":", 5)[5]
+    account = first[4].replace("*", "123456789012")
+    return ":".join([*first[:3], first[3].replace("*", "us-east-1"), account, last.replace("*", "x")])
+
+
+def _context(statement: Statement) -> list[dict[str, Any]]:
+    """Return what a request would bring so that the conditions of a statement hold."""
+    entries = []
+    for operator, keys in statement.get("Condition", {}).items():
+        for key, wanted in keys.items():
+            values = [wanted] if isinstance(wanted, str) else list(wanted)
+            is_list = operator.startswith("ForAllValues")
+            given = values if is_list else [values[0].replace("*", "x")]
+            if operator == "StringNotEquals":
+                given = [f"not-{given[0]}"]
+            entries.append(
+                {
+                    "ContextKeyName": key,
+                    "ContextKeyValues": given,
+                    "ContextKeyType": "stringList" if is_list else "string",
+                }
+            )
+    return entries
+
+
+def may_not_ask(error: CallFailed) -> bool:
+    """Return whether IAM was not to be asked, which says nothing about the other rights."""
+    return error.meaning in ("denied", "not-found", "bad-request")

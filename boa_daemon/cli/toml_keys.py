@@ -1,0 +1,85 @@
+"""Setting keys in a TOML file that people wrote, their comments and order kept."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from boa_daemon.errors import InputError
+
+Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str]
+
+
+def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
+    """Return a TOML text with keys set, section by section; what was there in their place is gone.
+
+    Raises:
+        InputError: when the text is written in a way that this cannot change; the message says what to set.
+    """
+    lines = text.splitlines()
+    for section, keys in wanted.items():
+        header = f"[{section}]"
+        if not any(line.split("#")[0].strip() == header for line in lines):
+            lines += [*([""] if lines else []), header]
+        for key, value in keys.items():
+            begin = next(at for at, line in enumerate(lines) if line.split("#")[0].strip() == header) + 1
+            ends = (at for at, line in enumerate(lines[begin:], begin) if line.lstrip().startswith("["))
+            end = next(ends, len(lines))
+            there = [at for at in range(begin, end) if re.match(rf"\s*{re.escape(key)}\s*=", lines[at])]
+            new = f"{key} = {_toml(value)}"
+            if there:
+                lines[there[0]] = new
+            else:
+                last = max((at for at in range(begin, end) if lines[at].strip()), default=begin - 1)
+                lines.insert(last + 1, new)
+    changed = "\n".join(lines) + "\n"
+    if not _says(changed, wanted):
+        said = "; ".join(
+            f"[{name}] {key} = {_toml(value)}" for name, keys in wanted.items() for key, value in keys.items()
+        )
+        raise InputError(
+            "the settings file is written in a way that cannot be changed here", hint=f"Set {said}"
+        )
+    return changed
+
+
+def write_keys(path: Path, wanted: Mapping[str, Mapping[str, Value]]) -> None:
+    """Set keys in a file, which is made where it is not there; what was there stays beside it as `.before`.
+
+    Raises:
+        InputError: when it cannot be changed.
+    """
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    changed = with_keys(before, wanted)
+    if before:
+        path.with_name(f"{path.name}.before").write_text(before, encoding="utf-8")
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(changed, encoding="utf-8")
+    aside.replace(path)
+
+
+def _says(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> bool:
+    """Return whether a text says what is wanted."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return all(
+        document.get(section, {}).get(key) == (list(value) if isinstance(value, tuple) else value)
+        for section, keys in wanted.items()
+        for key, value in keys.items()
+    )
+
+
+def _toml(value: Value) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, float | int):
+        return f"{value:.10g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items()) + "}"
+    return "[" + ", ".join(_toml(each) for each in value) + "]"

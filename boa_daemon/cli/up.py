@@ -1,0 +1,306 @@
+"""``boa up``: from credentials to a working site: the stack, and the settings that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_market import AwsMarket
+from boa_daemon.backends.aws_stack import (
+    GP3_USD_PER_GIB_MONTH,
+    Wishes,
+    as_yaml,
+    monthly_costs,
+    stack_template,
+)
+from boa_daemon.backends.aws_up import Stack
+from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    show,
+    stdout_console,
+)
+from boa_daemon.cli.toml_keys import Value, write_keys
+from boa_daemon.clock import SystemClock
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+
+_DAY_CAP_DAYS = 2.0
+_PUBLIC_CARDS = 1
+"""An instance with more interfaces gets no public address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What `boa up` would make, and what that needs."""
+
+    settings: AwsSettings
+    wishes: Wishes
+    template: Mapping[str, Any]
+    parameters: Mapping[str, str]
+    account: str
+    is_there: bool
+    zones: Mapping[str, tuple[str, ...]]
+    prices: Mapping[str, float | None]
+
+
+def up(
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionOption = None,
+    cluster: ClusterOption = None,
+    instance_type: Annotated[
+        list[str] | None, typer.Option("--type", help="A type to rent; may be repeated.")
+    ] = None,
+    market: Annotated[str | None, typer.Option(help="on-demand, spot or spot-then-on-demand.")] = None,
+    usd_per_hour: Annotated[float | None, typer.Option(min=0.01, help="The budget to write down.")] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="A network of its own: private subnets, a NAT gateway.")
+    ] = False,
+    expire_days: Annotated[
+        int | None, typer.Option(min=1, help="Days after which checkpoints and logs go; kept if unset.")
+    ] = None,
+    email: Annotated[str, typer.Option(help="Who is told when the account's bill passes the budget.")] = "",
+    template: Annotated[bool, typer.Option("--template", help="Print the template, and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Make it; without this nothing is made.")] = False,
+    wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the stack.")] = 900.0,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a site needs in this account and what that costs; with --yes make it, and write boa.toml.
+
+    One CloudFormation stack holds all of it: roles and policies of daemon and nodes, bucket, queues, rules,
+    security group, on request a network. The same command brings an old stack up to date.
+    """
+    settings = _settings(config, region, cluster, instance_type, market)
+    calls = AwsCalls(settings)
+    stack = Stack(calls)
+    usd_per_month = None if usd_per_hour is None else usd_per_hour * 730.0
+    if email and usd_per_month is None:
+        raise InputError("--email needs --usd-per-hour: the alarm is about that budget")
+    plan = _plan(calls, stack, private=private, expire_days=expire_days, email=email, usd=usd_per_month)
+    if template:
+        typer.echo(as_yaml(plan.template).rstrip())
+        return
+    outputs: Mapping[str, str] = {}
+    is_changed = False
+    if yes:
+        is_changed = stack.make(plan.template, plan.parameters, wait_seconds=wait_seconds)
+        if "spot" in settings.markets:
+            stack.make_spot_role()
+        outputs = stack.outputs()
+        write_keys(config, _keys(plan, outputs, usd_per_hour=usd_per_hour))
+    document = _document(plan, stack, config, outputs, is_made=yes, is_changed=is_changed)
+    show(
+        chosen_format(output, as_json),
+        document,
+        rows=lambda: document["makes"],
+        table=lambda: _print(document),
+    )
+
+
+def _settings(
+    config: Path, region: str | None, cluster: str | None, types: list[str] | None, market: str | None
+) -> AwsSettings:
+    """Return the settings: those of the file, flags on top.
+
+    Raises:
+        InputError: when there is no type to rent.
+    """
+    settings = load_aws_settings(
+        config, region=region, cluster=cluster, market=market, instance_types=tuple(types) if types else None
+    )
+    if not settings.instance_types:
+        raise InputError(
+            "no instance type is named", hint="Give --type g5.xlarge, or instance_types under [cloud]"
+        )
+    catalog = Catalog.load()
+    for name in settings.instance_types:
+        catalog.entry(name)
+    return settings
+
+
+def _plan(
+    calls: AwsCalls, stack: Stack, *, private: bool, expire_days: int | None, email: str, usd: float | None
+) -> Plan:
+    """Return what is to be made.
+
+    Raises:
+        CallFailed: when AWS cannot be asked.
+        InputError: when no zone rents what is wanted, or nodes could not be reached.
+    """
+    settings, catalog = calls.settings, Catalog.load()
+    account = str(calls.call("sts:GetCallerIdentity")["Account"])
+    market = AwsMarket(settings, calls, catalog, SystemClock())
+    zones = market.zones()
+    lacking = [name for name in settings.instance_types if not zones.get(name)]
+    if lacking:
+        raise InputError(
+            f"no zone in {settings.region} rents {', '.join(lacking)}",
+            hint="Choose another region or type; `boa catalog` lists them",
+        )
+    every_zone = sorted({zone for found in zones.values() for zone in found})
+    cards = {name: catalog.entry(name).efa_interfaces for name in settings.instance_types}
+    efa = [name for name, count in cards.items() if count and settings.efa]
+    wide = [name for name in efa if cards[name] > _PUBLIC_CARDS]
+    if wide and not (private or settings.subnets):
+        raise InputError(
+            f"{', '.join(wide)} with EFA has several interfaces, so EC2 gives it no public address, and it "
+            "would reach neither SSM nor S3 from a default subnet",
+            hint="Give --private, or private subnets of your own or efa = false under [cloud]",
+        )
+    wishes = Wishes(
+        private_zones=tuple(every_zone[:6]) if private else (),
+        efa_zones=tuple(sorted({zone for name in efa for zone in zones[name]})),
+        expire_days=expire_days,
+        email=email,
+        usd_per_month=usd,
+    )
+    return Plan(
+        settings=settings,
+        wishes=wishes,
+        template=stack_template(settings, wishes),
+        parameters={} if private else {"VpcId": _vpc(calls, settings)},
+        account=account,
+        is_there=stack.state() is not None,
+        zones=zones,
+        prices={name: market.price(name, zones[name][0], "on-demand") for name in settings.instance_types},
+    )
+
+
+def _vpc(calls: AwsCalls, settings: AwsSettings) -> str:
+    """Return the network of the subnets that are named, else the default one.
+
+    Raises:
+        CallFailed: when AWS cannot be asked.
+        InputError: when there is none, or the subnets are in several.
+    """
+    if settings.subnets:
+        rows = calls.call("ec2:DescribeSubnets", SubnetIds=list(settings.subnets))["Subnets"]
+        found = {row["VpcId"] for row in rows}
+        if len(found) != 1:
+            raise InputError(
+                f"[cloud] subnets are in {len(found)} networks, and one security group serves one"
+            )
+        return str(found.pop())
+    vpcs = calls.call("ec2:DescribeVpcs", Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
+    if not vpcs:
+        raise InputError(
+            f"{settings.region} has no default network",
+            hint="Give --private for one of its own, or name subnets under [cloud]",
+        )
+    return str(vpcs[0]["VpcId"])
+
+
+def _keys(
+    plan: Plan, outputs: Mapping[str, str], *, usd_per_hour: float | None
+) -> dict[str, dict[str, Value]]:
+    """Return what goes into `boa.toml`."""
+    settings = plan.settings
+    cloud: dict[str, Value] = {
+        "provider": "aws",
+        "cluster": settings.cluster,
+        "region": settings.region,
+        "instance_types": settings.instance_types,
+        "market": settings.market,
+        "instance_profile": outputs["NodeProfileName"],
+        "queue_url": outputs["WarningsQueueUrl"],
+        "security_groups": (outputs["SecurityGroupId"],),
+    }
+    if outputs.get("SubnetIds"):
+        cloud["subnets"] = tuple(outputs["SubnetIds"].split(","))
+    groups = [value for key, value in sorted(outputs.items()) if key.startswith("PlacementGroup")]
+    pairs = dict(each.split("=", 1) for each in groups if "=" in each)
+    if pairs:
+        cloud["placement_groups"] = pairs
+    found: dict[str, dict[str, Value]] = {
+        "cloud": cloud,
+        "engine": {
+            "name": "ssm",
+            "queue_url": outputs["ReportsQueueUrl"],
+            "uri": f"s3://{outputs['BucketName']}/jobs",
+        },
+    }
+    if usd_per_hour is not None:
+        cap = _DAY_CAP_DAYS * 24.0 * usd_per_hour
+        found = {"budget": {"usd_per_hour": usd_per_hour, "usd_per_day_cap": cap}, **found}
+    return found
+
+
+def _document(
+    plan: Plan, stack: Stack, config: Path, outputs: Mapping[str, str], *, is_made: bool, is_changed: bool
+) -> dict[str, Any]:
+    """Return the answer."""
+    costs = [
+        {"what": what, "usd_per_month": round(usd, 2), "terms": terms}
+        for what, usd, terms in monthly_costs(plan.wishes)
+    ]
+    total = sum(usd for _, usd, _ in monthly_costs(plan.wishes))
+    disk = plan.settings.volume_gib * GP3_USD_PER_GIB_MONTH / 730.0
+    return {
+        "stack": stack.name,
+        "account": plan.account,
+        "region": plan.settings.region,
+        "cluster": plan.settings.cluster,
+        "is_there": plan.is_there,
+        "is_made": is_made,
+        "is_changed": is_changed,
+        "makes": [{"name": name, "type": each["Type"]} for name, each in plan.template["Resources"].items()],
+        "usd_per_month": round(total, 2),
+        "costs": costs,
+        "nodes": [
+            {
+                "instance_type": name,
+                "zones": list(plan.zones[name]),
+                "usd_per_hour": plan.prices[name],
+                "disk_usd_per_hour": round(disk, 4),
+            }
+            for name in plan.settings.instance_types
+        ],
+        "writes": str(config),
+        "control_role": outputs.get("ControlRoleArn"),
+        "outputs": dict(outputs),
+    }
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    """Print what would be made, or was."""
+    console = stdout_console()
+    verb = "Made" if document["is_made"] else "Would make"
+    if document["is_there"]:
+        verb = "Is up to date:" if document["is_made"] and not document["is_changed"] else (
+            "Changed" if document["is_made"] else "Would bring up to date"
+        )  # fmt: skip
+    title = f"{verb} stack {document['stack']} in {document['region']}, account {document['account']}"
+    table = a_table(title, "name", "type")
+    for row in document["makes"]:
+        table.add_row(row["name"], row["type"].removeprefix("AWS::"))
+    console.print(table)
+    for row in document["costs"]:
+        console.print(f"{row['what']}: {row['usd_per_month']:.2f} USD/month; {row['terms']}", soft_wrap=True)
+    for row in document["nodes"]:
+        price = "an unknown price" if row["usd_per_hour"] is None else f"{row['usd_per_hour']:g} USD/hour"
+        console.print(
+            f"a {row['instance_type']}, while it is rented: {price}, and {row['disk_usd_per_hour']:g} "
+            f"USD/hour for its disk",
+            soft_wrap=True,
+        )
+    if not document["is_made"]:
+        console.print(
+            "Nothing was made. `boa up --yes` makes it, and writes " + escape(document["writes"]) + "."
+        )
+        return
+    console.print(f"Wrote {escape(document['writes'])}.", soft_wrap=True)
+    console.print(f"The daemon's role: {document['control_role']}.", soft_wrap=True)
+    console.print("Next: `boa doctor`, then `boa daemon`.")

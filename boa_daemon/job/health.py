@@ -1,0 +1,156 @@
+"""Is this node fit for work?  Run on a node before its first job; standard library only.
+
+`python3 -m boa_daemon.job.health --gpus 8 --efa 4` prints one line of JSON: `faults` are why the node is of
+no use (a GPU is missing, has uncorrectable memory errors, has fallen off the bus, or cannot add up numbers
+with the others), `notes` are what could not be looked at. The exit code is 0 either way: a look that fails is
+a finding, not an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+QUERY = "index,driver_version,ecc.errors.uncorrected.volatile.total,remapped_rows.failure"
+LOOK_SECONDS, REDUCE_SECONDS = 20.0, 40.0
+BAD_XIDS = {
+    48: "an uncorrectable memory error",
+    62: "the GPU's own controller halted",
+    64: "a memory row could not be replaced",
+    74: "an NVLink error",
+    79: "the GPU has fallen off the bus",
+    95: "an uncontained memory error",
+    119: "the GPU's own processor does not answer",
+    120: "the GPU's own processor failed",
+}
+"""Xid messages of the driver that no job causes; others are the job's, or pass."""
+_XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
+_REDUCE = """
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+def one(rank, size):
+    torch.cuda.set_device(rank)
+    meet = "file://" + os.environ["BOA_MEET"]
+    dist.init_process_group("nccl", rank=rank, world_size=size, init_method=meet)
+    x = torch.full((1 << 20,), float(rank + 1), device="cuda")
+    dist.all_reduce(x)
+    assert x.eq(size * (size + 1) / 2).all(), "the sum is wrong"
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    n = torch.cuda.device_count()
+    mp.spawn(one, args=(n,), nprocs=n)
+    print("reduced over", n)
+"""
+
+
+def look(gpus: int, efa: int) -> dict[str, object]:
+    """Return what was found: faults, notes, how many GPUs answer, and the driver."""
+    faults: list[str] = []
+    notes: list[str] = []
+    rows = list(_gpus(faults))
+    if not faults and len(rows) < gpus:
+        faults.append(f"{len(rows)} of {gpus} GPUs answer nvidia-smi")
+    faults += [fault for row in rows for fault in _faults_of(row)]
+    faults += _xids(notes)
+    if gpus > 1 and not faults:
+        faults += _reduced(notes)
+    if efa:
+        faults += _efa(efa)
+    return {"faults": faults, "notes": notes, "gpus": len(rows), "driver": rows[0][1] if rows else ""}
+
+
+def _gpus(faults: list[str]) -> Iterator[list[str]]:
+    """Yield the fields of each GPU that the driver knows."""
+    said, why = _run(["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"], LOOK_SECONDS)
+    if why:
+        faults.append(f"nvidia-smi: {why}")
+        return
+    for line in said.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) == len(QUERY.split(",")):
+            yield fields
+        elif line.strip():
+            faults.append(f"nvidia-smi: {line.strip()[:120]}")
+
+
+def _faults_of(row: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with a GPU; small types do not count these errors and say [N/A]."""
+    index, _, errors, remap_failed = row
+    if errors.isdigit() and int(errors):
+        noun = "error" if int(errors) == 1 else "errors"
+        yield f"GPU {index} has {errors} uncorrectable memory {noun}"
+    if remap_failed.lower() in ("1", "yes"):
+        yield f"GPU {index} has no spare memory rows left"
+
+
+def _xids(notes: list[str]) -> list[str]:
+    """Return the driver's messages since boot that speak of broken hardware."""
+    said, why = _run(["dmesg"], LOOK_SECONDS)
+    if why:
+        notes.append(f"the kernel's log could not be read: {why}")
+    found = {(where, int(number)) for where, number in _XID.findall(said)}
+    return [f"Xid {n} at {where}: {BAD_XIDS[n]}" for where, n in sorted(found) if n in BAD_XIDS]
+
+
+def _reduced(notes: list[str]) -> list[str]:
+    """Let all GPUs add up numbers once, where the image has PyTorch; return why they did not."""
+    if not Path("/dev/nvidia0").exists():
+        notes.append("no all-reduce was tried: there is no /dev/nvidia0")
+        return []
+    _, lacking = _run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], LOOK_SECONDS)
+    if lacking:
+        notes.append("no all-reduce was tried: python3 on this image has no PyTorch with CUDA")
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "reduce.py")
+        script.write_text(_REDUCE)
+        environment = {**os.environ, "BOA_MEET": str(Path(folder, "meet"))}
+        _, why = _run([sys.executable, str(script)], REDUCE_SECONDS, environment)
+    return [f"an all-reduce over the GPUs failed: {why}"] if why else []
+
+
+def _efa(wanted: int) -> list[str]:
+    """Return why the EFA cards are not all there; the kernel lists them, whatever is installed."""
+    folder = Path(os.environ.get("BOA_INFINIBAND", "/sys/class/infiniband"))
+    found = len(list(folder.glob("*"))) if folder.is_dir() else 0
+    return [] if found >= wanted else [f"{found} of {wanted} EFA cards are there"]
+
+
+def _run(
+    command: Sequence[str], seconds: float, environment: dict[str, str] | None = None
+) -> tuple[str, str]:
+    """Return (output, why it failed); the reason is empty where it did not."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, check=False, env=environment,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError:
+        return "", "not installed"
+    except subprocess.TimeoutExpired:
+        return "", f"no answer within {seconds:.0f} s"
+    except OSError as error:
+        return "", str(error)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        return done.stdout, (lines[-1][:160] if lines else f"exit code {done.returncode}")
+    return done.stdout, ""
+
+
+def main() -> None:
+    """Print the findings."""
+    parser = argparse.ArgumentParser(description="Say whether this node is fit for work.")
+    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--efa", type=int, default=0)
+    options = parser.parse_args()
+    print(json.dumps(look(options.gpus, options.efa)))  # noqa: T201 - read by whoever asked
+
+
+if __name__ == "__main__":
+    main()

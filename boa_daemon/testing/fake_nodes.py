@@ -1,0 +1,108 @@
+"""Nodes that work: each instance of the fake cloud has an SSM agent, whose commands run here, in a folder.
+
+The agent of an instance that runs comes online after a moment, as in life only with an instance profile, and
+only where its network reaches SSM: an instance with several interfaces gets no public address, so it needs a
+subnet that is not a default one. Commands are the scripts of the `ssm` engine, unchanged but for two words:
+the nodes' folder becomes one below the sandbox, and private addresses become this machine's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.testing.fake_answers import Answer, Call, iso, json_answer, json_error
+from boa_daemon.testing.fake_ssm import FakeSsm, NoSuchInstance
+from boa_daemon.testing.fake_terms import Lifetime
+
+NODE_FOLDER = "/var/lib/boa"
+_ADDRESS = re.compile(r"\b(?:10|172)\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
+MOST_INSTANCES = 50
+
+
+class FakeNodes:
+    """The agents. `environment` is that of everything on nodes: where AWS is, and the nodes' credentials."""
+
+    def __init__(self, folder: Path, *, environment: Mapping[str, str], agent_seconds: float = 2.0) -> None:
+        self.ssm = FakeSsm(folder, environment=environment, rewrite=self._rewrite, gpus_of=self._gpus_of)
+        self.agent_seconds = agent_seconds
+        self._folder = folder
+        self._gpus: dict[str, int] = {}
+
+    def close(self) -> None:
+        """End everything on all nodes."""
+        self.ssm.close()
+
+    def end(self, node: str) -> None:
+        """Take a node away with all that runs on it."""
+        if node not in self.ssm.gone:
+            self.ssm.end(node)
+
+    def answer(
+        self,
+        call: Call,
+        lives: Mapping[str, Lifetime],
+        gpus_of: Callable[[str], int],
+        now: float,
+        boot: float,
+    ) -> Answer | None:
+        """Answer a call to SSM; None for one that is not about nodes."""
+        online = {
+            name: life
+            for name, life in lives.items()
+            if life.ended_at is None
+            and life.region == call.region
+            and now - life.launched_at >= boot + self.agent_seconds
+            and life.profile
+            and life.is_reachable
+        }
+        self._gpus.update({name: gpus_of(life.instance_type) for name, life in online.items()})
+        document = call.document
+        if call.operation == "DescribeInstanceInformation":
+            rows = [
+                {"InstanceId": name, "PingStatus": "Online", "LastPingDateTime": now, "PlatformType": "Linux"}
+                for name in online
+            ]
+            return json_answer({"InstanceInformationList": rows})
+        if call.operation == "SendCommand":
+            return self._send(document, online)
+        if call.operation == "GetCommandInvocation":
+            return self._result(document, lives)
+        return None
+
+    def _send(self, document: Mapping[str, Any], online: Mapping[str, Lifetime]) -> Answer:
+        """Run a command on all of its instances, or on none where one is not there."""
+        wanted = document["InstanceIds"]
+        if len(wanted) > MOST_INSTANCES:
+            said = f"1 validation error detected: 'instanceIds' must have at most {MOST_INSTANCES} members"
+            return json_error("ValidationException", said)
+        missing = [name for name in wanted if name not in online]
+        if missing:
+            return json_error("InvalidInstanceId", f"Instances {missing} not in a valid state for account")
+        command = self.ssm.send_command(**document)["Command"]["CommandId"]
+        now = iso(0.0)
+        return json_answer({"Command": {"CommandId": command, "Status": "Pending", "Comment": now}})
+
+    def _result(self, document: Mapping[str, Any], lives: Mapping[str, Lifetime]) -> Answer:
+        """Say what became of a command on an instance."""
+        node, command = document["InstanceId"], document["CommandId"]
+        life = lives.get(node)
+        if life is None:
+            return json_error("InvocationDoesNotExist", f"no command {command} on {node}")
+        if life.ended_at is not None:
+            return json_answer({"CommandId": command, "InstanceId": node, "Status": "Undeliverable"})
+        try:
+            found = self.ssm.get_command_invocation(**document)
+        except (NoSuchInstance, KeyError):
+            return json_error("InvocationDoesNotExist", f"no command {command} on {node}")
+        return json_answer({"CommandId": command, "InstanceId": node, **found})
+
+    def _rewrite(self, node: str, script: str) -> str:
+        """Return a script as it can run here: below the sandbox, with this machine for all nodes."""
+        return _ADDRESS.sub("127.0.0.1", script.replace(NODE_FOLDER, str(self._folder / node / "boa")))
+
+    def _gpus_of(self, node: str) -> int:
+        """Return how many GPUs `nvidia-smi` shows on a node."""
+        return self._gpus.get(node, 0)

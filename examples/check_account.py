@@ -1,0 +1,182 @@
+"""Try a whole site on a real AWS account, from `boa up` to an empty bill, and write a report of each step.
+
+python examples/check_account.py --type g4dn.xlarge --report report.md
+
+About ten minutes of one instance: for a g4dn.xlarge some 0.10 USD, disk and address included. Whatever fails,
+everything that was rented is ended and the stack is taken away; the report says where it stopped and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+JOB = """name: check
+class: default
+max_gpus: 1
+run: |
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+  python3 -u - <<'SCRIPT'
+  import json, time
+  from boa_daemon import job
+  done = []
+  def load(path):
+      done.extend(json.loads(path.read_text()))
+  def save(file):
+      file.write(json.dumps(done).encode())
+  for step in job.steps(40, load=load, save=save, every=10):
+      done.append(step)
+      time.sleep(0.5)
+      job.report(step + 1)
+      print("step", step + 1, flush=True)
+  SCRIPT
+"""
+
+
+@dataclass
+class Report:
+    """What was done, how long it took, and what it said."""
+
+    steps: list[tuple[str, float, str, str]] = field(default_factory=list)
+
+    def note(self, name: str, seconds: float, outcome: str, said: str) -> None:
+        """Add a step, and say it."""
+        self.steps.append((name, seconds, outcome, said))
+        print(f"{outcome:6} {seconds:7.1f} s  {name}", flush=True)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every step went well."""
+        return all(outcome == "ok" for _, _, outcome, _ in self.steps)
+
+    def text(self) -> str:
+        """Return it as a page."""
+        rows = "".join(
+            f"| {name} | {seconds:.1f} | {outcome} |\n" for name, seconds, outcome, _ in self.steps
+        )
+        said = "".join(f"\n## {name}\n\n```text\n{text.strip()}\n```\n" for name, _, _, text in self.steps)
+        head = f"# BOA on a real account\n\n{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, "
+        return (
+            f"{head}Python {platform.python_version()}\n\n| step | seconds | |\n|---|---|---|\n{rows}{said}"
+        )
+
+
+class Failed(Exception):
+    """A step went wrong; the rest is not tried, and everything is ended."""
+
+
+class Check:
+    """The steps, in a folder of their own."""
+
+    def __init__(self, folder: Path, report: Report, patience_seconds: float) -> None:
+        self.folder, self.report, self.patience = folder, report, patience_seconds
+        self.daemon: subprocess.Popen[bytes] | None = None
+
+    def boa(self, name: str, *words: str, may_fail: bool = False) -> str:
+        """Run a verb; its output joins the report."""
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "boa_daemon", *words],
+            cwd=self.folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        said = done.stdout + done.stderr
+        outcome = "ok" if done.returncode == 0 else "FAILED"
+        self.report.note(name, time.monotonic() - began, outcome, f"$ boa {' '.join(words)}\n{said}")
+        if done.returncode and not may_fail:
+            raise Failed(name)
+        return done.stdout
+
+    def wait(self, name: str, is_so: object) -> None:
+        """Wait for something of the daemon."""
+        began = time.monotonic()
+        while time.monotonic() - began < self.patience:
+            if callable(is_so) and is_so():
+                self.report.note(name, time.monotonic() - began, "ok", "")
+                return
+            time.sleep(1.0)
+        log = (self.folder / "daemon.log").read_text()[-4000:]
+        explained = self.ask("explain", "check-1").get("text", "")
+        self.report.note(name, time.monotonic() - began, "FAILED", f"{explained}\n\n{log}")
+        raise Failed(name)
+
+    def ask(self, *words: str) -> dict[str, object]:
+        """Return the JSON answer of a verb; empty where it has none."""
+        done = subprocess.run(
+            [sys.executable, "-m", "boa_daemon", *words, "--json"],
+            cwd=self.folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        try:
+            found: dict[str, object] = json.loads(done.stdout)
+        except ValueError:
+            return {}
+        return found
+
+    def job(self) -> dict[str, object]:
+        """Return what the daemon says of the job."""
+        rows = self.ask("jobs", "--all").get("jobs")
+        return dict(rows[0]) if isinstance(rows, list) and rows else {}
+
+    def run(self, kind: str, market: str) -> None:
+        """Do all of it."""
+        site = ("--cluster", "check", "--type", kind, "--market", market, "--usd-per-hour", "2")
+        self.boa("what it would make", "up", *site)
+        self.boa("make the stack", "up", *site, "--yes")
+        self.boa("the doctor", "doctor")
+        with (self.folder / "daemon.log").open("wb") as log:
+            self.daemon = subprocess.Popen(
+                [sys.executable, "-m", "boa_daemon", "daemon", "--state-dir", str(self.folder / "state")],
+                cwd=self.folder, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.wait("the daemon answers", lambda: bool(self.ask("status")))
+        (self.folder / "job.yaml").write_text(JOB)
+        self.boa("submit", "submit", "job.yaml")
+        self.wait("a node is rented", lambda: bool(self.ask("instances").get("instances")))
+        self.wait("its GPUs are fit and the job runs", lambda: bool(self.job().get("step")))
+        self.wait("the job ends", lambda: self.job().get("status") in ("finished", "failed"))
+        self.boa("its log, from the bucket", "logs", "check-1")
+        self.boa("what it cost", "cost")
+        if self.job().get("status") != "finished":
+            raise Failed("the job failed")
+
+    def end(self) -> None:
+        """End the daemon, then everything."""
+        if self.daemon is not None:
+            self.daemon.terminate()
+            self.daemon.wait()
+        self.boa("end everything", "down", "--all", "--stack", "--data", may_fail=True)
+        self.boa("nothing is left", "gc", "--check", may_fail=True)
+
+
+def main() -> None:
+    """Run the check and write the report."""
+    parser = argparse.ArgumentParser(description="Try a whole site on a real account; costs some cents.")
+    parser.add_argument("--type", default="g4dn.xlarge")
+    parser.add_argument("--market", default="on-demand")
+    parser.add_argument("--report", type=Path, default=Path("report.md"))
+    parser.add_argument("--patience", type=float, default=900.0, help="seconds that a step may take")
+    asked = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="boa-check") as folder:
+        os.environ["BOA_DAEMON_STATE_DIR"] = str(Path(folder) / "state")
+        check = Check(Path(folder), report, asked.patience)
+        try:
+            check.run(asked.type, asked.market)
+        except Failed as failed:
+            print(f"stopped at: {failed}")
+        finally:
+            check.end()
+    asked.report.write_text(report.text())
+    print(f"{'All went well' if report.is_good else 'Something failed'}; see {asked.report}")
+    sys.exit(0 if report.is_good else 1)
+
+
+if __name__ == "__main__":
+    main()

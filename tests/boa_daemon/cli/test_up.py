@@ -1,0 +1,171 @@
+"""`boa up` and `boa down --all --stack`: a site is made of nothing, fits the daemon, and goes again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from aws_fixtures import credentials
+
+from boa_daemon.backends.aws_policy import policy
+from boa_daemon.cli import main
+from boa_daemon.cli.aws_site import uses_of
+from boa_daemon.cli.toml_keys import with_keys
+from boa_daemon.daemon.config import aws_settings, load_settings
+from boa_daemon.errors import InputError
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.testing.fronts import mocked
+from boa_daemon.testing.request_shapes import RequestShapes, request_shapes
+
+__all__ = ["credentials"]
+pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")
+"""moto makes no placement groups, no policies of buckets and no budgets, and says so."""
+Boa = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def shapes() -> Iterator[RequestShapes]:
+    """An account with a quota, and a look at every request."""
+    terms = Terms(vcpu_quotas={"L-DB2E81BA": 64, "L-417A185B": 768})
+    with mocked(FakeCloud(time.time, terms)), request_shapes() as shapes:
+        yield shapes
+
+
+@pytest.fixture
+def boa(
+    shapes: RequestShapes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Boa:
+    """Return a function that runs a verb in an empty folder: exit code, JSON answer, what was said."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
+        monkeypatch.setattr(sys, "argv", ["boa", *words, *(["--json"] if is_json else [])])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        document = json.loads(said.out) if is_json and said.out else None
+        return code, document, said.out + said.err
+
+    return run
+
+
+def test_without_yes_nothing_is_made(boa: Boa, shapes: RequestShapes) -> None:
+    """What it would make, what that costs, and what to type; no file, no stack."""
+    code, plan, _ = boa("up", "--type", "g5.xlarge", "--cluster", "lab")
+
+    assert (code, plan["is_made"], plan["is_there"]) == (0, False, False)
+    assert {"AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::IAM::Role"} <= {row["type"] for row in plan["makes"]}
+    assert plan["usd_per_month"] == 0.0
+    assert plan["nodes"][0]["usd_per_hour"] == pytest.approx(1.006)
+    assert not Path("boa.toml").exists()
+    assert not [name for name in shapes.counts if "Create" in name]
+
+
+def test_a_network_of_its_own_has_its_price(boa: Boa) -> None:
+    """A NAT gateway and its address for 730 hours."""
+    _, plan, _ = boa("up", "--type", "p4d.24xlarge", "--private")
+
+    assert plan["usd_per_month"] == pytest.approx((0.045 + 0.005) * 730.0)
+    assert "AWS::EC2::PlacementGroup" in {row["type"] for row in plan["makes"]}
+
+
+def test_many_cards_need_private_subnets(boa: Boa) -> None:
+    """P4d with EFA has four interfaces and so no public address: refused before it costs anything."""
+    code, _, said = boa("up", "--type", "p4d.24xlarge", "--yes")
+
+    assert code == 2
+    assert "--private" in said
+    assert "public" in said
+
+
+def test_a_site_is_made_that_the_daemon_takes(boa: Boa, shapes: RequestShapes) -> None:
+    """The stack, then a boa.toml with which the doctor finds everything, then nothing to change any more."""
+    Path("boa.toml").write_text('# mine\n[cloud]\ncluster = "lab"\ninstance_types = ["g5.xlarge"]\n')
+    code, made, _ = boa("up", "--yes", "--usd-per-hour", "12.5")
+    settings = load_settings(Path("boa.toml")).settings
+    doctor_code, doctor, _ = boa("doctor")
+    again_code, again, _ = boa("up", "--yes")
+
+    assert (code, made["is_made"], made["is_changed"]) == (0, True, True)
+    assert Path("boa.toml").read_text().startswith("# mine\n")
+    assert (settings.budget.usd_per_hour, settings.budget.usd_per_day_cap) == (12.5, 600.0)
+    assert (settings.cloud.provider, settings.engine.name) == ("aws", "ssm")
+    assert settings.engine.queue_url != aws_settings(settings.cloud).queue_url
+    failed = [check for check in doctor["checks"] if check["status"] == "failed"]
+    assert (doctor_code, failed) == (0, [])
+    assert {"queue", "reports", "bucket", "network g5.xlarge"} <= {
+        check["name"] for check in doctor["checks"]
+    }
+    assert (again_code, again["is_there"]) == (0, True)
+    assert shapes.faults == []
+
+
+def test_the_stack_holds_the_policy_that_boa_iam_prints(boa: Boa) -> None:
+    """What CloudFormation makes of the template is, word for word, the policy for the settings it leaves."""
+    boa("up", "--yes", "--type", "g5.xlarge", "--cluster", "lab")
+    settings = load_settings(Path("boa.toml")).settings
+    cloud = aws_settings(settings.cloud)
+    iam = boto3.client("iam")
+    [arn] = [each["Arn"] for each in iam.list_policies(Scope="Local")["Policies"] if "control" in each["Arn"]]
+    version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+
+    printed = policy(
+        cloud.model_copy(update={"security_groups": ()}),
+        uses=uses_of(Path("boa.toml")),
+        account="123456789012",
+    )
+    assert document == printed
+
+
+def test_down_takes_the_stack_and_keeps_the_data(boa: Boa) -> None:
+    """The receipt says what the bucket still costs; with --data it goes too."""
+    _, made, _ = boa("up", "--yes", "--type", "g5.xlarge")
+    bucket = made["outputs"]["BucketName"]
+    s3 = boto3.client("s3")
+    s3.put_object(Bucket=bucket, Key="jobs/a/g1/checkpoint/1", Body=b"x" * 1000)
+    code, first, said = boa("down", "--all", "--stack", "--wait-seconds", "1")
+    kept = [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    _, second, _ = boa("down", "--all", "--stack", "--data", "--wait-seconds", "1")
+
+    assert code == 0, said
+    assert (first["stack"]["removed"], first["stack"]["bucket_removed"]) == (True, False)
+    assert (first["stack"]["objects"], first["stack"]["gb"]) == (1, 1e-6)
+    assert kept == [bucket]
+    assert (second["stack"]["removed"], second["stack"]["bucket_removed"]) == (False, True)
+    assert s3.list_buckets()["Buckets"] == []
+
+
+def test_down_refuses_half_a_word(boa: Boa) -> None:
+    """--stack alone would leave nodes without the role that ends them."""
+    assert boa("down", "--stack")[0] == 2
+    assert boa("down", "--all", "--data")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '\n[cloud]\nregion = "x"\n'),
+        ('[cloud]\nregion = "y" # here\nzones = []\n', '[cloud]\nregion = "x"\nzones = []\n'),
+        ("[cloud] # c\n\n[engine]\n", '[cloud] # c\nregion = "x"\n\n[engine]\n'),
+    ],
+)
+def test_keys_are_set_in_place(before: str, after: str) -> None:
+    """In their section, with what stands around them."""
+    assert with_keys(before, {"cloud": {"region": "x"}}).lstrip("\n") == after.lstrip("\n")
+
+
+def test_what_cannot_be_changed_is_said() -> None:
+    """An inline table is TOML too; the error says what to set by hand."""
+    with pytest.raises(InputError, match=r'Set \[cloud\] region = "x"'):
+        with_keys('cloud = {region = "y"}\n', {"cloud": {"region": "x"}})

@@ -1,0 +1,61 @@
+"""A whole life on AWS under exactly the policies that `boa iam` prints; every request fits its model."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from aws_sites import AwsSite, an_aws_site
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_receipt import end_everything
+from boa_daemon.backends.aws_sweep import Sweeper
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.clock import SystemClock
+
+
+def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch, job, resize, spot warning, checkpoint, logs, end, gc, down: none denied, none unused."""
+    with an_aws_site(monkeypatch, market="spot") as site:
+        service = site.up()
+        job = site.submit(service, steps=500)
+        site.until(lambda: (service.job(job).get("step") or 0) >= 5)
+        site.give(2)
+        site.until(lambda: service.job(job)["gpus"] == 2 and (service.job(job).get("step") or 0) >= 10)
+        before = service.job(job)["generation"]
+        warned = service.job(job)["nodes"][0]
+        site.fake.warn(warned)
+        site.until(
+            lambda: service.job(job)["generation"] > before and warned not in service.job(job)["nodes"]
+        )
+        site.give(1)
+        site.until(lambda: service.job(job)["status"] == "finished", 180.0)
+        row = service.job(job)
+        printed = service.logs(job)["text"]
+        site.until(lambda: not site.fake.live())
+        assert site.daemon is not None
+        site.daemon.sweep()
+        receipt = down(site)
+        unused = {
+            (role.arn, each["Sid"])
+            for role in site.roles.values()
+            for document in role.documents
+            for each in document["Statement"]
+            if each["Effect"] == "Allow" and (role.arn, each["Sid"]) not in site.fake.iam.used
+        }
+
+    assert row["lost_steps"] == 0
+    assert "step 500 on 1 workers" in printed
+    assert receipt.is_clean
+    assert site.fake.iam.denied == []
+    assert site.shapes.faults == []
+    # The agent's own calls are not made here, and the daemon asks what it may do only through the doctor.
+    assert {sid for _, sid in unused} == {"SsmAgent", "AskOwnRights"}
+    assert sum(site.shapes.counts.values()) > 100
+
+
+def down(site: AwsSite) -> object:
+    """End everything, as `boa down --all` does."""
+    settings = AwsSettings(cluster="lab", instance_types=("g5.xlarge",), endpoint=site.url)
+    sweeper = Sweeper(settings, AwsCalls(settings), SystemClock())
+    return end_everything(sweeper, "us-east-1", clock=SystemClock(), wait_seconds=10.0, sleep=time.sleep)
