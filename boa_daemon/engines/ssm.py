@@ -20,7 +20,13 @@ from typing import Any, TypeAlias
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, read_s3_log
-from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands, is_about_the_node
+from boa_daemon.engines.ssm_commands import (
+    InDoubt,
+    Preparer,
+    SsmClient,
+    SsmCommands,
+    is_about_the_node,
+)
 from boa_daemon.engines.ssm_runs import (
     Known,
     Run,
@@ -128,7 +134,9 @@ class SsmEngine:
             answer = self._commands.send(
                 [node], self._start_script(known, action, addresses, rank), "start a unit"
             )
-            if isinstance(answer, Refused):
+            # One whose answer was lost may run: it is taken for started, and asked about when it is silent. A
+            # second generation beside it would be the worse mistake.
+            if isinstance(answer, Refused) and not isinstance(answer, InDoubt):
                 self._commands.send(
                     nodes[:rank], kill_script(_pattern(action.job, action.generation)), "end a unit"
                 )
@@ -208,7 +216,7 @@ class SsmEngine:
         """Take in what has arrived, ask silent units, and return the newest generation of every job."""
         # On disk before the queue forgets it: an end that was heard by a process that died is lost otherwise.
         for status in self._inbox.receive(keep=self._save_news):
-            self._has_news |= self._hear(status)
+            self._has_news |= self._heard(status)
         for known in self._jobs.values():
             if known.run is not None and not known.is_forgotten:
                 self._has_news |= self._ask_silent(known.run)
@@ -235,6 +243,14 @@ class SsmEngine:
         """Write down what was heard since the last time."""
         if self._has_news:
             self._save()
+
+    def _heard(self, status: dict[str, Any]) -> bool:
+        """Take in a unit's word; one that nobody can make sense of is dropped, and keeps no other."""
+        try:
+            return self._hear(status)
+        except Exception as error:
+            REFUSED.note("a unit", f"{type(error).__name__}: {error}")
+            return False
 
     def _hear(self, status: dict[str, Any]) -> bool:
         """Take in a unit's word, unless it is of an older generation or older than what is known."""
@@ -290,7 +306,7 @@ class SsmEngine:
             return False
         if status == "Success" and STATUS in output:
             said = unit_status(json_object(output.partition(STATUS)[2], PROBE), PROBE)
-            return said is not None and self._hear(said)
+            return said is not None and self._heard(said)
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
             run.heard[rank] = lost(run, rank)
