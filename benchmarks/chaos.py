@@ -589,8 +589,10 @@ class Storm:
         leader.kill(signal.SIGSTOP)
         self._time_failover(leader)
         leader.kill(signal.SIGCONT)
-        time.sleep(3.0)
-        # It says that it does not lead any more; a supervisor starts it anew.
+        # It finds that it does not lead any more and ends; its supervisor starts it again.
+        with suppress(subprocess.TimeoutExpired):
+            assert leader.process is not None
+            leader.process.wait(30.0)
         leader.kill()
         leader.start()
 
