@@ -176,11 +176,10 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
     addresses = gate_addresses(settings)
     # The last one is the one that reaches furthest.
     door = JobDoor(state, addresses[-1]) if addresses else None
-    return World(
-        clock=clock,
-        cloud=cloud,
-        runner=_named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door),
-    )
+    runner = _named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door)
+    if isinstance(runner, SsmEngine):
+        runner.tell_time(clock.now)
+    return World(clock=clock, cloud=cloud, runner=runner)
 
 
 def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:

@@ -349,14 +349,22 @@ class SsmEngine:
         """Read back what was known; units that are silent meanwhile are asked."""
         if self._memory is None:
             self._jobs.update(read_known(self._settings.state_file))
-            return self.poll()
-        documents = self._memory[0]()
-        if documents:
+        elif documents := self._memory[0]():
             self._jobs.update({job: known_of(json.loads(text)) for job, text in documents.items()})
         else:
             # An earlier version kept it in a file beside the database.
             self._jobs.update(read_known(self._settings.state_file))
+        for known in self._jobs.values():
+            if known.run is not None:
+                # Written by a clock that was ahead: a unit must not seem heard of for as long as that.
+                known.run.started_at = min(known.run.started_at, self._now())
+                heard = known.run.heard_at.items()
+                known.run.heard_at = {rank: min(at, self._now()) for rank, at in heard}
         return self.poll()
+
+    def tell_time(self, now: Callable[[], float]) -> None:
+        """Go by this clock from now on; the machine's may jump."""
+        self._now = now
 
     def remember_in(
         self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]

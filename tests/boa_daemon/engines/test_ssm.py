@@ -260,6 +260,21 @@ def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
     assert (found.phase, found.step, found.gpus) == ("running", 7, 1)
 
 
+def test_a_clock_that_was_ahead_keeps_no_unit_from_being_asked(stage: Stage) -> None:
+    """It was heard of in the far future, says the memory of an earlier daemon: it is asked all the same."""
+    bench = stage.started()
+    stage.clock.instant = 1e9
+    stage.say()
+    bench.report()
+    stage.clock.instant = 100.0
+    engine = stage.engine()
+    engine.reattach()
+    sent = len(stage.wires.sent)
+    stage.clock.instant = 161.0
+    assert engine.poll()["a"].phase == "unknown"
+    assert len(stage.wires.sent) == sent + 1
+
+
 def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
     """Unreachable, being prepared, failed and tried anew, ready: only the last is accepted."""
     engine, node = stage.bench.engine, a_node("i-1")
