@@ -332,7 +332,7 @@ class Machine:
         folder.mkdir(parents=True, exist_ok=True)
         self._clock_file = folder / "clock"
         self._clock_file.write_bytes(bytes(8))
-        self._shim = shim
+        self._shim, self._said_before = shim, 0
         self.process: subprocess.Popen[bytes] | None = None
         self.socket = folder / "state" / "boa.sock"
         with self._clock_file.open("r+b") as file:
@@ -352,10 +352,20 @@ class Machine:
         if self._shim is not None:
             environment["LD_PRELOAD"] = str(self._shim)
         with (self.folder / "log").open("ab") as log:
+            self._said_before = log.tell()
             command = [sys.executable, "-m", "boa_daemon", "daemon", "--standby"]
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Whether the daemon runs, and said since its start that another one leads."""
+        if self.process is None or self.process.poll() is not None:
+            return False
+        with (self.folder / "log").open("rb") as log:
+            log.seek(self._said_before)
+            return b"standing by" in log.read()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the daemon."""
@@ -573,7 +583,7 @@ class Storm:
     def _kill(self) -> None:
         """Kill the leader and time how long it takes until another daemon ticks."""
         leader = self.leader()
-        if leader is None:
+        if leader is None or not self._has_standby(leader):
             return
         self.counts["kills"] += 1
         leader.kill()
@@ -583,16 +593,24 @@ class Storm:
     def _pause(self) -> None:
         """Stop the leader for longer than its lease, let another one lead, and let it go on."""
         leader = self.leader()
-        if leader is None or self.database == "sqlite":
+        if leader is None or self.database == "sqlite" or not self._has_standby(leader):
             return
         self.counts["pauses"] += 1
         leader.kill(signal.SIGSTOP)
         self._time_failover(leader)
         leader.kill(signal.SIGCONT)
-        time.sleep(3.0)
-        # It says that it does not lead any more; a supervisor starts it anew.
+        # It finds that it does not lead any more and ends; its supervisor starts it again.
+        with suppress(subprocess.TimeoutExpired):
+            assert leader.process is not None
+            leader.process.wait(30.0)
         leader.kill()
         leader.start()
+
+    def _has_standby(self, leader: Machine) -> bool:
+        """Wait until another daemon stands by: what is timed is a failover, not the start of a program."""
+        others = [machine for machine in self.machines if machine is not leader]
+        self._wait(lambda: any(other.is_standing_by for other in others), "a standby", fails=False)
+        return any(other.is_standing_by for other in others)
 
     def _time_failover(self, before: Machine) -> None:
         """Wait until another daemon has done a tick."""

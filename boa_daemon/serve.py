@@ -349,6 +349,9 @@ def _until_stopped(
     """Wait for signals; say READY after the first full reconcile."""
     is_announced, ahead = False, time.time() - time.monotonic()
     while not stop.wait(0.2):
+        if daemon.books is not None and daemon.books.is_deposed:
+            # What memory holds is the past of a cluster that another one leads: begin anew, or stand by.
+            raise LedElsewhere("another daemon took over; this one ends, and its service may start it again")
         if abs(time.time() - time.monotonic() - ahead) > JUMP_SECONDS:
             ahead = time.time() - time.monotonic()
             clockwork.after_a_jump()

@@ -156,6 +156,8 @@ class AwsCloud(Provider):
 
     def _ours(self, listed: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
         """Return the instances that our database rented or knows; note whose the cluster is otherwise."""
+        if not self._touches:
+            return list(listed)
         ours: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         for instance in listed:

@@ -138,11 +138,10 @@ def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = ""
     """
     cloud = _named(CLOUDS, settings.cloud.provider, "[cloud] provider")(settings, state, clock, books)
     door = job_door(settings, gate_site_of(settings), state)
-    return World(
-        clock=clock,
-        cloud=cloud,
-        runner=_named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door, cloud),
-    )
+    runner = _named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door, cloud)
+    if isinstance(runner, SsmEngine):
+        runner.tell_time(clock.now)
+    return World(clock=clock, cloud=cloud, runner=runner)
 
 
 def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:

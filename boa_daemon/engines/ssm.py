@@ -21,7 +21,13 @@ from typing import Any, TypeAlias
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
-from boa_daemon.engines.ssm_commands import Preparer, SsmClient, SsmCommands, is_about_the_node
+from boa_daemon.engines.ssm_commands import (
+    InDoubt,
+    Preparer,
+    SsmClient,
+    SsmCommands,
+    is_about_the_node,
+)
 from boa_daemon.engines.ssm_runs import (
     Known,
     Run,
@@ -142,8 +148,9 @@ class SsmEngine:
             answer = self._commands.send(
                 [node], self._start_script(known, action, addresses, rank), "start a unit"
             )
-            if isinstance(answer, Refused):
-                # This one too: a command whose answer was lost may run all the same.
+            # One whose answer was lost may run: it is taken for started, and asked about when it is silent. A
+            # second generation beside it would be the worse mistake.
+            if isinstance(answer, Refused) and not isinstance(answer, InDoubt):
                 pattern = _pattern(action.job, action.generation)
                 self._commands.send_each(nodes[: rank + 1], kill_script(pattern), "end a unit")
                 return answer
@@ -242,7 +249,7 @@ class SsmEngine:
         """Take in what has arrived, ask silent units, and return the newest generation of every job."""
         # On disk before the queue forgets it: an end that was heard by a process that died is lost otherwise.
         for status in self._inbox.receive(keep=self._save_news):
-            self._has_news |= self._hear(status)
+            self._has_news |= self._heard(status)
         for known in self._jobs.values():
             if known.run is not None and not known.is_forgotten:
                 self._has_news |= self._ask_silent(known.run)
@@ -269,6 +276,14 @@ class SsmEngine:
         """Write down what was heard since the last time."""
         if self._has_news:
             self._save()
+
+    def _heard(self, status: dict[str, Any]) -> bool:
+        """Take in a unit's word; one that nobody can make sense of is dropped, and keeps no other."""
+        try:
+            return self._hear(status)
+        except Exception as error:
+            REFUSED.note("a unit", f"{type(error).__name__}: {error}")
+            return False
 
     def _hear(self, status: dict[str, Any]) -> bool:
         """Take in a unit's word, unless it is of an older generation or older than what is known."""
@@ -324,7 +339,7 @@ class SsmEngine:
             return False
         if status == "Success" and STATUS in output:
             said = unit_status(json_object(output.partition(STATUS)[2], PROBE), PROBE)
-            return said is not None and self._hear(said)
+            return said is not None and self._heard(said)
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
             run.heard[rank] = lost(run, rank)
@@ -381,14 +396,22 @@ class SsmEngine:
         """Read back what was known; units that are silent meanwhile are asked."""
         if self._memory is None:
             self._jobs.update(read_known(self._settings.state_file))
-            return self.poll()
-        documents = self._memory[0]()
-        if documents:
+        elif documents := self._memory[0]():
             self._jobs.update({job: known_of(json.loads(text)) for job, text in documents.items()})
         else:
             # An earlier version kept it in a file beside the database.
             self._jobs.update(read_known(self._settings.state_file))
+        for known in self._jobs.values():
+            if known.run is not None:
+                # Written by a clock that was ahead: a unit must not seem heard of for as long as that.
+                known.run.started_at = min(known.run.started_at, self._now())
+                heard = known.run.heard_at.items()
+                known.run.heard_at = {rank: min(at, self._now()) for rank, at in heard}
         return self.poll()
+
+    def tell_time(self, now: Callable[[], float]) -> None:
+        """Go by this clock from now on; the machine's may jump."""
+        self._now = now
 
     def remember_in(
         self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, prepare_script
@@ -27,6 +28,20 @@ class SsmClient(Protocol):
 MOST_INSTANCES = 50
 """SSM takes so many in one SendCommand; the service model of the API says it."""
 MOST_COMMENT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubt(Refused):
+    """SSM may have taken a command: its answer was lost, so the script may run."""
+
+
+def is_certain(error: Exception) -> bool:
+    """Whether a failed call is SSM's own no, or never left this machine; else it may have been obeyed."""
+    said = f"{type(error).__name__}: {error}"
+    response = getattr(error, "response", None) or {}
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+    never_sent = "ParamValidation" in said or "Credential" in said
+    return 400 <= status < 500 or never_sent or is_about_the_node(said)
 
 
 class SsmCommands:
@@ -62,7 +77,9 @@ class SsmCommands:
                 Parameters={"commands": [script]},
             )
         except Exception as error:
-            return Refused(reason=f"SSM did not take the command: {error}")
+            if is_certain(error):
+                return Refused(reason=f"SSM did not take the command: {error}")
+            return InDoubt(reason=f"nobody knows whether SSM took the command: {error}")
         try:
             return str(answer["Command"]["CommandId"])
         except (KeyError, TypeError):

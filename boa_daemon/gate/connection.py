@@ -7,6 +7,7 @@ second, bytes not read. Whoever breaks a rule gets one `refused` frame with the 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.token import JOB, PLANNER, as_gate, is_proof, new_nonce, prove
 from policies.model import JobId
 
+_LOG = logging.getLogger("boa.gate")
 HELLO_SECONDS = 2.0
 MOST_UNREAD_BYTES = 1 << 16
 MOST_GPUS = 1_000_000
@@ -101,6 +103,10 @@ class Connection(asyncio.Protocol):
                 self._obey(frame, now)
         except wire.MalformedFrame as fault:
             self.refuse(str(fault))
+        except Exception as fault:
+            # Whatever a stranger has found: it ends this line, and no other.
+            _LOG.exception("a frame could not be obeyed")
+            self.refuse(f"malformed: {type(fault).__name__}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the server; a lease that the caller held ends."""

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
@@ -83,6 +83,7 @@ def check(engine: Engine) -> None:
         raise StoreUnusable(f"the database is damaged: {said}")
 
 
+MIGRATION_LOCK = 0x626F61
 HEAD = "0003"
 """The newest revision: a database that has it is left as it is."""
 
@@ -113,6 +114,9 @@ def migrate(engine: Engine) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:
         with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                # A daemon and its standby that start together: one makes the tables, the other waits.
+                connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except Exception as error:

@@ -29,6 +29,11 @@ class Storage:
         if self.leadership is not None:
             self.leadership.check()
 
+    @property
+    def is_deposed(self) -> bool:
+        """Whether another process took over."""
+        return self.leadership is not None and self.leadership.leader is None
+
     def close(self) -> None:
         """Let the database go, and let the next process have it."""
         if self.leadership is not None:

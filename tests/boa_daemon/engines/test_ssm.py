@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from engine_bench import Bench
 
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
@@ -17,6 +18,7 @@ from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
 
 FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
+DENIED: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
 
 
 @dataclass
@@ -205,7 +207,7 @@ def test_a_command_that_is_not_taken_is_a_refusal_and_units_sent_before_are_ende
 
     def second_fails(**request: Any) -> Mapping[str, Any]:
         if "i-2" in request["InstanceIds"]:
-            raise ConnectionError("no route")
+            raise ClientError(DENIED, "SendCommand")
         return taken(**request)
 
     stage.wires.send_command = second_fails  # type: ignore[method-assign]
@@ -213,6 +215,36 @@ def test_a_command_that_is_not_taken_is_a_refusal_and_units_sent_before_are_ende
     assert isinstance(bench.engine.start(bench.order(2, nodes=2)), Refused)
     assert "SIGUSR1" in stage.wires.sent[-1][1]
     assert bench.engine.poll() == {}
+
+
+def test_a_start_whose_answer_was_lost_may_run_and_is_not_started_twice(stage: Stage) -> None:
+    """It is taken for started; where it did not get there, it is asked for in vain and lost in the end."""
+    bench = stage.bench
+    bench.admit("torchrun train.py", workdir=".")
+    stage.wires.is_broken = True
+    bench.generation = 1
+    assert bench.engine.start(bench.order(1)) == Accepted()
+    stage.wires.is_broken = False
+    assert isinstance(bench.engine.start(replace(bench.order(1), generation=2)), Refused)
+    stage.wires.answers = [("Failed", "no such unit")] * 3
+    for at in range(61, 200, 21):
+        stage.clock.instant = float(at)
+        report = bench.engine.poll()["a"]
+    assert report.cause == "agent-lost"
+
+
+def test_a_call_that_does_not_get_out_says_nothing_about_a_unit(stage: Stage) -> None:
+    """An hour without AWS: the job is not known to do anything, and when AWS is back it runs."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    stage.wires.is_broken = True
+    for at in range(61, 3700, 20):
+        stage.clock.instant = float(at)
+        assert bench.report().phase == "unknown"
+    stage.wires.is_broken = False
+    stage.say()
+    assert bench.report().phase == "running"
 
 
 def test_a_stop_goes_to_all_nodes_in_one_command(stage: Stage) -> None:
@@ -238,6 +270,21 @@ def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
     found = stage.engine().reattach()["a"]
 
     assert (found.phase, found.step, found.gpus) == ("running", 7, 1)
+
+
+def test_a_clock_that_was_ahead_keeps_no_unit_from_being_asked(stage: Stage) -> None:
+    """It was heard of in the far future, says the memory of an earlier daemon: it is asked all the same."""
+    bench = stage.started()
+    stage.clock.instant = 1e9
+    stage.say()
+    bench.report()
+    stage.clock.instant = 100.0
+    engine = stage.engine()
+    engine.reattach()
+    sent = len(stage.wires.sent)
+    stage.clock.instant = 161.0
+    assert engine.poll()["a"].phase == "unknown"
+    assert len(stage.wires.sent) == sent + 1
 
 
 def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:

@@ -134,6 +134,42 @@ def test_no_bytes_bring_the_gate_down(junk: bytes) -> None:
             line.socket.close()
 
 
+FIELDS = (
+    "op", "id", "ready_bytes", "message_bytes", "iteration_bytes", "iterations_left", "compute_seconds",
+    "exposed_seconds", "round_trip_seconds", "fence", "seconds", "nics", "gpus", "weight", "role", "job",
+)  # fmt: skip
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+    st.sampled_from([10**400, -1, 2**63, [], {}, ["A"], "ask", "done", "cancel", "status", "plan", "hello"]),
+)
+FRAMES = st.lists(
+    st.dictionaries(st.sampled_from(FIELDS), ODD).map(lambda odd: {"op": "ask", "id": 1, **odd}), max_size=6
+)
+
+
+def test_no_frame_of_a_job_brings_the_gate_down(start: Start) -> None:
+    """A job with its token sends what it likes: its own line may end, and the others are served."""
+    bench = start(policy="ada-srsf-buckets")
+
+    @settings(max_examples=300, deadline=None)
+    @given(frames=FRAMES)
+    def send(frames: list[dict[str, object]]) -> None:
+        line = bench.raw()
+        assert line.hello("odd")["op"] == "welcome"
+        with contextlib.suppress(OSError, ValueError):
+            for frame in frames:
+                line.say(frame)
+        line.socket.close()
+
+    send()
+    assert bench.client("good").is_connected
+    assert "malformed" not in bench.gate.status()["refusals"]
+
+
 def test_a_flood_is_cut_off_and_the_others_do_not_notice(start: Start) -> None:
     """More than 5000 frames a second from one line end it."""
     bench = start()

@@ -160,3 +160,27 @@ def test_a_second_daemon_with_a_folder_of_its_own_only_observes(tmp_path: Path) 
     third = open_daemon(a_daemon("three"))
     assert third.books is not None
     third.close()
+
+
+def test_daemons_that_start_together_make_the_tables_once(postgres: str | None) -> None:
+    """Eight on an empty database: none of them fails."""
+    if postgres is None:
+        return
+    emptied(postgres)
+    failed: list[Exception] = []
+
+    def start() -> None:
+        engine = open_engine(postgres)
+        try:
+            migrate(engine)
+        except Exception as error:
+            failed.append(error)
+        finally:
+            engine.dispose()
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
