@@ -72,6 +72,8 @@ def _why_off(settings: Settings, machines: Mapping[str, InstanceType]) -> str:
         return "[gate] enabled is false"
     if settings.daemon.observe:
         return "the daemon only observes"
+    if settings.gate.always_on:
+        return ""
     most = settings.budget.max_instances
     if most is not None and most < 2:
         return "there is at most one node: nothing is sent between nodes"

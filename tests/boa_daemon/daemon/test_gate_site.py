@@ -62,6 +62,11 @@ def test_where_it_cannot_matter_there_is_none_and_the_status_says_why(
     assert job_door(settings(**sections), site, tmp_path) is None
 
 
+def test_always_on_means_that_nobody_asks_whether_it_can_matter() -> None:
+    """Nodes of one GPU, and a gate all the same."""
+    assert gate_site(settings(gate={"always_on": True}), SOCKET, NARROW).addresses
+
+
 def test_a_named_uplink_is_shared_by_nodes_of_one_gpu_too() -> None:
     """Then there is something to order."""
     assert gate_site(settings(gate={"uplinks": {"core": ["*"]}}), SOCKET, NARROW).why_off == ""
