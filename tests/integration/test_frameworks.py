@@ -38,7 +38,9 @@ def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str
 
     assert (resized.phase, resized.step) == ("finished", total), f"{resized}\n{bench.printed()}"
     assert uninterrupted.phase == "finished"
-    assert resized.loss == pytest.approx(uninterrupted.loss, rel=1e-4)
+    # Single precision sums in another order at another width; the others compute in double precision.
+    precision = 1e-5 if framework == "huggingface" else 1e-9
+    assert resized.loss == pytest.approx(uninterrupted.loss, rel=precision)
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("train_*.py")), ids=lambda file: file.stem)
