@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
@@ -18,6 +20,7 @@ PAGE = ROOT / "docs" / "how-to" / "first-rented-instance.md"
 BLOCKS = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.exhaustive
 def test_every_step_runs(tmp_path: Path) -> None:
     """The shell blocks in order, and what the text blocks show of their output."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -40,7 +40,8 @@ def test_a_job_that_rests_is_given_nothing_until_then() -> None:
     said = found.explain("b")
     assert "It failed 2 times so far; how it ended last: exit code 1." in said
     assert "It rests for 40 s more" in said
-    assert set(decided(replace(resting, now=NOON + 40.0), a=1, b=1).plan.slots) == {"a", "b"}
+    for late in (40.0, 41.0):
+        assert set(decided(replace(resting, now=NOON + late), a=1, b=1).plan.slots) == {"a", "b"}
 
 
 def test_a_user_without_money_starts_nothing_until_midnight() -> None:
@@ -60,6 +61,8 @@ def test_a_user_without_money_starts_nothing_until_midnight() -> None:
     ]
     assert found.wake_at == DAY_SECONDS
     assert "user bob may cost today is spent: 5.00 of 5.00 USD" in found.explain("b")
+    rested = changed(spent, "b", rests_until=NOON - 1.0, failures=1)
+    assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
     richer = replace(spent, users={"bob": UserMoney(cap_usd=5.01, spent_usd=5.0)})
     assert set(decided(richer, a=1, b=1, c=1).plan.slots) == {"b", "c"}
 
