@@ -203,6 +203,7 @@ def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> No
     assert float(words[-1]) == pytest.approx(numpy_loss(int(words[1])), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_torch_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
     """DDP over gloo on one node: worker and daemon are killed at once, then the keeper; the same loss."""
     steps = 700
