@@ -110,9 +110,9 @@ def _losses(job: JobState) -> list[str]:
         found.append(
             f"It lost {steps} to ends without a checkpoint; it is to do {'them' if lost > 1 else 'it'} again."
         )
-    if job.failures:
-        times = "once" if job.failures == 1 else f"{job.failures} times"
-        found.append(f"It failed {times} so far; how it ended last: {job.last_end}.")
+    if job.terms.failures:
+        times = "once" if job.terms.failures == 1 else f"{job.terms.failures} times"
+        found.append(f"It failed {times} so far; how it ended last: {job.terms.last_end}.")
     return found
 
 
@@ -120,14 +120,14 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     """Return why a job has no part in the decision; nothing where it has."""
     reason = plan.waiting.get(job.job.id)
     if reason == "resting":
-        rest = max((job.rests_until or state.now) - state.now, 0.0)
+        rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
     if reason == "user-day-cap":
-        money = state.users.get(job.user)
+        money = state.users.get(job.terms.user)
         said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
         return (
-            f"It is held back: what the jobs of user {job.user} may cost today is spent{said and ':'}{said}. "
-            "It may start after midnight UTC."
+            f"It is held back: what the jobs of user {job.terms.user} may cost today is spent"
+            f"{said and ':'}{said}. It may start after midnight UTC."
         )
     return ""
 

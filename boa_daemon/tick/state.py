@@ -91,15 +91,32 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobTerms:
+    """What holds for a job whatever the policy wants.
+
+    `user` is who submitted it. After a failure it is not started again before `rests_until`; it failed
+    `failures` times so far, the last time as the sentence `last_end` says. `money_ends_at` is when it will
+    have cost what its file allows, if it holds its GPUs until then; None where its file sets no limit.
+    """
+
+    user: str = ""
+    rests_until: float | None = None
+    failures: int = 0
+    last_end: str = ""
+    money_ends_at: float | None = None
+
+
+NO_TERMS = JobTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """A job that is present: what a policy may know, and what it holds.
 
     `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
     `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
-    in no checkpoint; the work in them is part of what remains. `user` is who submitted it. After a failure it
-    is not started again before `rests_until`; it failed `failures` times so far, the last time as the
-    sentence `last_end` says. `money_ends_at` is when it will have cost what its file allows, if it holds its
-    GPUs until then; None where its file sets no limit.
+    in no checkpoint; the work in them is part of what remains. `terms` say who submitted it, and what keeps
+    it from starting, or ends it, whatever the policy wants.
     """
 
     job: Job
@@ -107,11 +124,7 @@ class JobState:
     generation: int = 0
     is_stopping: bool = False
     lost_steps: int = 0
-    user: str = ""
-    rests_until: float | None = None
-    failures: int = 0
-    last_end: str = ""
-    money_ends_at: float | None = None
+    terms: JobTerms = NO_TERMS
 
     @property
     def is_running(self) -> bool:

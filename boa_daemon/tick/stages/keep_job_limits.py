@@ -10,15 +10,18 @@ from dataclasses import replace
 from boa_daemon.tick.caps import hold_back
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import NO_TERMS, ClusterState
 
 
 def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs that have cost what their files allow stop and start nowhere."""
     ends = {
-        name: job.money_ends_at
+        name: job.terms.money_ends_at
         for name, job in state.jobs.items()
-        if job.money_ends_at is not None and job.slots and not job.is_stopping
+        if job.terms is not NO_TERMS
+        and job.terms.money_ends_at is not None
+        and job.slots
+        and not job.is_stopping
     }
     if not ends:
         return draft

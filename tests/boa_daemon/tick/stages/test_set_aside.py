@@ -21,7 +21,12 @@ NOON = 0.5 * DAY_SECONDS
 
 def changed(state: ClusterState, name: str, **facts: object) -> ClusterState:
     """Return a state with other facts on a job."""
-    return replace(state, jobs={**state.jobs, name: replace(state.jobs[name], **facts)})  # type: ignore[arg-type]
+    return replace(state, jobs={**state.jobs, name: _with(state.jobs[name], facts)})
+
+
+def _with(job: JobState, facts: dict[str, object]) -> JobState:
+    """Return a job on other terms."""
+    return replace(job, terms=replace(job.terms, **facts))  # type: ignore[arg-type]
 
 
 def decided(state: ClusterState, **widths: int) -> Decision:
@@ -89,7 +94,7 @@ def test_whoever_is_set_aside_changes_nothing_for_the_others(
     aside = data.draw(st.sets(st.sampled_from(waiting)) if waiting else st.just(set()))
 
     def rest(job: JobState) -> JobState:
-        return replace(job, rests_until=state.now + 60.0)
+        return _with(job, {"rests_until": state.now + 60.0})
 
     with_them = replace(
         state, jobs={name: rest(job) if name in aside else job for name, job in state.jobs.items()}
