@@ -35,6 +35,7 @@ def test_it_is_stopped_when_its_money_ends_and_not_before() -> None:
     assert (stop.job, "it has cost what its file allows" in stop.reason) == ("a", True)
     assert set(at.plan.slots) == {"b"}
     assert "it has cost what its file allows" in at.explain("a")
+    assert decided(running(10.0, now=11.0), a=2, b=1).plan.stops == ("a",)
 
 
 def test_a_width_that_was_to_change_in_the_same_tick_does_not() -> None:
