@@ -35,6 +35,21 @@ def contracts(session: nox.Session) -> None:
 
 
 @nox.session
+def coverage(session: nox.Session) -> None:
+    """Branch coverage of what decides by its own tests; a line that is left out is named."""
+    session.install("-e", ".[dev]")
+    session.run("coverage", "run", "-m", "pytest", "-q", "-m", "", "tests/policies", "tests/boa_daemon/tick")
+    session.run("coverage", "report")
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Mutation testing of one module: ``nox -s mutants -- MODULE TESTS``."""
+    session.install("-e", ".[dev]")
+    session.run("python", "benchmarks/mutants.py", *session.posargs)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """The quick form of every benchmark."""
     session.install("-e", ".[test]")

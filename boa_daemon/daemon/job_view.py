@@ -27,7 +27,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.tick.state import JobState, UserMoney
+from boa_daemon.tick.state import JobState, JobTerms, UserMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
@@ -522,13 +522,15 @@ class Work:
             generation=job.generation,
             is_stopping=job.id in self._stopping and bool(job.slots),
             lost_steps=job.lost_steps,
-            user=job.user,
-            rests_until=job.not_before or None,
-            failures=job.failures,
-            last_end=job.cause if job.failures else "",
-            money_ends_at=self._money_ends_at(job, now) if job.slots else None,
-            hours_end_at=self._hours_end_at(job, now) if job.slots else None,
-            waits_for=self._waits_for(job),
+            terms=JobTerms(
+                user=job.user,
+                rests_until=job.not_before or None,
+                failures=job.failures,
+                last_end=job.cause if job.failures else "",
+                money_ends_at=self._money_ends_at(job, now) if job.slots else None,
+                hours_end_at=self._hours_end_at(job, now) if job.slots else None,
+                waits_for=self._waits_for(job),
+            ),
             is_rigid=job.is_rigid,
         )
 

@@ -158,9 +158,9 @@ def _losses(job: JobState) -> list[str]:
         found.append(
             f"It lost {steps} to ends without a checkpoint; it is to do {'them' if lost > 1 else 'it'} again."
         )
-    if job.failures:
-        times = "once" if job.failures == 1 else f"{job.failures} times"
-        found.append(f"It failed {times} so far; how it ended last: {job.last_end}.")
+    if job.terms.failures:
+        times = "once" if job.terms.failures == 1 else f"{job.terms.failures} times"
+        found.append(f"It failed {times} so far; how it ended last: {job.terms.last_end}.")
     return found
 
 
@@ -168,21 +168,21 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     """Return why a job has no part in the decision; nothing where it has."""
     reason = plan.waiting.get(job.job.id)
     if reason == "resting":
-        rest = max((job.rests_until or state.now) - state.now, 0.0)
+        rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
-    if reason == "not-before" and job.rests_until is not None:
-        at = datetime.fromtimestamp(job.rests_until, UTC).isoformat(timespec="seconds")
+    if reason == "not-before" and job.terms.rests_until is not None:
+        at = datetime.fromtimestamp(job.terms.rests_until, UTC).isoformat(timespec="seconds")
         return f"It is not to start before {at} (not_before)."
     if reason == "after":
-        other = None if job.waits_for is None else state.jobs.get(job.waits_for)
+        other = None if job.terms.waits_for is None else state.jobs.get(job.terms.waits_for)
         how = "is over" if other is None else "runs" if other.slots else "waits itself"
-        return f"It waits for job {job.waits_for}, which {how} (after)."
+        return f"It waits for job {job.terms.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
-        money = state.users.get(job.user)
+        money = state.users.get(job.terms.user)
         said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
         return (
-            f"It is held back: what the jobs of user {job.user} may cost today is spent{said and ':'}{said}. "
-            "It may start after midnight UTC."
+            f"It is held back: what the jobs of user {job.terms.user} may cost today is spent"
+            f"{said and ':'}{said}. It may start after midnight UTC."
         )
     return ""
 

@@ -93,24 +93,16 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
-    """A job that is present: what a policy may know, and what it holds.
+class JobTerms:
+    """What holds for a job whatever the policy wants.
 
-    `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
-    `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
-    in no checkpoint; the work in them is part of what remains. `user` is who submitted it. After a failure it
-    is not started again before `rests_until`; it failed `failures` times so far, the last time as the
-    sentence `last_end` says. `money_ends_at` is when it will have cost what its file allows, if it holds its
-    GPUs until then, `hours_end_at` when it will have run for as long as that allows; None where its file sets
-    no limit. It is not started before the job that it `waits_for` has ended. One that `is_rigid` keeps what
-    it holds: nothing says that it would keep its work on other GPUs.
+    `user` is who submitted it. After a failure it is not started again before `rests_until`; it failed
+    `failures` times so far, the last time as the sentence `last_end` says. `money_ends_at` is when it will
+    have cost what its file allows, if it holds its GPUs until then, `hours_end_at` when it will have run for
+    as long as that allows; None where its file sets no limit. It is not started before the job that it
+    `waits_for` has ended.
     """
 
-    job: Job
-    slots: tuple[GpuSlot, ...] = ()
-    generation: int = 0
-    is_stopping: bool = False
-    lost_steps: int = 0
     user: str = ""
     rests_until: float | None = None
     failures: int = 0
@@ -118,6 +110,28 @@ class JobState:
     money_ends_at: float | None = None
     hours_end_at: float | None = None
     waits_for: JobId | None = None
+
+
+NO_TERMS = JobTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """A job that is present: what a policy may know, and what it holds.
+
+    `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
+    `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
+    in no checkpoint; the work in them is part of what remains. `terms` say who submitted it, and what keeps
+    it from starting, or ends it, whatever the policy wants. One that `is_rigid` keeps what it holds: nothing
+    says that it would keep its work on other GPUs.
+    """
+
+    job: Job
+    slots: tuple[GpuSlot, ...] = ()
+    generation: int = 0
+    is_stopping: bool = False
+    lost_steps: int = 0
+    terms: JobTerms = NO_TERMS
     is_rigid: bool = False
 
     @property

@@ -25,6 +25,7 @@ PAGE = ROOT / "docs" / "how-to" / "first-rented-instance.md"
 BLOCKS = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.exhaustive
 def test_every_step_runs(tmp_path: Path) -> None:
     """The shell blocks in order, and what the text blocks show of their output."""
     terms = Terms(

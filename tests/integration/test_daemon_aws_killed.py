@@ -139,6 +139,7 @@ def site(fake: SlowNodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]
             site.end(signal.SIGKILL)
 
 
+@pytest.mark.exhaustive
 def test_the_program_killed_at_its_calls_rents_once_and_pays_once(site: Attended, fake: SlowNodes) -> None:
     """A job is rented for and cancelled; in between the daemon dies at a handful of calls, and comes back."""
     site.dies_at(STARTING)

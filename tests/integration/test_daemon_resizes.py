@@ -175,6 +175,7 @@ def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
     assert loss == pytest.approx(numpy_loss(steps), rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> None:
     """All three at once, in each of six orders; the job goes on where it was, and its loss is still right."""
     run = f"{NUMPY} --steps 100000 --every 1 --pause 0.004"
@@ -202,6 +203,7 @@ def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> No
     assert float(words[-1]) == pytest.approx(numpy_loss(int(words[1])), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_torch_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
     """DDP over gloo on one node: worker and daemon are killed at once, then the keeper; the same loss."""
     steps = 700

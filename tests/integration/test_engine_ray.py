@@ -86,6 +86,7 @@ def living_groups() -> list[dict[str, Any]]:
     return [group for group in ray.util.placement_group_table().values() if group["state"] != "REMOVED"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
 def test_a_ray_train_job_is_resized_and_loses_no_step(

@@ -113,6 +113,7 @@ def ranks(place: tuple[str, Path]) -> Iterator[Ranks]:
     started.kill()
 
 
+@pytest.mark.exhaustive
 def test_training_through_the_gates_life_and_death(place: tuple[str, Path], ranks: Ranks) -> None:
     """Alive, mute, killed, restarted: gradients as ungated, and all ranks send the same pieces."""
     address = GateAddress(path=str(place[1]))

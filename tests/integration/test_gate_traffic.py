@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.exhaustive
 def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
     """Each policy finishes two jobs near what the simulator says; or one clear sentence."""
     script = str(ROOT / "benchmarks" / "gate.py")

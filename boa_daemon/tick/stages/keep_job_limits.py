@@ -11,7 +11,7 @@ from math import inf
 from boa_daemon.tick.caps import hold_back
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, HeldCode
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import NO_TERMS, ClusterState
 from policies.model import JobId
 
 _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
@@ -21,12 +21,13 @@ def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs that are at a limit of their files stop and start nowhere."""
     ends: dict[JobId, tuple[float, HeldCode]] = {}
     for name, job in state.jobs.items():
-        if not job.slots or job.is_stopping:
+        terms = job.terms
+        if terms is NO_TERMS or not job.slots or job.is_stopping:
             continue
-        if job.money_ends_at is not None:
-            ends[name] = (job.money_ends_at, "max-usd")
-        if job.hours_end_at is not None and job.hours_end_at < ends.get(name, _NEVER)[0]:
-            ends[name] = (job.hours_end_at, "max-hours")
+        if terms.money_ends_at is not None:
+            ends[name] = (terms.money_ends_at, "max-usd")
+        if terms.hours_end_at is not None and terms.hours_end_at < ends.get(name, _NEVER)[0]:
+            ends[name] = (terms.hours_end_at, "max-hours")
     if not ends:
         return draft
     over = frozenset(name for name, (at, _) in ends.items() if at <= state.now)

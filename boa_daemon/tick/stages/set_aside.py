@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, day_of
-from boa_daemon.tick.state import ClusterState, WaitReason
+from boa_daemon.tick.state import NO_TERMS, ClusterState, WaitReason
 from policies.model import JobId
 
 
@@ -20,18 +20,20 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     spent = {name for name, money in state.users.items() if money.is_spent}
     aside: dict[JobId, WaitReason] = {}
     for name, job in state.jobs.items():
-        if job.slots:
+        terms = job.terms
+        if terms is NO_TERMS or job.slots:
             continue
-        if job.waits_for is not None:
+        if terms.waits_for is not None:
             aside[name] = "after"
-        elif job.rests_until is not None and job.rests_until > state.now:
-            aside[name] = "resting" if job.failures else "not-before"
-        elif spent and job.user in spent:
+        elif terms.rests_until is not None and terms.rests_until > state.now:
+            aside[name] = "resting" if terms.failures else "not-before"
+        elif spent and terms.user in spent:
             aside[name] = "user-day-cap"
     if not aside:
         return draft
-    rests = (state.jobs[name].rests_until for name, why in aside.items() if why in ("resting", "not-before"))
-    broke = sorted({state.jobs[name].user for name, why in aside.items() if why == "user-day-cap"})
+    resting = (name for name, why in aside.items() if why in ("resting", "not-before"))
+    rests = (state.jobs[name].terms.rests_until for name in resting)
+    broke = sorted({state.jobs[name].terms.user for name, why in aside.items() if why == "user-day-cap"})
     held = tuple(
         Held(
             what=f"user {name}",

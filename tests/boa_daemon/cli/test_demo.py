@@ -19,6 +19,7 @@ from policies.model import Budget
 from policies.registry import PolicyOptions
 
 
+@pytest.mark.exhaustive
 def test_without_a_terminal_it_prints_lines_and_ends_with_sentences_and_next_commands() -> None:
     """Nothing sleeps, nothing is canned: the figures of the sentences are those of the table."""
     result = CliRunner().invoke(app, ["demo"])

@@ -279,7 +279,7 @@ def test_a_cap_below_the_width_of_a_waiting_job_holds_up_nobody_else(
         assert rows == {wide: "queued", narrow: "finished", free: "finished"}
         said = stage.play.service.explain(wide)
         assert said["reason"] == "cap-instances"
-        assert "more nodes than the cap on instances allows" in said["text"]
+        assert "narrowest width takes more nodes than that cap" in said["text"]
         assert stage.play.service.instances()["instances"] == []
         with pytest.raises(InputError, match="no width from 6"):
             stage.submit(1, min_gpus=6, max_gpus=8)

@@ -255,7 +255,7 @@ def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: St
         if found := stage.play.daemon.learning.tries.explorations.get(job):
             tries.append((stage.clock.instant, found))
             if decision.state.jobs[job].job.width is not None:
-                assert "are tried" in decision.explain(job)
+                assert "a try of" in decision.explain(job)
     assert widths == {0, 1, 2}
     assert tries, "the width beside the planned one is tried"
     began, ended = tries[0][0], tries[-1][0]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.actions import StopJob
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import ClusterState, JobTerms
 from policies.placement.first_fit import FirstFit
 
 
@@ -16,7 +16,7 @@ def running(ends_at: float | None, *, now: float = 0.0, is_stopping: bool = Fals
     state = a_state(
         *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0, 1)}, now=now
     )
-    job = replace(state.jobs["a"], money_ends_at=ends_at, is_stopping=is_stopping)
+    job = replace(state.jobs["a"], terms=JobTerms(money_ends_at=ends_at), is_stopping=is_stopping)
     return replace(state, jobs={**state.jobs, "a": job})
 
 
@@ -35,6 +35,7 @@ def test_it_is_stopped_when_its_money_ends_and_not_before() -> None:
     assert (stop.job, "it has cost what its file allows" in stop.reason) == ("a", True)
     assert set(at.plan.slots) == {"b"}
     assert "it has cost what its file allows" in at.explain("a")
+    assert decided(running(10.0, now=11.0), a=2, b=1).plan.stops == ("a",)
 
 
 def test_a_width_that_was_to_change_in_the_same_tick_does_not() -> None:

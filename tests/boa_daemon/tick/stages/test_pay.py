@@ -159,8 +159,12 @@ def test_an_idle_node_above_the_ceiling_goes_back_at_once() -> None:
 @pytest.mark.parametrize(
     ("site", "reason", "says"),
     [
-        (replace(ONES, caps=Caps(usd_per_hour=3.0)), "cap-hour", "more than the ceiling on dollars per hour"),
-        (replace(ONES, max_nodes=3), "cap-instances", "more nodes than the cap on instances allows"),
+        (
+            replace(ONES, caps=Caps(usd_per_hour=3.0)),
+            "cap-hour",
+            "narrowest width cost more than that ceiling",
+        ),
+        (replace(ONES, max_nodes=3), "cap-instances", "narrowest width takes more nodes than that cap"),
     ],
 )
 def test_a_job_that_a_cap_can_never_hold_waits_by_name_and_others_go_on(

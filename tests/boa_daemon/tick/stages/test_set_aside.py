@@ -21,7 +21,12 @@ NOON = 0.5 * DAY_SECONDS
 
 def changed(state: ClusterState, name: str, **facts: object) -> ClusterState:
     """Return a state with other facts on a job."""
-    return replace(state, jobs={**state.jobs, name: replace(state.jobs[name], **facts)})  # type: ignore[arg-type]
+    return replace(state, jobs={**state.jobs, name: _with(state.jobs[name], facts)})
+
+
+def _with(job: JobState, facts: dict[str, object]) -> JobState:
+    """Return a job on other terms."""
+    return replace(job, terms=replace(job.terms, **facts))  # type: ignore[arg-type]
 
 
 def decided(state: ClusterState, **widths: int) -> Decision:
@@ -40,7 +45,8 @@ def test_a_job_that_rests_is_given_nothing_until_then() -> None:
     said = found.explain("b")
     assert "It failed 2 times so far; how it ended last: exit code 1." in said
     assert "It rests for 40 s more" in said
-    assert set(decided(replace(resting, now=NOON + 40.0), a=1, b=1).plan.slots) == {"a", "b"}
+    for late in (40.0, 41.0):
+        assert set(decided(replace(resting, now=NOON + late), a=1, b=1).plan.slots) == {"a", "b"}
 
 
 def test_a_user_without_money_starts_nothing_until_midnight() -> None:
@@ -60,6 +66,8 @@ def test_a_user_without_money_starts_nothing_until_midnight() -> None:
     ]
     assert found.wake_at == DAY_SECONDS
     assert "user bob may cost today is spent: 5.00 of 5.00 USD" in found.explain("b")
+    rested = changed(spent, "b", rests_until=NOON - 1.0, failures=1)
+    assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
     richer = replace(spent, users={"bob": UserMoney(cap_usd=5.01, spent_usd=5.0)})
     assert set(decided(richer, a=1, b=1, c=1).plan.slots) == {"b", "c"}
 
@@ -86,7 +94,7 @@ def test_whoever_is_set_aside_changes_nothing_for_the_others(
     aside = data.draw(st.sets(st.sampled_from(waiting)) if waiting else st.just(set()))
 
     def rest(job: JobState) -> JobState:
-        return replace(job, rests_until=state.now + 60.0)
+        return _with(job, {"rests_until": state.now + 60.0})
 
     with_them = replace(
         state, jobs={name: rest(job) if name in aside else job for name, job in state.jobs.items()}
