@@ -215,9 +215,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         node: Annotated[int | None, Query(ge=0, le=10_000)] = None,
     ) -> dict[str, Any]:
         """Return what a job printed on a node."""
-        return service.logs(
-            name, since=since, generation=generation, node=node, may_read=caller.may_read
-        )
+        return service.logs(name, since=since, generation=generation, node=node, may_read=caller.may_read)
 
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:

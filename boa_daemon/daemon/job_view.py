@@ -120,6 +120,7 @@ class Work:
             return {}
         spent = spent_today(self._queue, now=self._clock.now())
         return {name: UserMoney(cap_usd=cap, spent_usd=spent.get(name, 0.0)) for name, cap in caps.items()}
+
     def awaited(self, job: JobRecord) -> tuple[JobId, JobStatus] | None:
         """Return the first job that has to end before this one may start, and how it is; None for none.
 
@@ -388,6 +389,7 @@ class Work:
         if left <= 0.0:
             return now
         return now + left / usd_per_hour * SECONDS_PER_HOUR if usd_per_hour else None
+
     def _hours_end_at(self, job: JobRecord, now: float) -> float | None:
         """Return when a job has run for as long as its file allows, if it runs until then."""
         most = job.content.get("max_hours")

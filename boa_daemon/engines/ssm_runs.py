@@ -72,9 +72,7 @@ def read_known(file: Path) -> dict[JobId, Known]:
 
 def known_of(row: Mapping[str, Any]) -> Known:
     """Return a job from its document."""
-    known = Known(
-        spec=JobSpec(**row["spec"]), stands=row["stands"], is_forgotten=row["is_forgotten"]
-    )
+    known = Known(spec=JobSpec(**row["spec"]), stands=row["stands"], is_forgotten=row["is_forgotten"])
     run = row["run"]
     if run is not None:
         known.run = Run(
