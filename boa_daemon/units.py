@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 
 from boa_daemon.errors import InputError
 from policies.model import Budget
@@ -88,6 +89,11 @@ def format_hours(hours: float) -> str:
     if hours < 48.0:
         return f"{hours:.2f} h"
     return f"{hours / HOURS_PER_DAY:.1f} days"
+
+
+def format_instant(at: float) -> str:
+    """Return an instant, seconds since the epoch, in ISO 8601 and UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def counted(number: int, noun: str) -> str:

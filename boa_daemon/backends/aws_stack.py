@@ -22,6 +22,7 @@ from boa_daemon.backends.aws_policy import (
     slug_of,
 )
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.job.gate.address import PORT as GATE_PORT
 
 ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
 LETTER_DAYS, MOST_RECEIVES = 14, 5
@@ -335,7 +336,11 @@ def _rules(site: Site) -> dict[str, Any]:
 
 
 def _security_group(site: Site, vpc: object) -> dict[str, Any]:
-    """Return the group of the nodes: everything among themselves, which EFA needs, and out; nothing in."""
+    """Return the group of the nodes, and that of the machine with the daemon.
+
+    Nodes reach everything among themselves, which EFA needs, and out; nothing comes in. Where the daemon's
+    machine is in its group, jobs on nodes reach its gate and nothing else.
+    """
     itself = {"Fn::GetAtt": ["Nodes", "GroupId"]}
     return {
         "Nodes": {
@@ -356,6 +361,27 @@ def _security_group(site: Site, vpc: object) -> dict[str, Any]:
         "NodesToThemselves": {
             "Type": "AWS::EC2::SecurityGroupEgress",
             "Properties": {"GroupId": itself, "IpProtocol": "-1", "DestinationSecurityGroupId": itself},
+        },
+        "Control": {
+            "Type": "AWS::EC2::SecurityGroup",
+            "Properties": {
+                "GroupDescription": f"BOA daemon of {site.settings.cluster}",
+                "VpcId": vpc,
+                "SecurityGroupEgress": [
+                    {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
+                ],
+                "Tags": _tags(site),
+            },
+        },
+        "GateFromNodes": {
+            "Type": "AWS::EC2::SecurityGroupIngress",
+            "Properties": {
+                "GroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
+                "IpProtocol": "tcp",
+                "FromPort": GATE_PORT,
+                "ToPort": GATE_PORT,
+                "SourceSecurityGroupId": itself,
+            },
         },
     }
 
@@ -493,6 +519,7 @@ def _outputs(wishes: Wishes) -> dict[str, Any]:
         "ControlRoleArn": {"Fn::GetAtt": ["ControlRole", "Arn"]},
         "PolicyArn": {"Ref": "DaemonPolicy"},
         "SecurityGroupId": {"Fn::GetAtt": ["Nodes", "GroupId"]},
+        "ControlSecurityGroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
     }
     if wishes.private_zones:
         subnets = [{"Ref": f"Subnet{number}"} for number in range(len(wishes.private_zones))]

@@ -15,10 +15,10 @@ from pathlib import Path
 from boa_daemon.daemon.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.gate.companion import JobDoor
-from boa_daemon.gate.reach import PORT, as_nodes_see_it, own_address
+from boa_daemon.gate.reach import as_nodes_see_it, own_address
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.gate.types import GateSettings
-from boa_daemon.job.gate.address import BadAddress, GateAddress
+from boa_daemon.job.gate.address import PORT, BadAddress, GateAddress
 from policies.links.contention import Link
 from policies.model import InstanceType
 

@@ -273,7 +273,8 @@ def _unit_folders(generation: Path) -> list[Path]:
 def look_at(folder: Path) -> Status | None:
     """Return what a unit on this machine says; one that has lost its keeper is ended first."""
     unit = _status(folder)
-    is_odd = unit is None or (unit["exit"] is None and (folder / "exit.json").exists())
+    has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
+    is_odd = unit is None or (unit["exit"] is None and (has_odd_keeper or (folder / "exit.json").exists()))
     if is_odd and (folder / "unit.json").exists():
         unit = _mended(folder) or unit
     return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit

@@ -12,8 +12,6 @@ from ipaddress import ip_address
 
 from boa_daemon.job.gate.address import GateAddress
 
-PORT = 7411
-"""Where nodes find the gate unless the settings say otherwise; the security group has to let it through."""
 _ELSEWHERE = ("10.255.255.255", 9)
 """Nothing is sent there: to ask which address of this machine leads into a private network."""
 

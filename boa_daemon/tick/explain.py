@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.link_order import rank
 from boa_daemon.tick.offers import NO_PRICE_SECONDS
 from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
-from boa_daemon.units import counted, format_hours
+from boa_daemon.units import counted, format_hours, format_instant
 from policies.model import GpuSlot, JobId, NodeId, Width
 from policies.placement.lwf import senders
 
@@ -171,11 +170,10 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
     if reason == "not-before" and job.terms.rests_until is not None:
-        at = datetime.fromtimestamp(job.terms.rests_until, UTC).isoformat(timespec="seconds")
-        return f"It is not to start before {at} (not_before)."
+        return f"It is not to start before {format_instant(job.terms.rests_until)} (not_before)."
     if reason == "after":
         other = None if job.terms.waits_for is None else state.jobs.get(job.terms.waits_for)
-        how = "is over" if other is None else "runs" if other.slots else "waits itself"
+        how = "is over" if other is None else "is running" if other.slots else "waits itself"
         return f"It waits for job {job.terms.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
         money = state.users.get(job.terms.user)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_ray_keeps_the_contract_of_engines(cluster: tuple[Any, dict[str, Any]], 
                 set(bench.engine.prepare([a_node(n) for n in bench.nodes]).values()) == {Accepted()}
             )
         )
-        test(bench)
+        test(bench, **({"tmp_path": work} if "tmp_path" in signature(test).parameters else {}))
         for job, report in bench.engine.poll().items():
             if not report.is_over:
                 bench.engine.kill(job, report.generation)

@@ -16,6 +16,8 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote
 
 DEFAULT_ANSWER_SECONDS = 0.005
+PORT = 7411
+"""Where nodes find the gate unless the settings say otherwise; the security group has to let it through."""
 _FORMS = "unix:PATH or tcp:HOST:PORT"
 
 

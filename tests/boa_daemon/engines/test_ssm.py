@@ -361,18 +361,6 @@ def test_one_node_that_is_gone_keeps_no_other_from_being_stopped(stage: Stage) -
     assert "systemctl stop" in stage.wires.sent[0][1]
 
 
-def test_a_start_whose_answer_was_lost_is_ended(stage: Stage) -> None:
-    """The command may run all the same, so the node in doubt is told to end what it may have started."""
-    bench = stage.bench
-    bench.admit("torchrun train.py", workdir=".")
-    stage.wires.loses = {"i-2"}
-    bench.generation = 1
-    assert isinstance(bench.engine.start(bench.order(2, nodes=2)), Refused)
-
-    killed = {node for nodes, text in stage.wires.sent if "SIGUSR1" in text for node in nodes}
-    assert killed == {"i-1", "i-2"}
-
-
 @pytest.mark.parametrize(
     ("said", "reason"),
     [

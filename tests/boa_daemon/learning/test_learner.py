@@ -201,7 +201,7 @@ def test_the_plan_follows_what_was_measured() -> None:
         }
     )
     planner = Planner(settings)
-    content = {"class": "default", "min_gpus": 3, "max_gpus": 6}
+    content = {"class": "default", "min_gpus": 3, "max_gpus": 6, "elastic": True}
     variant = planner.class_for(content)
     kind = next(iter(planner.machines))
     learner = Learner()
@@ -275,7 +275,7 @@ def test_a_load_that_is_learnt_above_the_budget_is_served_as_far_as_the_money_go
 
 def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
     """Where one is set, `new` is planned like `default` under its own name; else the class is unknown."""
-    content = {"class": "new", "min_gpus": None, "max_gpus": None}
+    content = {"class": "new", "min_gpus": None, "max_gpus": None, "elastic": True}
     with pytest.raises(InputError, match="unknown class 'new'"):
         Planner(Settings()).class_for(content)
     planner = Planner(
