@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from engine_bench import EXAMPLES, NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines.ray import RayEngine, join_command
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, Refused, Unknown
+from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
 
 SLOW_SECONDS = 500.0
 """Ray Train starts a controller and workers, each of which imports PyTorch."""
@@ -41,15 +42,24 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     cluster.shutdown()
 
 
-def contract() -> dict[str, Callable[[Bench], None]]:
-    """Return what every engine does, by name: the tests of the contract suite."""
+def contract() -> dict[str, Callable[..., None]]:
+    """Return what every engine does, by name: the tests of the contract suite, one for each parameter."""
     place = Path(__file__).parents[1] / "boa_daemon" / "engines" / "test_contract.py"
     spec = importlib.util.spec_from_file_location("engine_contract", place)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {name: test for name, test in vars(module).items() if name.startswith("test_")}
+    found: dict[str, Callable[..., None]] = {}
+    for name, test in vars(module).items():
+        if not name.startswith("test_"):
+            continue
+        marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+        for mark in marks:
+            found |= {f"{name}-{value}": partial(test, **{mark.args[0]: value}) for value in mark.args[1]}
+        if not marks:
+            found[name] = test
+    return found
 
 
 @pytest.mark.enable_socket
@@ -63,8 +73,8 @@ def test_ray_keeps_the_contract_of_engines(cluster: tuple[Any, dict[str, Any]], 
         work = tmp_path / name
         work.mkdir()
 
-        def make(root: Path = work / "shared") -> RayEngine:
-            return RayEngine(root, address=ray_cluster.address)
+        def make(root: Path = work / "shared", gate: JobGate | None = None) -> RayEngine:
+            return RayEngine(root, address=ray_cluster.address, gate=gate)
 
         bench = Bench(engine=make(), workdir=work)
         bench.again = make  # type: ignore[attr-defined]
