@@ -170,6 +170,13 @@ def test_no_frame_of_a_job_brings_the_gate_down(start: Start) -> None:
     assert "malformed" not in bench.gate.status()["refusals"]
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan"), 2e18, True, "1"])
+def test_a_number_is_one_that_a_float_can_hold(value: object) -> None:
+    """Refused by its name, and no error of ours: also a whole number of four hundred digits."""
+    with pytest.raises(wire.MalformedFrame, match="ready_bytes must"):
+        wire.number({"ready_bytes": value}, "ready_bytes")
+
+
 def test_a_flood_is_cut_off_and_the_others_do_not_notice(start: Start) -> None:
     """More than 5000 frames a second from one line end it."""
     bench = start()
