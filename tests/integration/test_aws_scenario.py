@@ -15,6 +15,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
 
 
+@pytest.mark.exhaustive
 def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch, job, resize, spot warning, checkpoint, logs, end, gc, down: none denied, none unused."""
     with an_aws_site(monkeypatch, market="spot") as site:

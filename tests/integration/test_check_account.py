@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")
 """moto says of the stack what it leaves out."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("quota", "stopped_at"), [(8, ""), (0, "the doctor")])
 def test_the_report_says_each_step(tmp_path: Path, quota: int, stopped_at: str) -> None:
     """A good account passes; one without a quota stops at the doctor. Nothing is left either way."""

@@ -13,6 +13,7 @@ FRAMEWORKS = ("huggingface", "lightning", "accelerate")
 """DDP, FSDP2, numpy and Ray Train have tests of their own."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str) -> None:
     """A stop at each width leaves a checkpoint of the very step, and the losses are those of one run."""

@@ -23,7 +23,9 @@ def a_bench(make: object, folder: Path) -> Bench:
     return bench
 
 
-@pytest.fixture(params=list(ENGINES))
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.exhaustive] if name == "ssm" else []) for name in ENGINES]
+)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     """Each engine."""
     with ENGINES[request.param](tmp_path / "root") as make:
@@ -87,6 +89,7 @@ def standing(bench: Bench) -> list[int]:
     return [int(row["Key"].rpartition("-")[2][:-5]) for row in listed.get("Contents", [])]
 
 
+@pytest.mark.exhaustive
 def test_an_upload_that_fails_costs_its_steps_and_never_the_ones_before(rented: Bench) -> None:
     """S3 fails on the node at the end: the checkpoint before stands, and the next one begins there."""
     (rented.workdir / "train.py").write_text(NUMPY_LIKE)
@@ -110,6 +113,7 @@ def test_an_upload_that_fails_costs_its_steps_and_never_the_ones_before(rented: 
     assert rented.printed().splitlines()[0] == f"step {end.manifest.step}"
 
 
+@pytest.mark.exhaustive
 def test_a_start_that_cannot_fetch_its_checkpoint_fails_and_says_so(rented: Bench) -> None:
     """It is a failure that is tried again, with the reason in the log; the job never begins at 0."""
     (rented.workdir / "train.py").write_text(NUMPY_LIKE)

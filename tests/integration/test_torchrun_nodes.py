@@ -99,6 +99,7 @@ for step in job.steps(10**6, load=lambda path: None, save=lambda file: (time.sle
 """
 
 
+@pytest.mark.exhaustive
 def test_a_save_may_take_the_whole_grace(tmp_path: Path) -> None:
     """torchrun ends its workers 30 s after SIGTERM by itself: it is told the job's grace instead."""
     script = tmp_path / "slow.py"
