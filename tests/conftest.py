@@ -10,7 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-EXAMPLES, SAMPLED = 100, 25
+EXAMPLES, SAMPLED = 50, 25
 
 
 def pytest_configure(config: pytest.Config) -> None:
