@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,10 @@ class Site:
         (folder / "boa.toml").write_text(settings)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> subprocess.Popen[bytes]:
-        with (self.folder / "log").open("ab") as log:
+    def start(self, *options: str, log_file: str = "log") -> subprocess.Popen[bytes]:
+        with (self.folder / log_file).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "boa_daemon", "daemon"],
+                [sys.executable, "-m", "boa_daemon", "daemon", *options],
                 cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
                 stdout=log,
@@ -64,6 +66,16 @@ class Site:
     @property
     def log(self) -> str:
         return (self.folder / "log").read_text()
+
+
+@contextlib.contextmanager
+def a_site(settings: str = SETTINGS.format(usd=10.0)) -> Iterator[Site]:
+    """Yield a folder of its own, and end the daemon in it."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        found = Site(Path(name), settings)
+        yield found
+        if found.process is not None and found.process.poll() is None:
+            found.end(signal.SIGKILL)
 
 
 def wait_for(is_so: Callable[[], bool], site: Site) -> None:

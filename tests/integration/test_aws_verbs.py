@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import calendar
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -13,10 +12,10 @@ from typing import Any
 
 import boto3
 import pytest
+from verbs import exit_code
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.cli import main
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
@@ -47,12 +46,7 @@ def boa(
     )
 
     def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
-        monkeypatch.setattr(sys, "argv", ["boa", *words, *(["--json"] if is_json else [])])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(monkeypatch, *words, *(["--json"] if is_json else []))
         said = capsys.readouterr()
         document = json.loads(said.out) if is_json and said.out else None
         return code, document, said.out + said.err

@@ -7,24 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, wait_for
+from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, a_site, wait_for
 
 from boa_daemon.api.client import Client
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with tempfile.TemporaryDirectory(prefix="boa") as name:
-        found = Site(Path(name))
+    with a_site() as found:
         yield found
-        if found.process is not None and found.process.poll() is None:
-            found.end(signal.SIGKILL)
 
 
 def test_a_real_job_outlives_two_daemons(site: Site) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from daemon_site import SETTINGS, Site, wait_for
+from daemon_site import SETTINGS, Site, a_site, wait_for
 
 from boa_daemon.api.client import Client
 
@@ -16,11 +14,8 @@ from boa_daemon.api.client import Client
 @pytest.fixture(params=["boa", "boa-paced"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """Give a folder whose daemon runs a policy, and end its process."""
-    with tempfile.TemporaryDirectory(prefix="boa") as name:
-        found = Site(Path(name), settings(usd=10.0, policy=request.param))
+    with a_site(settings(usd=10.0, policy=request.param)) as found:
         yield found
-        if found.process is not None and found.process.poll() is None:
-            found.end(signal.SIGKILL)
 
 
 def settings(*, usd: float, policy: str) -> str:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from daemon_site import PATIENCE_SECONDS, Site, wait_for
+from daemon_site import PATIENCE_SECONDS, Site, a_site, wait_for
 
 from boa_daemon.api.client import Client
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with tempfile.TemporaryDirectory(prefix="boa") as name:
-        found = Site(Path(name))
+    with a_site() as found:
         yield found
-        if found.process is not None and found.process.poll() is None:
-            found.end(signal.SIGKILL)
+
+
+def a_standby(site: Site) -> subprocess.Popen[bytes]:
+    """Return a second daemon of the folder, once it stands by."""
+    standby = site.start("--standby", log_file="standby.log")
+    until = time.monotonic() + PATIENCE_SECONDS
+    while "standing by" not in (site.folder / "standby.log").read_text():
+        assert standby.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    return standby
 
 
 def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
@@ -35,19 +39,7 @@ def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
         content = {"name": "real", "class": "default", "run": run, "workdir": str(site.folder), "max_gpus": 1}
         (job,) = client.post("/jobs", {"jobs": [content]})["jobs"]
     wait_for(ran.exists, site)
-    with (site.folder / "standby.log").open("wb") as log:
-        standby = subprocess.Popen(
-            [sys.executable, "-m", "boa_daemon", "daemon", "--standby"],
-            cwd=site.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            stdout=log,
-            stderr=log,
-        )
-    until = time.monotonic() + PATIENCE_SECONDS
-    while "standing by" not in (site.folder / "standby.log").read_text():
-        assert standby.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    standby = a_standby(site)
     leader = site.get("/status")["leader"]["pid"]
     assert site.process is not None
     assert leader == site.process.pid
@@ -64,18 +56,7 @@ def test_a_standby_that_waits_stops_when_it_is_told(site: Site) -> None:
     """SIGTERM while another one leads: it ends well, and touches nothing."""
     site.up()
     other = Site(site.folder, (site.folder / "boa.toml").read_text())
-    with (site.folder / "standby.log").open("wb") as log:
-        other.process = subprocess.Popen(
-            [sys.executable, "-m", "boa_daemon", "daemon", "--standby"],
-            cwd=site.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            stdout=log,
-            stderr=log,
-        )
-    until = time.monotonic() + PATIENCE_SECONDS
-    while "standing by" not in (site.folder / "standby.log").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    other.process = a_standby(other)
     assert other.end(signal.SIGTERM) == 0
     assert site.get("/status")["fault"] == ""
     assert site.end(signal.SIGTERM) == 0

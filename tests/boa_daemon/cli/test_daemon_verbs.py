@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from verbs import exit_code
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.cli import app, main
+from boa_daemon.cli import app
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -68,12 +69,7 @@ def boa(
     monkeypatch.setenv("COLUMNS", "140")
 
     def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["boa", *words, "--socket", str(play[1])])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(monkeypatch, *words, "--socket", str(play[1]))
         printed = capsys.readouterr()
         return code, printed.out or printed.err
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from verbs import exit_code
 
-from boa_daemon.cli import main
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import GateClient
 
@@ -27,12 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
 
     def program(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["boa", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(monkeypatch, *map(str, arguments))
         streams = capsys.readouterr()
         return code, streams.out, streams.err
 

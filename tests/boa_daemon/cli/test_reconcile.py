@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -16,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 from moto.ce.models import ce_backends
+from verbs import exit_code
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
@@ -23,7 +23,6 @@ from boa_daemon.api.who import Gatekeeper
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_costs import SERVICE, NoCostData, compared, explorer_days
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.cli import main
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
@@ -87,13 +86,8 @@ def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         )
 
         def run(*words: str) -> tuple[int, str]:
-            words = ("boa", "cost", "--reconcile", "--socket", str(folder / "boa.sock"), *words)
-            monkeypatch.setattr(sys, "argv", list(words))
-            code = 0
-            try:
-                main()
-            except SystemExit as end:
-                code = int(end.code or 0)
+            socket = str(folder / "boa.sock")
+            code = exit_code(monkeypatch, "cost", "--reconcile", "--socket", socket, *words)
             said = capsys.readouterr()
             return code, said.out + said.err
 

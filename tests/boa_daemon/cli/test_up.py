@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import boto3
 import pytest
 from aws_fixtures import credentials
+from verbs import exit_code
 
 from boa_daemon.backends.aws_policy import policy
-from boa_daemon.cli import main
 from boa_daemon.cli.aws_site import uses_of
 from boa_daemon.cli.toml_keys import with_keys
 from boa_daemon.daemon.config import aws_settings, load_settings
@@ -46,12 +45,7 @@ def boa(
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
-        monkeypatch.setattr(sys, "argv", ["boa", *words, *(["--json"] if is_json else [])])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(monkeypatch, *words, *(["--json"] if is_json else []))
         said = capsys.readouterr()
         document = json.loads(said.out) if is_json and said.out else None
         return code, document, said.out + said.err
