@@ -22,7 +22,7 @@ from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.config import Settings, aws_settings
-from boa_daemon.daemon.gate_site import GateSite, gate_site, job_door, open_gate
+from boa_daemon.daemon.gate_site import LONGEST_SOCKET, GateSite, gate_site, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.daemon.planner import machines_of
 from boa_daemon.engines.local import LocalEngine
@@ -43,7 +43,6 @@ from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
-LONGEST_SOCKET = 107
 RECOVERED = "is_recovered"
 """The flag of a database that `boa recover` made: that it is empty is no surprise."""
 _Part = TypeVar("_Part")
@@ -130,14 +129,16 @@ def socket_of(settings: Settings) -> Path:
     return SYSTEM_SOCKET if not own.exists() and SYSTEM_SOCKET.exists() else own
 
 
-def open_world(settings: Settings, state: Path, clock: Clock, *, books: str = "") -> World:
+def open_world(
+    settings: Settings, state: Path, clock: Clock, *, books: str = "", site: GateSite | None = None
+) -> World:
     """Return the cloud and the engine that the settings name; `books` names the database to the cloud.
 
     Raises:
         InputError: when the two do not go together, or an extra is missing.
     """
     cloud = _named(CLOUDS, settings.cloud.provider, "[cloud] provider")(settings, state, clock, books)
-    door = job_door(settings, gate_site_of(settings), state)
+    door = job_door(settings, gate_site_of(settings) if site is None else site, state)
     runner = _named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door, cloud)
     if isinstance(runner, SsmEngine):
         runner.tell_time(clock.now)
@@ -340,10 +341,10 @@ def open_daemon(
     if fault:
         _LOG.error("%s", fault)
     named = "" if books is None else books.store.name
-    world = open_world(settings, there.state, clock, books=named)
+    site = gate_site_of(settings)
+    world = open_world(settings, there.state, clock, books=named, site=site)
     if books is not None and isinstance(world.runner, Remembering):
         documents = Documents(books.store.database, f"engine {settings.engine.name}")
         world.runner.remember_in(documents.read, documents.write)
-    site = gate_site_of(settings)
     gate = open_gate(settings, site, there.state)
     return Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)

@@ -208,9 +208,9 @@ class Work:
         elif report.is_over:
             self._learn(job, report, now)
             self._stopping.discard(job.id)
-            self._end(self._shown(job, report), report, now)
+            self._end(self._once_reported(job, report), report, now)
         else:
-            job = self._shown(job, report)
+            job = self._once_reported(job, report)
             self._learn(job, report, now)
             if report.phase == "stopping":
                 self._stopping.add(job.id)
@@ -220,7 +220,7 @@ class Work:
             self._watch(job, report, now)
             self._warn_of_grace(job, report)
 
-    def _shown(self, job: JobRecord, report: RunReport) -> JobRecord:
+    def _once_reported(self, job: JobRecord, report: RunReport) -> JobRecord:
         """Return a job that its first step or checkpoint has shown to be elastic, and is planned as that."""
         if job.has_reported or (report.step is None and report.manifest is None):
             return job

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from boa_daemon.daemon.job_view import Work
@@ -58,7 +59,7 @@ class LastResort:
                 order = StopJob(
                     id=f"cancel-{record.id}", job=record.id, generation=record.generation, reason="cancelled"
                 )
-                self._try(lambda order=order: self.work.stop(order), None, "a cancelled job")  # type: ignore[misc]
+                self._try(partial(self.work.stop, order), None, "a cancelled job")
         gone = {*plan.releases, *plan.forced, *going}
         carrying = [name for name, node in state.nodes.items() if any(node.gpus) and name not in gone]
         self._try(lambda: self.cloud.renew(carrying), None, "leases")
@@ -84,7 +85,7 @@ class LastResort:
         if not orders or self._try(lambda: bool(self.fleet.terminate(orders)), False, "nodes to give back"):
             return
         for order in orders:
-            self._try(lambda order=order: self.cloud.terminate([order]), None, f"node {order.node}")  # type: ignore[misc]
+            self._try(partial(self.cloud.terminate, [order]), None, f"node {order.node}")
 
     def _state(self, last: ClusterState | None, now: float) -> ClusterState:
         """Return what is there: as the ports say, and as memory has it where they do not answer."""

@@ -173,7 +173,7 @@ class Service:
     ) -> dict[str, Any]:
         """Return jobs, the newest first; what those printed that the caller may not read is left out."""
         records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
-        rows = [_shown(self._job(job), may_read(job.user)) for job in records]
+        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records]
         return {"as_of": self._as_of(), "jobs": rows}
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class Service:
         if not is_readable:
             file["environment"] = dict.fromkeys(file.get("environment", {}), HIDDEN)
             file["run"] = HIDDEN
-        return {"as_of": self._as_of(), **_shown(self._job(record), is_readable), "file": file}
+        return {"as_of": self._as_of(), **_readable_row(self._job(record), is_readable), "file": file}
 
     def _find(self, name: JobId) -> JobRecord:
         """Return a job.
@@ -541,7 +541,7 @@ class Service:
         return self.daemon.books
 
 
-def _shown(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
+def _readable_row(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
     """Return a job's row, without what it printed where that is not for the caller."""
     return row if is_readable else {**row, "last_lines": []}
 

@@ -291,8 +291,9 @@ def _keeper(folder: Path) -> tuple[int, int] | None:
     """Return the process of a unit's keeper and when it began; None where nobody wrote that down."""
     kept = read_json(folder / "keeper.json") or {}
     pid, ticks = kept.get("pid"), kept.get("ticks")
-    is_one = isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31
-    return (pid, ticks) if is_one else None  # type: ignore[return-value]
+    if isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31:
+        return pid, ticks
+    return None
 
 
 def _status(folder: Path) -> Status | None:

@@ -234,7 +234,7 @@ def set_fence(folder: Path, generation: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         if read_fence(folder) < generation:
-            _write_whole(folder / FENCE, lambda stream: stream.write(str(generation).encode()))
+            _write_bytes(folder / FENCE, str(generation).encode())
 
 
 def read_fence(folder: Path) -> int:
@@ -250,6 +250,11 @@ def _check_fence(folder: Path, generation: int) -> None:
     newest = read_fence(folder)
     if newest > generation:
         raise StaleGeneration(f"generation {generation} is over: generation {newest} was started")
+
+
+def _write_bytes(file: Path, content: bytes) -> None:
+    """Write a file whole, or not at all."""
+    _write_whole(file, lambda stream: stream.write(content))
 
 
 def _write_whole(file: Path, write: Callable[[BinaryIO], Any]) -> str:
@@ -276,7 +281,7 @@ def put_manifest(folder: Path, text: bytes) -> None:
     """
     with _locked(folder):
         forget_manifests(folder)
-        _write_whole(folder / MANIFEST, lambda stream: stream.write(text))
+        _write_bytes(folder / MANIFEST, text)
 
 
 def forget_manifests(folder: Path) -> None:
@@ -290,7 +295,7 @@ def _put_manifest(folder: Path, manifest: Mapping[str, Any], *, keep: int) -> No
     with _locked(folder):
         _check_fence(folder, int(manifest["generation"]))
         kept = _remember_previous(folder, keep)
-        _write_whole(folder / MANIFEST, lambda stream: stream.write(json.dumps(manifest).encode()))
+        _write_bytes(folder / MANIFEST, json.dumps(manifest).encode())
     _clean(folder, keep={str(manifest["path"]), *kept}, newest=(manifest["generation"], manifest["step"]))
 
 
@@ -310,7 +315,7 @@ def _remember_previous(folder: Path, keep: int) -> set[str]:
             kept.add(str(json.loads(text)["path"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        _write_whole(folder / older, lambda stream, text=text: stream.write(text))  # type: ignore[misc]
+        _write_bytes(folder / older, text)
     return kept
 
 

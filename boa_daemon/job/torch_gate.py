@@ -97,7 +97,7 @@ def make_way(model: DistributedDataParallel, state: object, hook: Any) -> bool:
     gated = _gated.get(model)
     if gated is None:
         return False
-    model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
+    model._check_comm_hook(hook)  # type: ignore[no-untyped-call]  # PyTorch states no types here
     gated.instead = (state, hook)
     return True
 

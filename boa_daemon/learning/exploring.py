@@ -104,7 +104,8 @@ class Tries:
     fraction: float = 0.02
     _now: dict[JobId, Try] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
-    _in_vain: dict[tuple[str, str, int], float] = field(default_factory=dict)
+    # By class, type and width: the GPU-seconds that the class has to have worked before it is tried again.
+    _not_before: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
     @property
     def explorations(self) -> Mapping[JobId, Exploration]:
@@ -130,17 +131,18 @@ class Tries:
 
         `classes` are those that jobs are planned by, by name, their limits on width included.
         """
-        worked = {curve.class_name: _Worked.of(curve.class_name, samples) for curve in curves}
+        worked = _worked(samples)
         for job, one in list(self._now.items()):
             if job not in jobs or _is_over(one, samples, now):
                 del self._now[job]
-                since = worked.get(one.class_name, _Worked())
-                self._in_vain[one.class_name, one.gpu_type, one.found.gpus] = 2.0 * since.gpu_seconds
+                self._not_before[one.class_name, one.gpu_type, one.found.gpus] = (
+                    2.0 * worked.get(one.class_name, _Worked()).gpu_seconds
+                )
         busy = {one.class_name for one in self._now.values()}
         for curve in curves:
             if curve.class_name in busy:
                 continue
-            began = self._best(jobs, curve, classes, worth, worked=worked[curve.class_name])
+            began = self._best(jobs, curve, classes, worth, worked=worked.get(curve.class_name, _Worked()))
             if began is not None:
                 job, found = began
                 busy.add(curve.class_name)
@@ -181,7 +183,7 @@ class Tries:
         allowed -= {
             gpus
             for gpus in allowed
-            if self._in_vain.get((curve.class_name, curve.gpu_type, gpus), 0.0) > worked.gpu_seconds
+            if self._not_before.get((curve.class_name, curve.gpu_type, gpus), 0.0) > worked.gpu_seconds
         }
         speed = float(speedup.speed_at(width.gpus))
         seconds = PART_OF_A_JOB * chosen.remaining_gpu_hours / speed * SECONDS_PER_HOUR
@@ -220,11 +222,16 @@ class _Worked:
     seconds: float = 0.0
     gpu_seconds: float = 0.0
 
-    @classmethod
-    def of(cls, class_name: str, samples: Sequence[SpeedSample]) -> _Worked:
-        """Return it of a class."""
-        ours = [one for one in samples if one.class_name == class_name]
-        return cls(sum(one.seconds for one in ours), sum(one.seconds * one.gpus for one in ours))
+
+def _worked(samples: Sequence[SpeedSample]) -> Mapping[str, _Worked]:
+    """Return how long each class has worked."""
+    found: dict[str, _Worked] = {}
+    for one in samples:
+        before = found.get(one.class_name, _Worked())
+        found[one.class_name] = _Worked(
+            before.seconds + one.seconds, before.gpu_seconds + one.seconds * one.gpus
+        )
+    return found
 
 
 def _is_over(one: Try, samples: Sequence[SpeedSample], now: float) -> bool:

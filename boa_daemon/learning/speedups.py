@@ -165,14 +165,11 @@ def estimate_curve(
     means, noise, seconds, counts = _measurements(ours, measured, now)
     rows = [widths.index(width) for width in measured]
     x = np.log2(np.array(widths, dtype=float))
-    covariance = UNKNOWN_LEVEL**2 + WANDER**2 * np.minimum.outer(x + 1.0, x + 1.0)
-    mean, _ = _posterior(covariance, rows, means - prior[rows], noise[0])
-    _, posterior = _posterior(covariance, rows, means - prior[rows], noise[1])
+    covariance = _wandering(x + 1.0, WANDER)
     off = means - prior[rows]
-    wrong, right = (
-        _log_density(off, UNKNOWN_LEVEL**2 + wander**2 * np.minimum.outer(x[rows], x[rows]), noise[0])
-        for wander in (WANDER, RIGHT)
-    )
+    mean, _ = _posterior(covariance, rows, off, noise[0])
+    _, posterior = _posterior(covariance, rows, off, noise[1])
+    wrong, right = (_log_density(off, _wandering(x[rows], wander), noise[0]) for wander in (WANDER, RIGHT))
     log_speed = prior + mean
     # Of log s(k) - log s(narrowest): the level, which both share, drops out.
     spread = np.sqrt(np.maximum(np.diag(posterior) + posterior[0, 0] - 2.0 * posterior[0], 0.0))
@@ -203,6 +200,11 @@ def _menu(stated: SpeedupCurve) -> list[int]:
         return whole
     powers = {1 << at for at in range(whole[-1].bit_length())}
     return sorted({whole[0], whole[-1], *(powers & set(whole))})
+
+
+def _wandering(octaves: Floats, wander: float) -> Floats:
+    """Return the covariance of deviations of unknown level that wander by so much from octave to octave."""
+    return UNKNOWN_LEVEL**2 + wander**2 * np.minimum.outer(octaves, octaves)
 
 
 def _posterior(
