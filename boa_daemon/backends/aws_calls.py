@@ -80,11 +80,12 @@ NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
         "s3:PutObject": "write",
         "s3:AbortMultipartUpload": "write",
         "s3:GetObject": "write",
+        "s3:DeleteObject": "write",
         "s3:ListObjectsV2": "list",
         "sqs:SendMessage": "tell",
     }
 )
-"""What `aws s3` and `aws sqs` call in the scripts that run on nodes."""
+"""What `aws s3` and `aws sqs` call in the scripts that run on nodes: `rm` takes a job's older checkpoints."""
 
 _CLIENT_OF = {"servicequotas": "service-quotas"}
 _HOME_REGION = "us-east-1"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.backends import aws_calls
-from boa_daemon.backends.aws_calls import OPERATIONS
+from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws_policy import Uses, actions_of, node_policy, policy
 from boa_daemon.backends.aws_stack import ACCOUNT, Wishes, as_yaml, site_of, stack_template
 from boa_daemon.backends.settings import AwsSettings
@@ -277,3 +277,27 @@ def test_the_shipped_files_are_what_the_code_prints(name: str) -> None:
     shipped = (folder / name).read_text()
 
     assert (json.loads(shipped) if name.endswith("json") else yaml.safe_load(shipped)) == made
+
+
+OF_THE_COMMAND_LINE = {
+    ("s3", "cp"): {"s3:PutObject", "s3:GetObject", "s3:AbortMultipartUpload"},
+    ("s3", "sync"): {"s3:PutObject", "s3:GetObject", "s3:AbortMultipartUpload", "s3:ListObjectsV2"},
+    ("s3", "ls"): {"s3:ListObjectsV2"},
+    ("s3", "rm"): {"s3:DeleteObject", "s3:ListObjectsV2"},
+    ("sqs", "send-message"): {"sqs:SendMessage"},
+}
+"""What each command of the AWS command line needs, by its documentation."""
+
+
+def test_nodes_may_do_what_their_scripts_do_and_nothing_else() -> None:
+    """Each `aws` command in what runs on nodes is allowed by the node's role; nothing is allowed unused."""
+    written = re.compile(r'aws(?:\("|\s)(s3|sqs)(?:", "|\s)([a-z-]+)')
+    commands = {
+        found
+        for folder in ("job", "engines")
+        for path in (CODE / folder).rglob("*.py")
+        for found in written.findall(path.read_text())
+    }
+
+    assert commands <= set(OF_THE_COMMAND_LINE)
+    assert set().union(*(OF_THE_COMMAND_LINE[each] for each in commands)) == set(NODE_OPERATIONS)
