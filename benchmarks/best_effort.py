@@ -63,7 +63,7 @@ class ByArrival:
         found = self.base.allocate(jobs, now=now, money=money)
         first = {job.id: (job.width is None, job.arrived_at) for job in jobs}
         order = sorted(found.widths, key=lambda job: first[job])
-        return replace(found, widths={job: found.widths[job] for job in order})
+        return replace(found, widths={job: found.widths[job] for job in order}, order=tuple(order))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

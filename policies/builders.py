@@ -57,6 +57,12 @@ def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
 
 def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return the optimum at a multiplier that follows the spend."""
+    allocator = paced_optimum(site, options)
+    return BuiltPolicy(allocator=allocator, pace=allocator.pace)
+
+
+def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
+    """Return the optimum at a multiplier that follows the spend, for a budget of any size."""
     pace = Pace(
         budget=site.budget.amount,
         window_hours=options.window_hours or MONTH_HOURS,
@@ -69,36 +75,19 @@ def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
     # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
-    allocator = PacedBudgetOptimal.from_problem(
+    return PacedBudgetOptimal.from_problem(
         problem, pace, nodes=nodes, load_over_stated=site.load_over_stated, curvature=curvature
     )
-    return BuiltPolicy(allocator=allocator, pace=allocator.pace)
 
 
-def best_effort(name: str, site: Site, options: PolicyOptions, account: Account | None = None) -> BuiltPolicy:
-    """Return the cheapest widths as far as the budget goes: BOA's at the least feasible spend, or paced."""
-    problem = with_boots_at_changes(site.problem, site.boot_hours)
-    if name == "boa-paced":
-        built = boa_paced(site, options)
-    else:
-        least = MixedFrontier.of(problem).cheapest_feasible_spend
-        built = boa(
-            replace(site, budget=replace(site.budget, amount=max(least, site.budget.amount))), options
-        )
+def best_effort(site: Site, options: PolicyOptions, account: Account | None = None) -> BuiltPolicy:
+    """Return what BOA does of a budget below the least feasible spend."""
+    paced = paced_optimum(site, options)
     allocator = BestEffort.of(
-        built.allocator,
-        problem,
-        account=account or Account(budget=site.budget.amount),
-        boot_hours=site.boot_hours,
+        paced, account=account or Account(budget=site.budget.amount), boot_hours=site.boot_hours
     )
     # Without a pace the books forgo no credit: what a node takes may accrue for weeks.
-    return replace(
-        built,
-        allocator=allocator,
-        planned_mean_jct_hours=None,
-        planned_spend=site.budget.amount,
-        pace=None,
-    )
+    return BuiltPolicy(allocator=allocator, planned_spend=site.budget.amount)
 
 
 def shortfall_of_site(site: Site) -> Shortfall:

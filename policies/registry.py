@@ -235,13 +235,13 @@ def build_policy(name: str, site: Site, options: PolicyOptions | None = None) ->
 
 
 def build_best_effort(
-    name: str, site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
+    site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
 ) -> BuiltPolicy:
-    """Return the cheapest widths as far as a budget below the least feasible spend goes.
+    """Return what stands in for any policy where the budget is below the least that it needs.
 
-    The paced policy stays paced; in place of every other one stands BOA's.
+    An account without a beginning is as old as the ledger.
     """
-    return builders.best_effort(name, site, options or PolicyOptions(), account)
+    return builders.best_effort(site, options or PolicyOptions(), account)
 
 
 def _whole(key: str, text: str) -> int:

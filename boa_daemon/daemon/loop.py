@@ -20,7 +20,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.clock import SMALL_SECONDS, SteadyClock
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, due
-from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import spent_usd
 from boa_daemon.daemon.job_view import Work
@@ -35,6 +34,7 @@ from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
+from boa_daemon.learning.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.learning.exploring import Worth
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import DAY
@@ -405,7 +405,10 @@ class Daemon:
         last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
         if last is not None:
             record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
-        record = self.watched.look(record, now=now, spent_usd=lambda: spent_usd(books, now=now))
+        account = self.watched.look(
+            record.name, record.site, record.options, now=now, spent=lambda: spent_usd(books, now=now)
+        )
+        record = replace(record, best_effort=account)
         if self.watched.account != before:
             self._say_how_far_the_budget_goes(books, before)
         tries = self.learning.tries.explorations

@@ -83,7 +83,7 @@ class PolicyRecord:
         built: BuiltPolicy = (
             build_policy(self.name, self.site, self.options)
             if self.best_effort is None
-            else build_best_effort(self.name, self.site, self.options, account=self.best_effort)
+            else build_best_effort(self.site, self.options, account=self.best_effort)
         )
         allocator: Allocator = built.allocator
         if self.tries:

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 
 from boa_daemon.learning.beliefs import Beliefs, Weights, rest_of
+from boa_daemon.learning.budget_watch import BudgetWatch
 from boa_daemon.learning.exploring import Exploring, Worth
 from boa_daemon.learning.learner import STRETCH_SECONDS
 from boa_daemon.learning.speedups import SpeedSample, over_first_phase
@@ -23,9 +24,7 @@ from boa_daemon.tick.ledger import money_of
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
-from policies.errors import InfeasibleBudget
 from policies.model import Job, JobClass, JobId, Money
-from policies.online.best_effort import Account
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_best_effort, build_policy
 
@@ -62,12 +61,15 @@ class LearningPolicy:
         self._jobs, self._noise, self._random = jobs, noise, Random(f"{seed}/reports")
         self._seen: dict[JobId, tuple[str, float]] = {}
         self._looked_at: dict[JobId, tuple[int, float]] = {}
-        self._account: Account | None = None
-        self._base: Allocator = build_policy(name, site, options).allocator
+        self._watch = BudgetWatch()
+        self._base: Allocator | None = None
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return what the policy wants for the work that is believed to be left."""
-        allocator = Exploring(base=self._base, tries=self.learning.tries.explorations)
+        if self._base is None:
+            self._base = self._built(self._site, now=now, spent=0.0 if money is None else money.spent)
+        tries = self.learning.tries.explorations if self._watch.account is None else {}
+        allocator = Exploring(base=self._base, tries=tries)
         return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
 
     def _told(self, job: Job) -> Job:
@@ -163,23 +165,16 @@ class LearningPolicy:
             problem=replace(self._site.problem, classes=tuple(planned.values())),
             load_over_stated=_work_per_hour(planned) / _work_per_hour(self.classes.stated),
         )
-        try:
-            built = build_policy(self._name, site, self._options)
-            self._account = None
-        except InfeasibleBudget:
-            # As the daemon: the cheapest widths, as far as the money goes from now on.
-            self._account = self._account or _account_at(decision, site)
-            built = build_best_effort(self._name, site, self._options, account=self._account)
-        self._base = built.allocator
+        money = money_of(decision.state)
+        self._base = self._built(site, now=decision.state.now, spent=0.0 if money is None else money.spent)
         self.plans += 1
 
-
-def _account_at(decision: Decision, site: Site) -> Account:
-    """Return the account of a best effort that begins with a decision."""
-    state = decision.state
-    money = money_of(state)
-    spent = 0.0 if money is None else money.spent
-    return Account(budget=site.budget.amount, opened_at=state.now, spent_before=spent)
+    def _built(self, site: Site, *, now: float, spent: float) -> Allocator:
+        """Return the policy for a site; as the daemon, a best effort where the budget does not pay for it."""
+        account = self._watch.look(self._name, site, self._options, now=now, spent=lambda: spent)
+        if account is None:
+            return build_policy(self._name, site, self._options).allocator
+        return build_best_effort(site, self._options, account=account).allocator
 
 
 def _work(running: Running) -> float:

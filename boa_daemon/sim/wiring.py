@@ -297,7 +297,7 @@ def _policy_of(settings: SimulationSettings) -> tuple[BuiltPolicy, Shortfall | N
     short = shortfall_of_site(site) if settings.best_effort else None
     if short is None or not short.is_short:
         return build_policy(settings.policy, site, settings.options), None
-    return build_best_effort(settings.policy, site, settings.options), short
+    return build_best_effort(site, settings.options), short
 
 
 def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] | None = None) -> Simulation:

@@ -1,23 +1,26 @@
 """Best effort: a budget below the least that runs every job runs the cheapest widths, as far as it goes.
 
-Every job gets the width at which its work costs least, so a dollar finishes as much work as it can, and jobs
-are served by Smith's rule, the most weight per dollar of work left first: for work that money alone limits
-this order gives the least mean weighted completion time (weighted shortest remaining processing time). A
-running job counts twice, so it gives way only to one with less than half of its dollars left per weight.
+While the jobs that are there take more than the budget, each gets the width at which its work costs least, so
+a dollar finishes as much work as it can, and jobs are served by Smith's rule, the most weight per dollar of
+work left first: for work that money alone limits this order gives the least mean weighted completion time
+(weighted shortest remaining processing time). A running job counts twice, so it gives way only to one with
+less than half of its dollars left per weight. While they take less, the queue is empty and the load may be
+less than was believed: they get the best widths that take the budget per hour together.
 
 The spend follows the budget through an account. It accrues the budget, pays every bill, and sets what may be
 rented at a time:
 
-    E = B (t - t0) - (S - S0)            most = B + max(E, 0) / U,    U = max(1 h, 10 boots)
+    E = B (t - t0 + A) - (S - S0)        most = B + max(E, 0) / U,    U = max(1 h, 10 boots)
 
     E > 0            jobs may start on whatever is rented
     0 >= E > -U B/2  what is rented beyond B takes no new job; those that run on it may finish
     else             what is rented beyond B is given back; its jobs write their checkpoints and wait
 
 So a budget of 3.6 nodes keeps three nodes, and a fourth for an hour of every one and two thirds; one of 0.3
-nodes rents a node for an hour of every three and a third. Opening and closing at different E keeps nodes from
-flapping, and U makes boots at most a tenth of what is rented for them. The time average converges to B like
-(U B + the dearest job's dollars) / elapsed time.
+nodes rents a node for an hour of every three and a third. The advance A is 1 % of a month's money, half of
+what a month's spend may be off, so that an hour's burst of jobs is not turned away. Opening and closing at
+different E keeps nodes from flapping, and U makes boots at most a tenth of what is rented for them. The time
+average converges to B like ((A + U) B + the dearest job's dollars) / elapsed time.
 
 The queue meanwhile grows as the fluid limit of that order says: classes are served by w / C until the money
 is gone, and what arrives of the others stays.
@@ -26,11 +29,12 @@ is gone, and what arrives of the others stays.
     B        budget             dollars per hour, or GPUs, on average over time
     S, S0    spent              spent until now, and until the account was opened at t0
     E        balance            money ahead of what was spent
+    A        ADVANCE_HOURS      hours of budget that may be spent before they accrue
     U        spread_hours       hours over which a balance is spent
     C, w     cost, weight       what a job of a class takes at its cheapest width, and its worth
 
 Sources: Smith, Naval Research Logistics Quarterly 3 (1956), for the order; the account is a token bucket.
-Cost: O(jobs log jobs) per tick.
+Cost: O(jobs log(jobs x edges)) per tick.
 """
 
 from __future__ import annotations
@@ -39,12 +43,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies.answer import Allocation
-from policies.model import BudgetUnit, Job, Money, Problem, Width, check_positive
-from policies.online.cost_to_go import WidthColumns
+from policies.model import BudgetUnit, Job, Money, check_positive
+from policies.online.paced import PacedBudgetOptimal
+from policies.online.pacing import MONTH_HOURS, TOLERANCE
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE
-from policies.protocols import Allocator
 
+ADVANCE_HOURS = 0.5 * TOLERANCE * MONTH_HOURS
+"""Half of what a month's spend may be off its budget."""
 LEAST_SPREAD_HOURS = 1.0
 """A node beyond the steady ones is rented for this long at the least: AWS bills by the second."""
 BOOTS_PER_SPREAD = 10.0
@@ -90,9 +96,9 @@ class Account:
         check_positive("budget of an account", self.budget)
 
     def balance(self, money: Money, *, now: float) -> float:
-        """Return the money ahead of what was spent, in the unit of the budget."""
+        """Return the money ahead of what was spent, with the advance, in the unit of the budget."""
         hours = money.elapsed_hours if self.opened_at is None else (now - self.opened_at) / 3600.0
-        return self.budget * hours - (money.spent - self.spent_before)
+        return self.budget * (hours + ADVANCE_HOURS) - (money.spent - self.spent_before)
 
 
 def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
@@ -121,34 +127,30 @@ def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestEffort:
-    """The widths of a policy that is built for the least feasible spend, under what the account allows.
+    """The widths that take the budget per hour together, or the cheapest, under what the account allows.
 
     `order` of the answer says who is served first.
     """
 
-    base: Allocator
-    columns: Mapping[str, WidthColumns]
+    paced: PacedBudgetOptimal
     account: Account
     spread_hours: float
 
     @classmethod
-    def of(cls, base: Allocator, problem: Problem, *, account: Account, boot_hours: float) -> BestEffort:
-        """Lay out the classes once."""
-        return cls(
-            base=base,
-            columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
-            account=account,
-            spread_hours=max(LEAST_SPREAD_HOURS, BOOTS_PER_SPREAD * boot_hours),
-        )
+    def of(cls, paced: PacedBudgetOptimal, *, account: Account, boot_hours: float) -> BestEffort:
+        """Return the best effort for the classes of a paced policy."""
+        spread_hours = max(LEAST_SPREAD_HOURS, BOOTS_PER_SPREAD * boot_hours)
+        return cls(paced=paced, account=account, spread_hours=spread_hours)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the base's widths in the order of service, and what may be rented at a time."""
-        found = self.base.allocate(jobs, now=now, money=money)
+        """Return the widths in the order of service, and what may be rented at a time."""
+        budget = self.account.budget
+        found = self.paced.within(jobs, budget, money)
         if money is None:
             return found
         present = {job.id: job for job in jobs}
-        first = sorted(found.widths, key=lambda name: -self.urgency(present[name], found.widths[name]))
-        budget, balance = self.account.budget, self.account.balance(money, now=now)
+        first = sorted(found.widths, key=lambda name: -self.urgency(present[name]))
+        balance = self.account.balance(money, now=now)
         is_spent = balance <= -0.5 * self.spread_hours * budget
         return replace(
             found,
@@ -157,11 +159,9 @@ class BestEffort:
             above_ceiling="use" if balance > 0.0 else "leave" if is_spent else "finish",
         )
 
-    def urgency(self, job: Job, width: Width) -> float:
-        """Return the weight of a job per money that its work still takes; more where it runs already."""
-        columns = self.columns[job.class_name]
-        number = columns.index[width]
-        hours = columns.part_left(job) * columns.hours.item(job.phase, number)
-        hours += columns.hours_after.item(job.phase, number)
-        cost = max(hours * job.scale * float(columns.rate[number]), TIE)
+    def urgency(self, job: Job) -> float:
+        """Return the weight of a job per money that its work takes at the least; more where it runs."""
+        columns = self.paced.columns[job.class_name]
+        hours = columns.part_left(job) * columns.hours[job.phase] + columns.hours_after[job.phase]
+        cost = max(float((hours * columns.rate).min()) * job.scale, TIE)
         return columns.job_class.weight * job.weight * (RUNNING_COUNTS if job.width else 1.0) / cost

@@ -14,7 +14,7 @@ first needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -82,16 +82,50 @@ class PacedBudgetOptimal:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job for the money that is left."""
         del now
-        if money is None:
-            step, position, memory = None, self.table.planned(self.pace.budget), None
-        else:
-            step = self.step(jobs, money)
-            position, memory = step.position, step.memory
+        step = None if money is None else self.step(jobs, money)
+        position = self.table.planned(self.pace.budget) if step is None else step.position
+        memory = None if step is None else step.memory
+        return self._answer(jobs, position, memory, partial(_reason, position, step))
+
+    def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
+        """Return the best widths at which the jobs take no more than so much per hour together.
+
+        Where even the cheapest widths take more, it is those; where the money lasts at wider ones, those.
+        """
+        low, high = 0, len(self.table.multipliers)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._burn(jobs, self.table.at(middle)) <= spend_per_hour:
+                low = middle
+            else:
+                high = middle
+        position, say = self.table.at(low), partial(_burn_reason, spend_per_hour)
+        step = None if money is None else self.step(jobs, money)
+        if step is not None and step.position.multiplier < position.multiplier:
+            position, say = step.position, partial(_reason, step.position, step)
+        return self._answer(jobs, position, None if step is None else step.memory, say)
+
+    def _burn(self, jobs: Sequence[Job], position: Position) -> float:
+        """Return what the jobs take per hour together at a place of the frontier."""
+        burn = 0.0
+        for job in jobs:
+            columns = self.columns[job.class_name]
+            burn += columns.rate.item(columns.index[self._width_of(job, position)])
+        return burn
+
+    def _answer(
+        self,
+        jobs: Sequence[Job],
+        position: Position,
+        memory: tuple[float, ...] | None,
+        say: Callable[[Job], str],
+    ) -> Allocation:
+        """Return the widths at a place of the frontier."""
         return Allocation(
             widths={job.id: self._width_of(job, position) for job in jobs},
             memory=memory,
             node_prices=None if self.nodes is None else self.nodes.priced(position.multiplier),
-            reasons=Reasons(jobs={job.id: job for job in jobs}, say=partial(_reason, position, step)),
+            reasons=Reasons(jobs={job.id: job for job in jobs}, say=say),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:
@@ -124,4 +158,12 @@ def _reason(position: Position, step: Step | None, job: Job) -> str:
     return (
         f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
         f"{position.multiplier:.3g} hours, which makes the money last{lasts}"
+    )
+
+
+def _burn_reason(spend_per_hour: float, job: Job) -> str:
+    """Return why the job has its width where the budget is thin."""
+    return (
+        f"the best width for the rest of a job of class {job.class_name} at which all jobs together take "
+        f"no more than the budget of {spend_per_hour:.4g} per hour, or the cheapest where they take more"
     )

@@ -259,6 +259,10 @@ class MultiplierTable:
             edge=edge, share=share, multiplier=float(self.multipliers[edge] ** (1.0 - share) * after**share)
         )
 
+    def at(self, edge: int) -> Position:
+        """Return a place of the frontier at which no two plans are mixed."""
+        return Position(edge=edge, share=0.0, multiplier=self.multipliers.item(edge))
+
     def is_end(self, position: Position) -> bool:
         """Return whether every job has its widest width, or every job its narrowest."""
         return position.share == 0.0 and position.edge in (0, len(self.edge_cost))

@@ -9,7 +9,7 @@ from strategies_planner import problems
 
 from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.model import Budget, Money, Problem
-from policies.online.best_effort import Account, BestEffort, shortfall_of
+from policies.online.best_effort import ADVANCE_HOURS, Account, BestEffort, shortfall_of
 from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyOptions, Site, build_best_effort
 
@@ -27,9 +27,9 @@ def a_site(budget: float, *, boot_hours: float = 0.0) -> Site:
     )
 
 
-def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0, name: str = "boa") -> BestEffort:
+def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0) -> BestEffort:
     """Return a best effort of that budget whose account is as old as the ledger."""
-    found = build_best_effort(name, a_site(budget, boot_hours=boot_hours), PolicyOptions()).allocator
+    found = build_best_effort(a_site(budget, boot_hours=boot_hours), PolicyOptions()).allocator
     assert isinstance(found, BestEffort)
     return found
 
@@ -88,7 +88,8 @@ def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
 )
 def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) -> None:
     """Two hours at half a dollar: a credit goes within an hour; past half an hour's debt, nodes go."""
-    found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(spent, 2.0))
+    advance = 0.5 * ADVANCE_HOURS
+    found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(advance + spent, 2.0))
 
     assert found.most_usd_per_hour == pytest.approx(ceiling)
     assert found.above_ceiling == above
@@ -97,7 +98,7 @@ def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) 
 def test_a_long_boot_spreads_a_credit_over_more_hours() -> None:
     """A boot of 12 minutes is a tenth of two hours."""
     found = an_effort(0.5, boot_hours=0.2).allocate(
-        [a_job(class_name="long")], now=0.0, money=money(0.0, 2.0)
+        [a_job(class_name="long")], now=0.0, money=money(0.5 * ADVANCE_HOURS, 2.0)
     )
 
     assert found.most_usd_per_hour == pytest.approx(0.5 + 1.0 / 2.0)
@@ -107,15 +108,25 @@ def test_an_account_that_opened_later_knows_nothing_of_earlier_money() -> None:
     """A hundred dollars were spent before; since then an hour passed and a dollar went."""
     account = Account(budget=2.0, opened_at=10 * HOUR, spent_before=100.0)
 
-    assert account.balance(money(101.0, 11.0), now=11 * HOUR) == pytest.approx(1.0)
-    assert Account(budget=2.0).balance(money(1.0, 11.0), now=11 * HOUR) == pytest.approx(21.0)
+    advance = 2.0 * ADVANCE_HOURS
+    assert account.balance(money(101.0, 11.0), now=11 * HOUR) == pytest.approx(1.0 + advance)
+    assert Account(budget=2.0).balance(money(1.0, 11.0), now=11 * HOUR) == pytest.approx(21.0 + advance)
 
 
-@pytest.mark.parametrize("name", ["boa", "boa-paced", "static-fifo"])
-def test_every_policy_has_a_best_effort_at_the_cheapest_widths(name: str) -> None:
-    """Whatever the policy: with nothing to spare, each job has the width at which its work costs least."""
-    found = an_effort(0.01, name=name).allocate(
+def test_with_nothing_to_spare_each_job_has_its_cheapest_width() -> None:
+    """A cent an hour buys no speed."""
+    found = an_effort(0.01).allocate(
         [a_job("a", class_name="long"), a_job("b", class_name="short")], now=0.0, money=money(0.0, 1.0)
     )
 
     assert {width.gpus for width in found.widths.values()} == {1}
+
+
+@given(jobs=st.integers(1, 12), budget=st.floats(0.5, 60.0))
+def test_an_empty_queue_takes_the_budget(jobs: int, budget: float) -> None:
+    """However large a load is believed: who is there shares the budget, and a step wider would exceed it."""
+    present = [a_job(f"j{n}", class_name="long") for n in range(jobs)]
+    found = an_effort(0.5).paced.within(present, budget, None)
+    (width,) = {width.gpus for width in found.widths.values()}
+
+    assert width == max((gpus for gpus in (1, 2, 4) if gpus * jobs <= budget), default=1)

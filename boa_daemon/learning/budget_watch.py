@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, log
 
-from boa_daemon.daemon.planner import PolicyRecord
 from boa_daemon.tick.offers import Offer
 from policies.errors import InfeasibleBudget
 from policies.online.best_effort import Account, Shortfall
 from policies.optimum.hull import TIE
-from policies.registry import Site, build_policy, find_policy, shortfall_of_site
+from policies.registry import PolicyOptions, Site, build_policy, find_policy, shortfall_of_site
 
 MARGIN = 1.05
 """The budget must be this many times the least feasible spend before a best effort ends of itself."""
@@ -34,42 +33,42 @@ class BudgetWatch:
     def __init__(self, account: Account | None = None) -> None:
         self.account = account
         self.shortfall: Shortfall | None = None
-        self._asked: tuple[PolicyRecord, Account | None] | None = None
+        self._asked: tuple[str, Site, PolicyOptions, Account | None] | None = None
 
-    def look(self, record: PolicyRecord, *, now: float, spent_usd: Callable[[], float]) -> PolicyRecord:
-        """Return the record, as a best effort where the budget does not pay for it.
+    def look(
+        self, policy: str, site: Site, options: PolicyOptions, *, now: float, spent: Callable[[], float]
+    ) -> Account | None:
+        """Return the account of the best effort to be made; None where the budget pays for the policy.
+
+        `spent` returns what was spent until now, in the unit of the budget, and is asked when one begins.
 
         Raises:
             PolicyError: when nothing can be planned for the site at all.
         """
-        if self._asked != (record, self.account):
-            self._decide(record, now=now, spent_usd=spent_usd)
-            self._asked = record, self.account
-        return record if self.account is None else replace(record, best_effort=self.account)
-
-    def _decide(self, record: PolicyRecord, *, now: float, spent_usd: Callable[[], float]) -> None:
-        """Begin, go on with, or end a best effort."""
-        budget = record.site.budget.amount
-        goes_on = self.account is not None and self.account.budget == budget
-        self.shortfall = _shortfall(record, margin=MARGIN if goes_on else 1.0)
-        if self.shortfall is None:
-            self.account = None
-        elif not goes_on:
-            self.account = Account(budget=budget, opened_at=now, spent_before=spent_usd())
+        asked = policy, site, options
+        if self._asked != (*asked, self.account):
+            budget = site.budget.amount
+            goes_on = self.account is not None and self.account.budget == budget
+            self.shortfall = _shortfall(*asked, margin=MARGIN if goes_on else 1.0)
+            if self.shortfall is None:
+                self.account = None
+            elif not goes_on:
+                self.account = Account(budget=budget, opened_at=now, spent_before=spent())
+            self._asked = *asked, self.account
+        return self.account
 
 
-def _shortfall(record: PolicyRecord, *, margin: float) -> Shortfall | None:
+def _shortfall(policy: str, site: Site, options: PolicyOptions, *, margin: float) -> Shortfall | None:
     """Return by how much the budget falls short of `margin` times what the policy needs; None if it does not.
 
     How the queue grows is told of BOA's cheapest widths, which stand in for any policy then.
     """
-    site = record.site
-    if find_policy(record.name).kind == "optimum":
+    if find_policy(policy).kind == "optimum":
         found = shortfall_of_site(site)
         return found if site.budget.amount < margin * found.least_spend * (1.0 - TIE) else None
     tighter = replace(site, budget=replace(site.budget, amount=site.budget.amount / margin))
     try:
-        build_policy(record.name, tighter, record.options)
+        build_policy(policy, tighter, options)
     except InfeasibleBudget as error:
         return replace(shortfall_of_site(site), least_spend=error.least_spend)
     return None
