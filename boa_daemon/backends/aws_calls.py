@@ -22,8 +22,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
 from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.backends.buckets import OWN_RATES, TokenBucket, bucket_name
+from boa_daemon.backends.buckets import OWN_RATES, bucket_name
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.job.gate.bucket import TokenBucket
 
 OPERATIONS: Mapping[str, str] = MappingProxyType(
     {

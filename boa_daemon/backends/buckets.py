@@ -1,8 +1,8 @@
-"""A token bucket: how often we ask, kept below how often we may."""
+"""How often we ask AWS, kept below how often we may: a token bucket for each kind of call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 OWN_RATES: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -18,24 +18,6 @@ OWN_RATES: Mapping[str, tuple[float, float]] = MappingProxyType(
     }
 )
 """(size, refill per second), half of what EC2 grants an account or less: others work there too."""
-
-
-class TokenBucket:
-    """Holds up to `size` tokens and gains `per_second`; `monotonic` tells the time in seconds."""
-
-    def __init__(self, size: float, per_second: float, monotonic: Callable[[], float]) -> None:
-        self._size, self._per_second, self._monotonic = size, per_second, monotonic
-        self._tokens, self._at = size, monotonic()
-
-    def take(self) -> float:
-        """Take a token and return 0; with none left, return the seconds until there is one."""
-        now = self._monotonic()
-        self._tokens = min(self._size, self._tokens + max(now - self._at, 0.0) * self._per_second)
-        self._at = now
-        if self._tokens >= 1.0:
-            self._tokens -= 1.0
-            return 0.0
-        return (1.0 - self._tokens) / self._per_second
 
 
 def bucket_name(operation: str) -> str:

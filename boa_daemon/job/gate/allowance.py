@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from boa_daemon.job.gate.bucket import TokenBucket
 
 OVERHEAD_FRACTION = 0.006
 """Below one percent, so that with the burst and what cannot be counted a short run stays under it too."""
@@ -12,31 +12,21 @@ BURST_SECONDS = 0.02
 
 
 class Allowance:
-    """At most `fraction` of the time since the start, plus a burst. Below zero the job does not ask."""
+    """At most `fraction` of the time since the start, plus a burst. In debt the job does not ask."""
 
     def __init__(self) -> None:
         self.lost_seconds = 0.0
-        self._fraction = OVERHEAD_FRACTION
-        self._left = BURST_SECONDS
-        self._at = time.monotonic()
+        self._bucket = TokenBucket(BURST_SECONDS, OVERHEAD_FRACTION)
 
     def charge(self, seconds: float) -> None:
         """Count time that was lost."""
-        self._refill()
-        self._left -= seconds
+        self._bucket.charge(seconds)
         self.lost_seconds += seconds
 
     def set_fraction(self, fraction: float) -> None:
         """Take the gate's word for what asking is worth, within bounds."""
-        self._refill()
-        self._fraction = max(OVERHEAD_FRACTION, min(MOST_FRACTION, fraction))
+        self._bucket.set_rate(max(OVERHEAD_FRACTION, min(MOST_FRACTION, fraction)))
 
     def seconds_to_earn(self) -> float:
         """Return how long the job has to go without asking; zero where it may ask now."""
-        self._refill()
-        return max(0.0, -self._left / self._fraction)
-
-    def _refill(self) -> None:
-        now = time.monotonic()
-        self._left = min(BURST_SECONDS, self._left + (now - self._at) * self._fraction)
-        self._at = now
+        return self._bucket.seconds_in_debt()

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.gate.broker import Broker
-from boa_daemon.gate.guard import Rate
 from boa_daemon.gate.timing import LEAST_SAMPLES, Timings
 from boa_daemon.gate.types import Ask, GateSettings
 from boa_daemon.gate.worth import Habits, cost_fraction, gain_fraction
@@ -187,14 +186,6 @@ def an_ask(number: int) -> Ask:
         exposed_seconds=0.4,
         iterations_left=50.0,
     )
-
-
-def test_the_rate_limit_lets_a_second_through_and_then_the_rate() -> None:
-    """A burst of one second's worth, then as many as time brings."""
-    rate = Rate(per_second=10.0)
-
-    assert [rate.allows(0.0) for _ in range(11)] == [True] * 10 + [False]
-    assert rate.allows(0.5)
 
 
 def test_cards_that_are_needed_together_idle_while_one_is_waited_for() -> None:
