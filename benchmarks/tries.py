@@ -1,6 +1,6 @@
 """Tries of widths under class files whose speed-ups are wrong: when the truth is found, at which cost.
 
-    python benchmarks/tries.py [--seeds 12] [--hours 24]
+    python benchmarks/tries.py [--seeds 12] [--hours 24] [--processes 2]
 
 One class of jobs of half a GPU-hour on average (exponential), twenty an hour, on nodes of one GPU that boot
 in 180 s, under the paced policy. Cases: stated too low (1.3 on four GPUs where 3.15 is true), too high, a dip
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from concurrent.futures import ProcessPoolExecutor
 from statistics import fmean
 
 from boa_daemon.sim.wrong_speedups import CASES, Case, Found, a_run
@@ -34,39 +35,43 @@ def said_found(case: Case, runs: list[Found]) -> str:
     return f"{fmean(last):7.2f} {max(last):7.2f}"
 
 
+def rows_of(case: Case, budget: float, seeds: int, hours: float) -> str:
+    """Return the two rows of a case and budget: without tries, and with them."""
+    by: dict[str, list[Found]] = {}
+    for label, fraction, knows in (("truth", 0.0, True), ("none", 0.0, False), ("2 %", 0.02, False)):
+        by[label] = [
+            a_run(case, budget=budget, seed=seed, hours=hours, fraction=fraction, knows=knows)
+            for seed in range(1, seeds + 1)
+        ]
+    rows = []
+    for label in ("none", "2 %"):
+        pairs = list(zip(by[label], by["truth"], strict=True))
+        ratio = fmean(run.jct_minutes / best.jct_minutes for run, best in pairs)
+        spend = fmean(run.usd_per_hour / best.usd_per_hour for run, best in pairs)
+        wasted = sum(run.wasted_gpu_hours for run, _ in pairs) / sum(run.gpu_hours for run, _ in pairs)
+        rows.append(
+            f"{case.name:9s} {budget:6.0f} {label:>6s}   {said_found(case, by[label])}   "
+            f"{fmean(run.jct_minutes for run, _ in pairs):9.2f}   {ratio:9.3f}  {spend:5.3f}  {wasted:7.2%}"
+        )
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Print a row for each case, budget and part of the GPU time for tries."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--hours", type=float, default=24.0)
+    parser.add_argument("--processes", type=int, default=2)
     words = parser.parse_args()
     print(
         f"{'stated':9s} {'budget':>6s} {'tries':>6s}   found, mean worst   JCT (min)  over truth  spend"
         "    wasted"
     )
-    for case in CASES:
-        for budget in BUDGETS:
-            by: dict[str, list[Found]] = {}
-            for label, fraction, knows in (("truth", 0.0, True), ("none", 0.0, False), ("2 %", 0.02, False)):
-                by[label] = [
-                    a_run(case, budget=budget, seed=seed, hours=words.hours, fraction=fraction, knows=knows)
-                    for seed in range(1, words.seeds + 1)
-                ]
-            for label in ("none", "2 %"):
-                runs = by[label]
-                ratio = fmean(
-                    run.jct_minutes / best.jct_minutes for run, best in zip(runs, by["truth"], strict=True)
-                )
-                spend = fmean(
-                    run.usd_per_hour / best.usd_per_hour for run, best in zip(runs, by["truth"], strict=True)
-                )
-                wasted = sum(run.wasted_gpu_hours for run in runs) / sum(run.gpu_hours for run in runs)
-                print(
-                    f"{case.name:9s} {budget:6.0f} {label:>6s}   {said_found(case, runs)}   "
-                    f"{fmean(run.jct_minutes for run in runs):9.2f}   {ratio:9.3f}  {spend:5.3f}"
-                    f"  {wasted:7.2%}",
-                    flush=True,
-                )
+    with ProcessPoolExecutor(words.processes) as pool:
+        asked = [(case, budget) for case in CASES for budget in BUDGETS]
+        tasks = [pool.submit(rows_of, *one, words.seeds, words.hours) for one in asked]
+        for task in tasks:
+            print(task.result(), flush=True)
 
 
 if __name__ == "__main__":
