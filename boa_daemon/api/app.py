@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from boa_daemon import __version__
 from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
@@ -111,11 +110,11 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
     return answer
 
 
-def an_app(service: Service, gatekeeper: Gatekeeper) -> FastAPI:
-    """Return the application for a service."""
+def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleased") -> FastAPI:
+    """Return the application for a service; `version` is said in its description."""
     app = FastAPI(
         title="BOA daemon",
-        version=__version__,
+        version=version,
         responses={
             code: {"model": Problem, "description": words}
             for code, words in (
