@@ -12,24 +12,29 @@ _Class = TypedDict("_Class", {"class": str})
 
 
 class SubmittedAnswer(TypedDict):
-    """Ids of the jobs that were taken, in the order of the submission."""
+    """Ids of the jobs that were taken, in the order of the submission, and of the groups among them."""
 
     as_of: float
     jobs: list[str]
+    groups: list[str]
 
 
 class JobAnswer(_Class):
     """One job.
 
-    `status` is queued, running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are
-    what it holds now. `generation` counts its starts, `step` is the last step that it reported, `lost_steps`
-    were done and are in no checkpoint. `cause` is a sentence on how it ended last, `waits_for` a reason code.
-    `ran_seconds` is how long it held GPUs over all starts, `lost_gpu_hours` how much of that was lost. `usd`
-    is what its GPUs have cost. `last_lines` is what it printed last, empty for who may not read it.
+    `group`, `index` and `matrix` say which job of which group it is, with which values. `status` is queued,
+    running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are what it holds now.
+    `generation` counts its starts, `step` is the last step that it reported, `lost_steps` were done and are
+    in no checkpoint. `cause` is a sentence on how it ended last, `waits_for` a reason code. `ran_seconds` is
+    how long it held GPUs over all starts, `lost_gpu_hours` how much of that was lost. `usd` is what its GPUs
+    have cost. `last_lines` is what it printed last, empty for who may not read it.
     """
 
     id: str
     name: str
+    group: str | None
+    index: int | None
+    matrix: dict[str, Any]
     user: str
     status: str
     gpus: int
@@ -100,13 +105,33 @@ class LogAnswer(TypedDict):
     status: str
 
 
-class CancelAnswer(TypedDict):
-    """What became of an order to cancel: `changed` is false where the job was over already."""
+class GroupAnswer(TypedDict):
+    """A group of so many `jobs`: `counts` by status, what they cost together and may cost, in dollars."""
 
+    as_of: float
+    group: str
+    name: str
+    user: str
+    jobs: int
+    counts: dict[str, int]
+    max_usd: float | None
+    usd: float
+
+
+class _Cancelled(TypedDict):
     as_of: float
     job: str
     status: str
     changed: bool
+
+
+class CancelAnswer(_Cancelled, total=False):
+    """What became of an order to cancel: `changed` is false where all was over already.
+
+    Of a group, `jobs` is how many were not.
+    """
+
+    jobs: int
 
 
 class _Standing(TypedDict):

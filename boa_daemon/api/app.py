@@ -190,10 +190,21 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         count: Annotated[int, Query(alias="limit", ge=1, le=20_000)] = 1000,
         user: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_.@-]{1,64}$")] = None,
         ended: bool = True,
+        group: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9-]{1,80}$")] = None,
         caller: Caller = ask,
     ) -> dict[str, Any]:
-        """List jobs, the newest first."""
-        return service.jobs(user=user, ended=ended, limit=count, may_read=caller.may_read)
+        """List jobs, the newest first; with a group those that were submitted in it."""
+        return service.jobs(user=user, ended=ended, limit=count, group=group, may_read=caller.may_read)
+
+    @router.get("/groups/{name}")
+    def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Say how many jobs of a group are how, and what they have cost together."""
+        return service.group(name)
+
+    @router.post("/groups/{name}/cancel")
+    def cancel_group(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Cancel every job of a group."""
+        return service.cancel_group(name, user=caller.user, is_admin=caller.is_admin)
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from boa_daemon.api.answers import (
     CostAnswer,
     DownAnswer,
     ExplainAnswer,
+    GroupAnswer,
     InstancesAnswer,
     JobsAnswer,
     LogAnswer,
@@ -41,6 +42,7 @@ from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, o
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.submission import as_submitted, read_submission
 from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.store.records import first_of_group
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
 
@@ -123,12 +125,29 @@ class Client:
         """
         return cast(SubmittedAnswer, self.post("/jobs", {"jobs": list(contents)}))
 
-    def jobs(self, *, user: str | None = None, ended: bool = False, limit: int = 1000) -> JobsAnswer:
+    def jobs(
+        self, *, user: str | None = None, group: str | None = None, ended: bool = False, limit: int = 1000
+    ) -> JobsAnswer:
         """List jobs, the newest first: those that are not over, with `ended` also those that are.
 
-        `limit` is 20,000 at the most.
+        Args:
+            user: only those of this user.
+            group: only those of this group.
+            ended: also those that are over.
+            limit: so many, 20,000 at the most.
+
+        Raises:
+            RefusedByDaemon: with status 404 where there is no such group.
         """
-        return cast(JobsAnswer, self.get("/jobs", user=user, ended=ended, limit=limit))
+        return cast(JobsAnswer, self.get("/jobs", user=user, group=group, ended=ended, limit=limit))
+
+    def group(self, name: str) -> GroupAnswer:
+        """Say how many jobs of a group are how, and what they have cost together.
+
+        Raises:
+            RefusedByDaemon: with status 404 where there is none of that id.
+        """
+        return cast(GroupAnswer, self.get(f"/groups/{_quoted(name)}"))
 
     def job(self, name: str) -> WholeJobAnswer:
         """Return one job with its file.
@@ -157,7 +176,7 @@ class Client:
         """Wait until jobs are over, and return them in order; a daemon that restarts meanwhile is waited for.
 
         Args:
-            names: ids of jobs.
+            names: ids of jobs; that of a group stands for all of it.
             timeout_seconds: how long, at the most; for ever by default.
             check: raise `JobsFailed` unless all have finished.
             poll_seconds: time between looks.
@@ -168,7 +187,8 @@ class Client:
             RefusedByDaemon: with status 404 where there is no job of an id.
             DaemonUnreachable: when the daemon does not answer for `RESTART_SECONDS`.
         """
-        wanted = [names] if isinstance(names, str) else list(names)
+        given = [names] if isinstance(names, str) else list(names)
+        wanted = [job for name in given for job in self._jobs_of(name)]
         over: dict[str, WholeJobAnswer] = {}
         until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         heard_at = time.monotonic()
@@ -194,6 +214,12 @@ class Client:
             said = "; ".join(f"{job['id']} {job['status']}: {job['cause']}" for job in bad[:5])
             raise JobsFailed(f"{len(bad)} of {len(found)} jobs did not finish: {said}", found)
         return found
+
+    def _jobs_of(self, name: str) -> list[str]:
+        """Return the ids of a group's jobs in order, or the id of a job."""
+        if not _is_group(name):
+            return [name]
+        return [job["id"] for job in reversed(self.jobs(group=name, ended=True, limit=MOST_LISTED)["jobs"])]
 
     def _take_over(self, wanted: list[str], over: dict[str, WholeJobAnswer]) -> None:
         """Look which jobs are over by now."""
@@ -241,12 +267,13 @@ class Client:
                 time.sleep(poll_seconds)
 
     def cancel(self, name: str) -> CancelAnswer:
-        """Cancel a job; one that runs may write its checkpoint first.
+        """Cancel a job, or every job of a group; those that run may write their checkpoints first.
 
         Raises:
             RefusedByDaemon: when there is none of that id, or it is not yours.
         """
-        return cast(CancelAnswer, self.post(f"/jobs/{_quoted(name)}/cancel"))
+        kind = "groups" if _is_group(name) else "jobs"
+        return cast(CancelAnswer, self.post(f"/{kind}/{_quoted(name)}/cancel"))
 
     def status(self) -> StatusAnswer:
         """Say how the daemon is; it answers at once, whatever it is doing."""
@@ -302,6 +329,11 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
 
     return socket_of(load_settings(config).settings)
+
+
+def _is_group(name: str) -> bool:
+    """Whether an id is that of a group; those of jobs end in a number alone."""
+    return first_of_group(name) is not None
 
 
 def _quoted(name: str) -> str:

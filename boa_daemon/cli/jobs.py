@@ -25,6 +25,7 @@ from boa_daemon.cli.output import (
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
+from boa_daemon.inputs.groups import size_of
 from boa_daemon.inputs.submission import read_submission
 from boa_daemon.units import counted
 
@@ -46,7 +47,8 @@ def submit(
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]
         document: dict[str, Any] = {
-            "jobs": [content["name"] for content in contents],
+            "jobs": [content["name"] for content in contents for _ in range(size_of(content))],
+            "groups": [],
             "valid": True,
             "rigid": rigid,
         }
@@ -61,7 +63,10 @@ def submit(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
         f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
     )
-    narrow = [names[at] for at, content in enumerate(contents) if not content.get("elastic")]
+    for name in document["groups"]:
+        stdout_console().print(f"group {name}: `boa jobs --group {name}`, `boa cancel {name}`", markup=False)
+    ids = names if len(names) == len(contents) else [content["name"] for content in contents]
+    narrow = [ids[at] for at, content in enumerate(contents) if not content.get("elastic")]
     if narrow:
         listed = f"{', '.join(narrow[:5])}{', ...' if len(narrow) > 5 else ''}"
         stdout_console().print(f"{listed}: {RIGID}", markup=False, highlight=False)
@@ -72,6 +77,7 @@ def submit(
 def jobs(
     *,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only jobs of this group, and what they cost.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
     config: ConfigOption = None,
@@ -81,12 +87,20 @@ def jobs(
 ) -> None:
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
-        document = client.jobs(user=user, ended=everything, limit=limit)
+        document: dict[str, Any] = {
+            **client.jobs(user=user, group=group, ended=everything, limit=limit),
+            **({} if group is None else {"group": client.group(group)}),
+        }
     show(
         chosen_format(output, as_json),
         document,
         rows=lambda: [
-            {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
+            {
+                **row,
+                "nodes": " ".join(row["nodes"]),
+                "last_lines": " | ".join(row["last_lines"]),
+                "matrix": " ".join(f"{name}={value}" for name, value in row["matrix"].items()),
+            }
             for row in document["jobs"]
         ],
         table=lambda: _print_jobs(document, limit=limit),
@@ -96,6 +110,8 @@ def jobs(
 def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
     """Print jobs for people."""
     rows = document["jobs"]
+    if "group" in document:
+        _print_group(document["group"])
     if not rows:
         stdout_console().print("No jobs.")
         say_next("boa submit FILE", "boa jobs --all")
@@ -124,6 +140,13 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
         stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
     say_as_of(document)
     say_next(f"boa explain {rows[0]['id']}", "boa status")
+
+
+def _print_group(group: Mapping[str, Any]) -> None:
+    """Print how a group is: how many jobs are how, and what they cost together."""
+    counts = ", ".join(f"{number} {status}" for status, number in group["counts"].items())
+    most = "" if group["max_usd"] is None else f" of {usd(group['max_usd'])}"
+    stdout_console().print(f"{group['group']}: {counts}; {usd(group['usd'])}{most} USD", highlight=False)
 
 
 def _print_end(row: Mapping[str, Any]) -> None:
@@ -216,7 +239,7 @@ def logs(
 
 def cancel(
     *,
-    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
+    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs or groups.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -239,7 +262,8 @@ def cancel(
         console = stdout_console()
         for answer in answers:
             already = "" if answer["changed"] else " already"
-            console.print(f"{answer['job']}: {answer['status']}{already}")
+            jobs = f" ({counted(answer['jobs'], 'job')})" if "jobs" in answer else ""
+            console.print(f"{answer['job']}: {answer['status']}{already}{jobs}")
         for fault in faults:
             console.print(fault, markup=False)
     if faults:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -14,14 +15,16 @@ from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.inputs.groups import members, size_of
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.class_answer import class_document
 from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.store.groups import Group, find_group, settled_micro_dollars, statuses
 from boa_daemon.store.queue import Content, Ticket
-from boa_daemon.store.records import JobRecord, JobStatus
+from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decision import decide
@@ -98,13 +101,16 @@ class Service:
         queue = self._books().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
             return None
+        if any(isinstance(one, Mapping) and ("matrix" in one or "count" in one) for one in contents):
+            return None
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
     def settled(self, ticket: Ticket) -> dict[str, Any]:
         """Return the answer to a submission; it is on disk then."""
         jobs = self._books().queue.settle(ticket)
         self.daemon.wake(0.1)
-        return {"as_of": ticket.at, "jobs": [job.id for job in jobs]}
+        groups = dict.fromkeys(job.group for job in jobs if job.content.get("group") is not None)
+        return {"as_of": ticket.at, "jobs": [job.id for job in jobs], "groups": list(groups)}
 
     def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
         """Return submitted jobs as the queue takes them.
@@ -119,12 +125,23 @@ class Service:
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"
             checked = check_job(Document(name=name, content=content, language="json"))
+            if len(rows) + size_of(checked) > MOST_JOBS_AT_ONCE:
+                raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
             for other in checked["after"]:
-                self._find(other.partition(":")[0])
+                self._check_known(other.partition(":")[0])
             job_class = self.daemon.planner.class_for(checked)
             size = job_class.size_gpu_hours * float(checked["scale"])
-            rows.append((checked, user, job_class.name, size))
+            rows += ((member, user, job_class.name, size) for member in members(checked))
         return rows
+
+    def _check_known(self, name: str) -> None:
+        """Refuse what is the id of no job and no group.
+
+        Raises:
+            UnknownJob: when it is not.
+        """
+        if find_group(self._books().queue, name) is None:
+            self._find(name)
 
     def _check_user(self, user: str, more: int) -> None:
         """Refuse what a user may not have."""
@@ -169,10 +186,13 @@ class Service:
         user: str | None = None,
         ended: bool = True,
         limit: int = 1000,
+        group: str | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
         """Return jobs, the newest first; what those printed that the caller may not read is left out."""
-        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
+        found = None if group is None else self._find_group(group)
+        within = None if found is None else (found.first, found.last)
+        records = self._books().queue.jobs(limit=limit, user=user, ended=ended, within=within)
         rows = [_readable_row(self._job(job), may_read(job.user)) for job in records]
         return {"as_of": self._as_of(), "jobs": rows}
 
@@ -207,6 +227,9 @@ class Service:
         return {
             "id": job.id,
             "name": job.name,
+            "group": job.group or None,
+            "index": job.content["group"]["index"] if job.group else None,
+            "matrix": dict(job.content["group"]["matrix"]) if job.group else {},
             "user": job.user,
             "class": job.class_name,
             "status": "cancelling" if job.is_cancelled and job.is_active else job.status,
@@ -420,6 +443,66 @@ class Service:
         job = self.daemon.cancel(name)
         status = "cancelling" if job is not None and job.is_active else "cancelled"
         return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
+
+    def group(self, name: str) -> dict[str, Any]:
+        """Return how many jobs of a group are how, and what they have cost together.
+
+        Raises:
+            UnknownJob: when there is no such group.
+        """
+        return self._group(self._find_group(name))
+
+    def _find_group(self, name: str) -> Group:
+        """Return a group.
+
+        Raises:
+            UnknownJob: when there is none.
+        """
+        found = find_group(self._books().queue, name)
+        if found is None:
+            recent = dict.fromkeys(job.group for job in self._books().queue.jobs(limit=RECENT_JOBS))
+            hint = did_you_mean(name, [group for group in recent if group])
+            raise UnknownJob(f"no group {name!r}", hint=hint or "`boa submit` says the id of a group")
+        return found
+
+    def _group(self, group: Group) -> dict[str, Any]:
+        """Return a group as a document."""
+        queue, now = self._books().queue, self.daemon.world.clock.now()
+        running = (job for job in list(queue.active.values()) if job.slots and job.group == group.id)
+        spent = settled_micro_dollars(queue, group)
+        spent += sum(cost_of(job, queue.instances, until=now) for job in running)
+        return {
+            "as_of": self._as_of(),
+            "group": group.id,
+            "name": group.name,
+            "user": group.user,
+            "jobs": group.size,
+            "counts": dict(Counter(statuses(queue, group).values())),
+            "max_usd": group.max_usd,
+            "usd": dollars(spent),
+        }
+
+    def cancel_group(self, name: str, *, user: str, is_admin: bool) -> dict[str, Any]:
+        """Cancel every job of a group that is not over, in one transaction.
+
+        Raises:
+            UnknownJob: when there is no such group.
+            NotAllowed: when it is somebody else's.
+        """
+        group = self._find_group(name)
+        if group.user != user and not is_admin:
+            raise NotAllowed(f"group {name} is of user {group.user}; you are {user}")
+        left = [job for job, status in statuses(self._books().queue, group).items() if status in ACTIVE]
+        found = self.daemon.cancel_all(left)
+        stopping = sum(job.is_active for job in found)
+        status = "cancelling" if stopping else "cancelled"
+        return {
+            "as_of": self._as_of(),
+            "job": name,
+            "status": status,
+            "changed": bool(found),
+            "jobs": len(found),
+        }
 
     def instances(self, *, ended: bool = False) -> dict[str, Any]:
         """Return the nodes, and on request those that ended within a day."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -153,6 +154,34 @@ def test_many_are_waited_for_by_their_list(site: Site, monkeypatch: pytest.Monke
             boa.wait(names, timeout_seconds=5.0, poll_seconds=0.2)
         assert {name for name in asked if asked.count(name) > 1} <= {names[0]}
         boa.cancel(names[0])
+
+
+def test_a_group_is_submitted_waited_for_and_counted_as_one(
+    boa: Client, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its jobs know their values; by the command too, which cancels it with one word."""
+    names = boa.submit(a_job("echo $LR $BOA_INDEX/$BOA_GROUP_SIZE", matrix={"LR": [0.5, "x y"]}, max_usd=5.0))
+    group = boa.job(names[0])["group"]
+    assert group is not None
+    assert [job["id"] for job in boa.wait(group, timeout_seconds=PATIENCE_SECONDS, check=True)] == names
+    printed = [boa.logs(name)["text"].splitlines()[-1] for name in names]
+    assert printed == ["0.5 0/2", "x y 1/2"]
+    counted = boa.group(group)
+    assert set(counted) == set(get_type_hints(answers.GroupAnswer))
+    assert (counted["jobs"], counted["counts"]) == (2, {"finished": 2})
+
+    file = site.folder / "sweep.yaml"
+    file.write_text(
+        "{name: sweep, class: default, run: sleep 600, count: 30, stop_grace_seconds: 1}"
+    )
+    assert exit_code(monkeypatch, "submit", str(file), "--socket", str(site.socket)) == 0
+    found = re.search(r"group (sweep-g\d+): `boa jobs --group", capsys.readouterr().out)
+    assert found is not None
+    assert exit_code(monkeypatch, "cancel", found[1], "--socket", str(site.socket)) == 0
+    assert re.search(rf"{found[1]}: cancell(ed|ing) \(30 jobs\)", capsys.readouterr().out)
+    boa.wait(found[1], timeout_seconds=PATIENCE_SECONDS)
+    assert exit_code(monkeypatch, "jobs", "--group", found[1], "--socket", str(site.socket)) == 0
+    assert f"{found[1]}: 30 cancelled; 0.00 USD" in capsys.readouterr().out
 
 
 def test_no_such_job_is_said_at_once(boa: Client) -> None:
