@@ -118,6 +118,21 @@ class GroupAnswer(TypedDict):
     usd: float
 
 
+class ArtifactAnswer(TypedDict):
+    """One file that a job has left."""
+
+    name: str
+    bytes: int
+
+
+class ArtifactsAnswer(TypedDict):
+    """The files that a job has left."""
+
+    as_of: float
+    job: str
+    files: list[ArtifactAnswer]
+
+
 class _Cancelled(TypedDict):
     as_of: float
     job: str

@@ -24,6 +24,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from boa_daemon.api.answers import (
+    ArtifactsAnswer,
     By,
     CancelAnswer,
     CostAnswer,
@@ -38,8 +39,9 @@ from boa_daemon.api.answers import (
     SubmittedAnswer,
     WholeJobAnswer,
 )
-from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http
-from boa_daemon.errors import BoaError
+from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http, stream
+from boa_daemon.errors import BoaError, InputError
+from boa_daemon.inputs.code import pack
 from boa_daemon.inputs.submission import as_submitted, read_submission
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.store.records import first_of_group
@@ -123,7 +125,25 @@ class Client:
         Raises:
             RefusedByDaemon: when the daemon does not take them; nothing was submitted.
         """
-        return cast(SubmittedAnswer, self.post("/jobs", {"jobs": list(contents)}))
+        jobs = list(contents)
+        for code in {job["code"]["digest"]: job["code"] for job in jobs if job.get("code")}.values():
+            self._send_code(code)
+        return cast(SubmittedAnswer, self.post("/jobs", {"jobs": jobs}))
+
+    def _send_code(self, code: Mapping[str, Any]) -> None:
+        """Send packed code to the daemon, unless it has it.
+
+        Raises:
+            InputError: when the code is not any more what it was when the job file was read.
+        """
+        if self.get(f"/code/{code['digest']}")["is_here"]:
+            return
+        packed = pack(Path(code["folder"]), code.get("revision"))
+        if packed.digest != code["digest"]:
+            raise InputError(
+                f"code: {code['folder']} was changed while it was submitted", hint="Submit again"
+            )
+        ask(self._http, "PUT", f"/code/{packed.digest}", at=self._at, content=packed.archive)
 
     def jobs(
         self, *, user: str | None = None, group: str | None = None, ended: bool = False, limit: int = 1000
@@ -274,6 +294,34 @@ class Client:
         """
         kind = "groups" if _is_group(name) else "jobs"
         return cast(CancelAnswer, self.post(f"/{kind}/{_quoted(name)}/cancel"))
+
+    def artifacts(self, name: str) -> ArtifactsAnswer:
+        """List the files that a job has left, by the `artifacts` of its file.
+
+        Raises:
+            RefusedByDaemon: when there is none of that id, or it is not yours to read.
+        """
+        return cast(ArtifactsAnswer, self.get(f"/jobs/{_quoted(name)}/artifacts"))
+
+    def download(self, name: str, file: str, target: str | Path) -> Path:
+        """Copy one of the files that a job has left to a file here, whole or not at all; return where it is.
+
+        Raises:
+            RefusedByDaemon: when there is no such file, or it is not yours to read.
+            DaemonUnreachable: when the daemon goes away in the middle.
+        """
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.part")
+        try:
+            with aside.open("wb") as content:
+                where = f"/jobs/{_quoted(name)}/artifacts/{quote(file)}"
+                for block in stream(self._http, where, at=self._at):
+                    content.write(block)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        return path
 
     def status(self) -> StatusAnswer:
         """Say how the daemon is; it answers at once, whatever it is doing."""

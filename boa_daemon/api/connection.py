@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,19 +78,43 @@ def ask(http: httpx.Client, method: str, path: str, *, at: str | Path, **given: 
     except httpx.HTTPError as error:
         said = error or type(error).__name__
         raise DaemonUnreachable(f"the daemon at {at} does not answer: {said}") from None
+    if answer.is_error:
+        raise _refusal(answer, at)
+    return _document(answer, at)
+
+
+def _document(answer: httpx.Response, at: str | Path) -> dict[str, Any]:
+    """Return an answer as a document."""
     try:
         document = answer.json()
     except ValueError:
         document = None
     if not isinstance(document, Mapping) or answer.is_redirect:
         raise DaemonUnreachable(f"what answers at {at} is not a BOA daemon")
-    if answer.is_error:
-        raise RefusedByDaemon(
-            str(document.get("message", answer.reason_phrase)),
-            exit_code=int(document.get("exit_code", 1)),
-            status=answer.status_code,
-        )
     return dict(document)
+
+
+def _refusal(answer: httpx.Response, at: str | Path) -> BoaError:
+    """Return what a refusal is raised as."""
+    document = _document(answer, at)
+    return RefusedByDaemon(
+        str(document.get("message", answer.reason_phrase)),
+        exit_code=int(document.get("exit_code", 1)),
+        status=answer.status_code,
+    )
+
+
+def stream(http: httpx.Client, path: str, *, at: str | Path) -> Iterator[bytes]:
+    """Yield an answer that is no document, in pieces; as `ask` otherwise."""
+    try:
+        with http.stream("GET", f"/v1{path}") as answer:
+            if answer.is_error:
+                answer.read()
+                raise _refusal(answer, at)
+            yield from answer.iter_bytes()
+    except httpx.HTTPError as error:
+        said = error or type(error).__name__
+        raise DaemonUnreachable(f"the daemon at {at} does not answer: {said}") from None
 
 
 def check_owner(path: Path) -> None:

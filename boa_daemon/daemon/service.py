@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ from boa_daemon.inputs.groups import members, size_of
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.job.code import CodeFailed, digest_of_archive
 from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.class_answer import class_document
 from boa_daemon.learning.speedups import explain_curve
@@ -29,6 +31,7 @@ from boa_daemon.store.sql import kind_and_target
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.ports import BringsCode, KeepsArtifacts
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
 from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
@@ -101,7 +104,7 @@ class Service:
         queue = self._books().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
             return None
-        if any(isinstance(one, Mapping) and ("matrix" in one or "count" in one) for one in contents):
+        if any(isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code"} for one in contents):
             return None
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
@@ -129,10 +132,78 @@ class Service:
                 raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
             for other in checked["after"]:
                 self._check_known(other.partition(":")[0])
+            self._check_code(checked.get("code"))
             job_class = self.daemon.planner.class_for(checked)
             size = job_class.size_gpu_hours * float(checked["scale"])
             rows += ((member, user, job_class.name, size) for member in members(checked))
         return rows
+
+    def _check_code(self, code: Mapping[str, Any] | None) -> None:
+        """Refuse code that is not here, or that this engine does not bring.
+
+        Raises:
+            InputError: when it cannot be brought to a node.
+        """
+        if code is not None and (code["digest"] is None or not self._code().has_code(code["digest"])):
+            hint = "`boa submit` and boa_daemon.Client do that"
+            raise InputError("code must be packed and sent before the job", hint=hint)
+
+    def _code(self) -> BringsCode:
+        """Return what brings code.
+
+        Raises:
+            InputError: when this engine does not.
+        """
+        runner = self.daemon.world.runner
+        if not isinstance(runner, BringsCode):
+            raise InputError("this engine brings no code", hint="Set workdir to a folder that the nodes have")
+        return runner
+
+    def has_code(self, digest: str) -> bool:
+        """Return whether code is here; what is need not be sent."""
+        return self._code().has_code(digest)
+
+    def take_code(self, digest: str, archive: bytes) -> None:
+        """Keep packed code for the jobs that name its digest.
+
+        Raises:
+            InputError: when it is not what its digest says.
+        """
+        try:
+            found = digest_of_archive(io.BytesIO(archive))
+        except CodeFailed as error:
+            raise InputError(str(error)) from None
+        if found != digest:
+            raise InputError(f"the code has the digest {found[:12]}, not {digest[:12]}")
+        self._code().take_code(digest, archive)
+
+    def artifacts(self, name: JobId, *, may_read: Callable[[str], bool]) -> dict[str, Any]:
+        """Return the files that a job has left.
+
+        Raises:
+            UnknownJob: when there is no such job.
+            NotAllowed: when it is somebody else's, and the caller has no role that may read it.
+        """
+        runner = self._artifacts_of(name, may_read)
+        files = [{"name": file, "bytes": size} for file, size in runner.artifacts(name).items()]
+        return {"as_of": self._as_of(), "job": name, "files": files}
+
+    def artifact(self, name: JobId, file: str, *, may_read: Callable[[str], bool]) -> Iterator[bytes]:
+        """Yield one of the files that a job has left; as `artifacts` otherwise."""
+        runner = self._artifacts_of(name, may_read)
+        if file not in runner.artifacts(name):
+            hint = did_you_mean(file, runner.artifacts(name))
+            raise UnknownJob(f"job {name} has left no file {file!r}", hint=hint)
+        return runner.artifact(name, file)
+
+    def _artifacts_of(self, name: JobId, may_read: Callable[[str], bool]) -> KeepsArtifacts:
+        """Return what keeps the files of a job, for who may read them."""
+        record, runner = self._find(name), self.daemon.world.runner
+        if not may_read(record.user):
+            raise NotAllowed(f"job {name} is of user {record.user}, and so are the files that it leaves")
+        if not isinstance(runner, KeepsArtifacts):
+            raise InputError("this engine keeps no files of jobs")
+        return runner
 
     def _check_known(self, name: str) -> None:
         """Refuse what is the id of no job and no group.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model, field_validator
@@ -31,8 +32,23 @@ AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
 MOST_RETRIES = 100
 LARGE = 1e300
 DEFAULT_RETRIES = 3
+IMAGE_FORM = r"^(/[^\s:]+\.sif|(docker://)?[a-z0-9]+([._:/-][A-Za-z0-9_]+|__|-+)*(@sha256:[0-9a-f]{64})?)$"
+"""A reference as containers have it, or the path of an image of Apptainer."""
 Event = Literal["start", "end", "failure", "move", "waiting"]
 """What a job's user can be told of."""
+
+
+class CodeRef(Strict):
+    """Code that is brought to the nodes: a folder, or a revision of the git repository there.
+
+    `digest` is that of its content, once it is packed.
+    """
+
+    folder: str = Field(default=".", max_length=4096, description="folder with the code")
+    revision: str | None = Field(
+        default=None, min_length=1, max_length=200, pattern=r"^[^-\s]\S*$", description="revision of git"
+    )
+    digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", description="SHA-256, filled in")
 
 
 class _JobFile(Strict):
@@ -91,6 +107,26 @@ class _JobFile(Strict):
         description="whether it saves and resumes at any width; left out: once it has reported a step",
     )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
+    code: CodeRef | None = Field(
+        default=None, description="folder, or {folder, revision} of git, that is brought to the nodes"
+    )
+    setup: str | None = Field(
+        default=None, max_length=MAX_TEXT, description="shell commands before the first start on a node"
+    )
+    image: str | None = Field(
+        default=None, max_length=500, pattern=IMAGE_FORM, description="container image that it runs in"
+    )
+    cpus: Positive | None = Field(default=None, description="cores that it may use on a node")
+    memory_gb: Positive | None = Field(default=None, description="10^9 bytes that it may use on a node")
+    artifacts: list[Name] = Field(
+        default_factory=list, max_length=100, description="patterns of files, kept when it ends by itself"
+    )
+
+    @field_validator("code", mode="before")
+    @classmethod
+    def _code(cls, value: object) -> object:
+        """Take a text for a folder."""
+        return {"folder": value} if isinstance(value, str) else value
 
     @field_validator("retries", mode="before")
     @classmethod
@@ -157,6 +193,13 @@ def check_job(document: Document) -> Mapping[str, Any]:
     values: dict[str, Any] = model.model_dump()
     for name in values["environment"]:
         _check_variable(document, name)
+    for number, pattern in enumerate(values["artifacts"]):
+        if pattern.startswith("/") or ".." in pattern.split("/") or "\0" in pattern:
+            said = f"artifacts must be below workdir; got {pattern!r}"
+            raise document.error(said, at=("artifacts", number), hint="For example out/**/*.json")
+    if values["code"] and (Path(values["workdir"]).is_absolute() or ".." in Path(values["workdir"]).parts):
+        said = f"workdir must be within the code; got {values['workdir']!r}"
+        raise document.error(said, at=("workdir",), hint="Leave it out for the top of the code")
     for name in values["matrix"] or {}:
         _check_variable(document, name, of="matrix")
     if size_of(values) > MOST_MEMBERS:

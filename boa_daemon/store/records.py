@@ -110,6 +110,12 @@ class JobRecord:
             weight=float(content.get("weight", 1.0)),
             is_rigid=self.is_rigid,
             keep_checkpoints=int(content.get("keep_checkpoints", 2)),
+            code=str((content.get("code") or {}).get("digest", "")),
+            setup=str(content.get("setup") or ""),
+            image=str(content.get("image") or ""),
+            cpus=float(content.get("cpus") or 0.0),
+            memory_gb=float(content.get("memory_gb") or 0.0),
+            artifacts=tuple(content.get("artifacts") or ()),
         )
 
     def _place(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from daemon_site import SETTINGS, Site, a_site
 from verbs import exit_code
 
 import boa_daemon
-from boa_daemon.api import answers
+from boa_daemon.api import answers, client, connection
 from boa_daemon.api.client import (
     MOST_ASKED_ONE_BY_ONE,
     Client,
@@ -171,9 +172,7 @@ def test_a_group_is_submitted_waited_for_and_counted_as_one(
     assert (counted["jobs"], counted["counts"]) == (2, {"finished": 2})
 
     file = site.folder / "sweep.yaml"
-    file.write_text(
-        "{name: sweep, class: default, run: sleep 600, count: 30, stop_grace_seconds: 1}"
-    )
+    file.write_text("{name: sweep, class: default, run: sleep 600, count: 30, stop_grace_seconds: 1}")
     assert exit_code(monkeypatch, "submit", str(file), "--socket", str(site.socket)) == 0
     found = re.search(r"group (sweep-g\d+): `boa jobs --group", capsys.readouterr().out)
     assert found is not None
@@ -182,6 +181,64 @@ def test_a_group_is_submitted_waited_for_and_counted_as_one(
     boa.wait(found[1], timeout_seconds=PATIENCE_SECONDS)
     assert exit_code(monkeypatch, "jobs", "--group", found[1], "--socket", str(site.socket)) == 0
     assert f"{found[1]}: 30 cancelled; 0.00 USD" in capsys.readouterr().out
+
+
+def test_code_goes_there_and_artifacts_come_back(
+    boa: Client,
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The daemon need not see the folder; code that it has is not sent again; a file comes back whole."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.sh").write_text(
+        f"cat {tmp_path.name}; mkdir out; head -c 3000000 /dev/zero > out/model\n"
+    )
+    (folder / tmp_path.name).write_text("from the folder")
+    (folder / "job.yaml").write_text(
+        "{name: coded, class: default, run: bash train.sh, code: ., artifacts: [out], max_gpus: 1}"
+    )
+    sent: list[str] = []
+    inner = connection.ask
+
+    def ask(http: Any, method: str, *words: Any, **more: Any) -> Any:
+        sent.append(method)
+        return inner(http, method, *words, **more)
+
+    monkeypatch.setattr(client, "ask", ask)
+    names = [*boa.submit(folder / "job.yaml"), *boa.submit(folder / "job.yaml")]
+    assert sent.count("PUT") == 1
+    (folder / "train.sh").write_text("echo changed")
+    boa.wait(names, timeout_seconds=PATIENCE_SECONDS, check=True)
+
+    assert "from the folder" in boa.logs(names[0])["text"]
+    found = boa.artifacts(names[0])
+    assert set(found) == set(get_type_hints(answers.ArtifactsAnswer))
+    assert found["files"] == [{"name": "out/model", "bytes": 3_000_000}]
+    assert boa.download(names[0], "out/model", tmp_path / "got" / "model").read_bytes() == bytes(3_000_000)
+    for name in ("out/modle", "../spec.json", "/etc/passwd", "out"):
+        with pytest.raises(RefusedByDaemon):
+            boa.download(names[0], name, tmp_path / "other")
+    assert not list(tmp_path.glob("*other*"))
+    words = ("artifacts", names[1], "--out", str(tmp_path / "all"), "--socket", str(site.socket))
+    assert exit_code(monkeypatch, *words) == 0
+    assert "3,000,000" in capsys.readouterr().out
+    assert (tmp_path / "all" / "out" / "model").stat().st_size == 3_000_000
+
+
+def test_code_that_is_not_what_it_says_is_refused(boa: Client) -> None:
+    """Nothing of it is kept, and no job can name it."""
+    with pytest.raises(RefusedByDaemon, match="cannot be read"):
+        connection.ask(boa._http, "PUT", f"/code/{'0' * 64}", at=boa._at, content=b"nothing")
+    content = gzip.compress(b"x")
+    with pytest.raises(RefusedByDaemon, match="the code has the digest"):
+        connection.ask(boa._http, "PUT", f"/code/{'0' * 64}", at=boa._at, content=content)
+    assert not boa.get(f"/code/{'0' * 64}")["is_here"]
+    for code in ({"folder": "."}, {"folder": ".", "digest": "0" * 64}):
+        with pytest.raises(RefusedByDaemon, match="must be packed and sent"):
+            boa.post("/jobs", {"jobs": [a_job(code=code)]})
 
 
 def test_no_such_job_is_said_at_once(boa: Client) -> None:
