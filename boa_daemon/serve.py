@@ -18,6 +18,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon import __version__
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
@@ -259,7 +260,7 @@ def serve(
         lock.give_back()
         return
     gatekeeper = Gatekeeper(settings.api)
-    servers = _servers(settings, there, an_app(Service(daemon), gatekeeper))
+    servers = _servers(settings, there, an_app(Service(daemon), gatekeeper, version=__version__))
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
     try:

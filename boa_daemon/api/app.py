@@ -13,12 +13,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from boa_daemon import __version__
 from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
@@ -28,6 +27,7 @@ from policies.errors import PolicyError
 
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of packed code")]
 MOST = 2**53
 
 
@@ -111,11 +111,11 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
     return answer
 
 
-def an_app(service: Service, gatekeeper: Gatekeeper) -> FastAPI:
-    """Return the application for a service."""
+def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleased") -> FastAPI:
+    """Return the application for a service; `version` is said in its description."""
     app = FastAPI(
         title="BOA daemon",
-        version=__version__,
+        version=version,
         responses={
             code: {"model": Problem, "description": words}
             for code, words in (
@@ -191,10 +191,21 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         count: Annotated[int, Query(alias="limit", ge=1, le=20_000)] = 1000,
         user: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_.@-]{1,64}$")] = None,
         ended: bool = True,
+        group: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9-]{1,80}$")] = None,
         caller: Caller = ask,
     ) -> dict[str, Any]:
-        """List jobs, the newest first."""
-        return service.jobs(user=user, ended=ended, limit=count, may_read=caller.may_read)
+        """List jobs, the newest first; with a group those that were submitted in it."""
+        return service.jobs(user=user, ended=ended, limit=count, group=group, may_read=caller.may_read)
+
+    @router.get("/groups/{name}")
+    def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Say how many jobs of a group are how, and what they have cost together."""
+        return service.group(name)
+
+    @router.post("/groups/{name}/cancel")
+    def cancel_group(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Cancel every job of a group."""
+        return service.cancel_group(name, user=caller.user, is_admin=caller.is_admin)
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
@@ -216,6 +227,29 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     ) -> dict[str, Any]:
         """Return what a job printed on a node."""
         return service.logs(name, since=since, generation=generation, node=node, may_read=caller.may_read)
+
+    @router.get("/jobs/{name}/artifacts")
+    def artifacts(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """List the files that a job has left."""
+        return service.artifacts(name, may_read=caller.may_read)
+
+    @router.get("/jobs/{name}/artifacts/{file:path}", response_class=StreamingResponse)
+    def artifact(name: JobName, file: str, caller: Caller = ask) -> StreamingResponse:
+        """Return one of the files that a job has left."""
+        content = service.artifact(name, file, may_read=caller.may_read)
+        return StreamingResponse(content, media_type="application/octet-stream")
+
+    @router.get("/code/{digest}")
+    def has_code(digest: Digest, caller: Caller = ask) -> dict[str, Any]:
+        """Say whether packed code is here."""
+        return {"digest": digest, "is_here": service.has_code(digest)}
+
+    @router.put("/code/{digest}", status_code=201)
+    async def take_code(digest: Digest, request: Request, caller: Caller = ask) -> dict[str, Any]:
+        """Keep packed code for the jobs that name its digest."""
+        service.check_may_submit(caller.user, is_admin=caller.is_admin)
+        await run_in_threadpool(service.take_code, digest, await request.body())
+        return {"digest": digest, "is_here": True}
 
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 
 from boa_daemon import __version__
 from boa_daemon.cli import daemon, gate, jobs, network, state, trace
+from boa_daemon.cli.artifacts import artifacts
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.classes import classes
 from boa_daemon.cli.compare import compare
@@ -55,6 +56,7 @@ app.command("classes")(classes)
 app.command("decisions")(state.decisions)
 app.command("replay")(state.replay)
 app.command("logs")(jobs.logs)
+app.command("artifacts")(artifacts)
 app.command("cancel")(jobs.cancel)
 app.command("instances")(state.instances)
 app.command("cost")(state.cost)

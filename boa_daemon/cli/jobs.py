@@ -6,11 +6,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
-from boa_daemon.cli.elasticity import elastic_script
+from boa_daemon.api.answers import CancelAnswer
 from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
     JsonOption,
@@ -26,8 +25,8 @@ from boa_daemon.cli.output import (
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
-from boa_daemon.inputs.job_file import check_job
-from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.inputs.groups import size_of
+from boa_daemon.inputs.submission import read_submission
 from boa_daemon.units import counted
 
 LOG_SECONDS = 1.0
@@ -43,18 +42,19 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Give jobs to the daemon, all or none."""
-    contents = [content for path in files for content in read_jobs(path)]
+    contents = [content for path in files for content in read_submission(path)]
     form = chosen_format(output, as_json)
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]
         document: dict[str, Any] = {
-            "jobs": [content["name"] for content in contents],
+            "jobs": [content["name"] for content in contents for _ in range(size_of(content))],
+            "groups": [],
             "valid": True,
             "rigid": rigid,
         }
     else:
         with a_client(config, socket) as client:
-            document = client.post("/jobs", {"jobs": contents})
+            document = dict(client.submit_checked(contents))
     if form is OutputFormat.json:
         print_json(document)
         return
@@ -63,7 +63,10 @@ def submit(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
         f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
     )
-    narrow = [names[at] for at, content in enumerate(contents) if not content.get("elastic")]
+    for name in document["groups"]:
+        stdout_console().print(f"group {name}: `boa jobs --group {name}`, `boa cancel {name}`", markup=False)
+    ids = names if len(names) == len(contents) else [content["name"] for content in contents]
+    narrow = [ids[at] for at, content in enumerate(contents) if not content.get("elastic")]
     if narrow:
         listed = f"{', '.join(narrow[:5])}{', ...' if len(narrow) > 5 else ''}"
         stdout_console().print(f"{listed}: {RIGID}", markup=False, highlight=False)
@@ -71,33 +74,10 @@ def submit(
         say_next(f"boa explain {names[0]}", f"boa logs -f {names[0]}", "boa status")
 
 
-def read_jobs(path: Path) -> list[dict[str, Any]]:
-    """Return the checked jobs of a file, which holds one or a list; folders are made absolute.
-
-    Raises:
-        InputError: when the file is not a job file, or its workdir is not a folder.
-    """
-    document = read_document(path)
-    items = document.content if isinstance(document.content, list) else [document.content]
-    found = []
-    for number, item in enumerate(items):
-        at = (number,) if isinstance(document.content, list) else ()
-        one = document if not at else Document(name=f"{document.name}[{number}]", content=item)
-        content = dict(check_job(one))
-        beside = Path.cwd() if str(path) == "-" else path.resolve().parent
-        workdir = (beside / content["workdir"]).resolve()
-        if not workdir.is_dir():
-            raise document.error(f"workdir {content['workdir']!r} is not a folder", at=(*at, "workdir"))
-        content["workdir"] = str(workdir)
-        if content["elastic"] is None and elastic_script(content["run"], workdir) is not None:
-            content["elastic"] = True
-        found.append({key: value for key, value in content.items() if value is not None})
-    return found
-
-
 def jobs(
     *,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only jobs of this group, and what they cost.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
     config: ConfigOption = None,
@@ -107,12 +87,20 @@ def jobs(
 ) -> None:
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
-        document = client.get("/jobs", user=user, ended=everything, limit=limit)
+        document: dict[str, Any] = {
+            **client.jobs(user=user, group=group, ended=everything, limit=limit),
+            **({} if group is None else {"group": client.group(group)}),
+        }
     show(
         chosen_format(output, as_json),
         document,
         rows=lambda: [
-            {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
+            {
+                **row,
+                "nodes": " ".join(row["nodes"]),
+                "last_lines": " | ".join(row["last_lines"]),
+                "matrix": " ".join(f"{name}={value}" for name, value in row["matrix"].items()),
+            }
             for row in document["jobs"]
         ],
         table=lambda: _print_jobs(document, limit=limit),
@@ -122,6 +110,8 @@ def jobs(
 def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
     """Print jobs for people."""
     rows = document["jobs"]
+    if "group" in document:
+        _print_group(document["group"])
     if not rows:
         stdout_console().print("No jobs.")
         say_next("boa submit FILE", "boa jobs --all")
@@ -148,13 +138,15 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
             _print_end(row)
     if len(rows) == limit:
         stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
-    say_as_of(dict(document))
+    say_as_of(document)
     say_next(f"boa explain {rows[0]['id']}", "boa status")
 
 
-def _quoted(name: str) -> str:
-    """Return an id as part of a path; what is none is for the daemon to refuse."""
-    return quote(name or " ", safe="").replace("%2F", "%252F")
+def _print_group(group: Mapping[str, Any]) -> None:
+    """Print how a group is: how many jobs are how, and what they cost together."""
+    counts = ", ".join(f"{number} {status}" for status, number in group["counts"].items())
+    most = "" if group["max_usd"] is None else f" of {usd(group['max_usd'])}"
+    stdout_console().print(f"{group['group']}: {counts}; {usd(group['usd'])}{most} USD", highlight=False)
 
 
 def _print_end(row: Mapping[str, Any]) -> None:
@@ -176,7 +168,7 @@ def explain(
 ) -> None:
     """Say why a job has its width and its nodes, or why it waits."""
     with a_client(config, socket) as client:
-        document = client.get(f"/jobs/{_quoted(job)}/explain")
+        document = client.explain(job)
     if chosen_format(output, as_json) is OutputFormat.json:
         print_json(document)
         return
@@ -212,8 +204,7 @@ def logs(
 
         def read(number: int | None) -> Mapping[str, Any]:
             reader = readers.setdefault(number, Reader())
-            path, since = f"/jobs/{_quoted(job)}/logs", reader.offset
-            chunk: Mapping[str, Any] = client.get(path, since=since, generation=generation, node=number)
+            chunk = client.logs(job, since=reader.offset, generation=generation, node=number)
             text = shown.take(reader, chunk)
             if is_json:
                 texts.append(text)
@@ -248,19 +239,19 @@ def logs(
 
 def cancel(
     *,
-    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
+    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs or groups.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Cancel jobs; one that runs may write its checkpoint first."""
-    answers: list[dict[str, Any]] = []
+    answers: list[CancelAnswer] = []
     faults: list[str] = []
     with a_client(config, socket) as client:
         for name in names:
             try:
-                answers.append(client.post(f"/jobs/{_quoted(name)}/cancel"))
+                answers.append(client.cancel(name))
             except BoaError as error:
                 if len(names) == 1:
                     raise
@@ -271,7 +262,8 @@ def cancel(
         console = stdout_console()
         for answer in answers:
             already = "" if answer["changed"] else " already"
-            console.print(f"{answer['job']}: {answer['status']}{already}")
+            jobs = f" ({counted(answer['jobs'], 'job')})" if "jobs" in answer else ""
+            console.print(f"{answer['job']}: {answer['status']}{already}{jobs}")
         for fault in faults:
             console.print(fault, markup=False)
     if faults:

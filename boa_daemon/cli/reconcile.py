@@ -39,7 +39,7 @@ def reconcile(
     first = today - timedelta(days=max(int(DEFAULT_DAYS if days is None else days), 1))
     begins = datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp()
     with a_client(config, socket) as client:
-        ledger = client.get("/cost", by="day", since=begins)
+        ledger = client.cost(by="day", since=begins)
     aws = aws_settings(settings.cloud)
     found = compared(
         {date.fromisoformat(row["name"]): float(row["usd"]) for row in ledger["rows"]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +59,7 @@ def status(
 ) -> None:
     """Show what runs, what it costs, and what is wrong."""
     with a_client(config, socket) as client:
-        document = client.get("/status")
+        document = client.status()
         if chosen_format(output, as_json) is OutputFormat.json:
             print_json(document)
             return
@@ -69,10 +70,10 @@ def status(
         with Live(_status(document), console=stdout_console(), auto_refresh=False) as live:
             while True:
                 time.sleep(WATCH_SECONDS)
-                live.update(_status(client.get("/status")), refresh=True)
+                live.update(_status(client.status()), refresh=True)
 
 
-def _status(document: dict[str, Any]) -> RenderableType:
+def _status(document: Mapping[str, Any]) -> RenderableType:
     """Return the state of the daemon for people."""
     table = a_table("BOA daemon", "", "")
     mood = f"[red]{document['fault']}[/]" if document["fault"] else "well"
@@ -151,7 +152,7 @@ def instances(
 ) -> None:
     """List the instances that are rented."""
     with a_client(config, socket) as client:
-        document = client.get("/instances", ended=everything)
+        document = client.instances(ended=everything)
     show(
         chosen_format(output, as_json),
         document,
@@ -160,7 +161,7 @@ def instances(
     )
 
 
-def _print_instances(document: dict[str, Any]) -> None:
+def _print_instances(document: Mapping[str, Any]) -> None:
     """Print instances for people."""
     rows = document["instances"]
     if not rows:
@@ -208,7 +209,7 @@ def cost(
         return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
-        document = client.get("/cost", by=by.value, since=since)
+        document = client.cost(by=by.value, since=since)
     show(
         chosen_format(output, as_json),
         document,
@@ -217,7 +218,7 @@ def cost(
     )
 
 
-def _print_cost(by: str, document: dict[str, Any]) -> None:
+def _print_cost(by: str, document: Mapping[str, Any]) -> None:
     """Print who spent what for people."""
     table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
     for row in document["rows"]:
@@ -301,7 +302,7 @@ def _choice(choice: dict[str, Any]) -> str:
 def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) -> None:
     """Print what the daemon would do at its next tick."""
     with a_client(config, socket) as client:
-        document = client.get("/plan")
+        document = client.plan()
     if form is OutputFormat.json:
         print_json(document)
         return
@@ -321,14 +322,14 @@ def let_go(
 ) -> None:
     """Have the daemon let everything go, or take work up again; exit code 4 while instances are left."""
     with a_client(config if config is not None and config.exists() else None, socket) as client:
-        document = client.post("/down", {"is_down": not resume})
-        left = client.get("/instances")["instances"]
+        answer = client.down(is_down=not resume)
+        left = client.instances()["instances"]
         until = time.monotonic() + wait_seconds
         while left and not resume and time.monotonic() < until:
             time.sleep(0.5)
-            left = client.get("/instances")["instances"]
-        spent = client.get("/cost")["usd"]
-    document |= {"instances_left": len(left), "spent_usd_this_month": spent}
+            left = client.instances()["instances"]
+        spent = client.cost()["usd"]
+    document = {**answer, "instances_left": len(left), "spent_usd_this_month": spent}
     if form is OutputFormat.json:
         print_json(document)
     elif resume:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from boa_daemon.cli.output import stdout_console
 from boa_daemon.units import format_hours
 
+if TYPE_CHECKING:
+    from boa_daemon.api.client import Client
+
 ConfigOption: TypeAlias = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Settings; default: boa.toml, see settings.")
 ]
 SocketOption: TypeAlias = Annotated[
-    str | None, typer.Option("--socket", metavar="PATH", help="Where the daemon listens.")
+    str | None, typer.Option("--socket", metavar="PATH", help="Where the daemon listens, or its URL.")
 ]
 
 
 @contextmanager
-def a_client(config: Path | None, socket: str | None) -> Iterator[Any]:
+def a_client(config: Path | None, socket: str | None) -> Iterator[Client]:
     """Lend a client of the daemon that settings and flags name."""
-    from boa_daemon.api.client import Client  # noqa: PLC0415 - slow to import, and most verbs need no daemon
-    from boa_daemon.daemon.assembly import socket_of  # noqa: PLC0415
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
+    from boa_daemon.api import client as api  # noqa: PLC0415 - slow to import, and most verbs need no daemon
 
-    settings = load_settings(config, flags={"daemon.socket": socket}).settings
-    with Client(Path(socket) if socket else socket_of(settings)) as client:
+    with api.Client(api.default_address(config, socket)) as client:
         yield client
 
 
@@ -48,7 +48,7 @@ def usd(amount: float | None) -> str:
     return "-" if amount is None else f"{amount:,.2f}"
 
 
-def say_as_of(document: dict[str, Any]) -> None:
+def say_as_of(document: Mapping[str, Any]) -> None:
     """Say as of when an answer is."""
     stdout_console().print(f"[dim]as of {clock_time(float(document['as_of']))}[/]")
 

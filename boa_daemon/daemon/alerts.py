@@ -1,4 +1,4 @@
-"""Messages about money and trouble, each said once: to the log, a webhook, SNS, or a command of yours.
+"""Messages about money and trouble, each said once: to the log, a webhook, SNS, apprise, or a command.
 
 What is due is a pure question about a state and its caps: a share of the day's or the month's cap is used up,
 or the forecast to the end of the day or month at the present burn rate crosses it. Each has a key with its
@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 from sqlalchemy import select
@@ -23,7 +23,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.config import AlertSettings
+from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
+from boa_daemon.errors import CloudFailed, InputError, MissingExtra
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
@@ -105,6 +106,13 @@ class Alerts:
 
     def say(self, key: str, sentence: str, *, at: float) -> bool:
         """Say something unless it was said before; return whether it was said."""
+        if not self.once(key, sentence, at=at):
+            return False
+        self.shout(sentence, key=key)
+        return True
+
+    def once(self, key: str, sentence: str, *, at: float) -> bool:
+        """Write down that something is said; false where it was said before."""
         if key in self._said:
             return False
         self._said.add(key)
@@ -115,15 +123,22 @@ class Alerts:
             except (SQLAlchemyError, OSError) as error:
                 # Said anyway: who is told twice after a restart is told at least once.
                 _LOG.error("an alert could not be written down: %s", type(error).__name__)
-        self.shout(sentence, key=key)
         return True
 
     def shout(self, sentence: str, *, key: str = "") -> None:
         """Say something, be it the second time, without the database, which may be what is wrong."""
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
-        if settings.webhook or settings.sns_topic or settings.command:
-            self._sender.submit(self._send, sentence)
+        channels = _channels(settings.webhook, settings.sns_topic, settings.command, settings.apprise)
+        if channels:
+            self._sender.submit(_send, channels, sentence)
+
+    def tell(self, user: UserSettings, sentence: str) -> None:
+        """Tell one user something about their jobs, over the channels that the settings give them."""
+        _LOG.info(sentence)
+        channels = _channels(user.webhook, None, None, user.apprise)
+        if channels:
+            self._sender.submit(_send, channels, sentence)
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages."""
@@ -133,26 +148,69 @@ class Alerts:
             rows = connection.execute(select(ALERTS).order_by(ALERTS.c.at.desc()).limit(limit))
             return [{"key": row.key, "at": row.at, "sentence": row.sentence} for row in rows]
 
-    def _send(self, sentence: str) -> None:
-        """Send a sentence to everybody who is to be told; a failure is logged and goes no further."""
-        settings = self.settings
-        channels: tuple[tuple[str, str | None, Callable[[str, str], None]], ...] = (
-            ("webhook", settings.webhook, _to_webhook),
-            ("SNS topic", settings.sns_topic, _to_topic),
-            ("command", settings.command, _to_command),
-        )
-        for name, address, do in channels:
-            if address is None:
-                continue
-            try:
-                do(address, sentence)
-            except Exception as error:
-                # The address of a webhook is a secret, and errors quote it.
-                _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
-
     def close(self) -> None:
         """Send what is waiting, and stop."""
         self._sender.shutdown(wait=True)
+
+
+_Channel: TypeAlias = tuple[str, str, Callable[[str, str], None]]
+"""What a channel is called, its address, and what sends a sentence there."""
+
+
+def _channels(
+    webhook: str | None, topic: str | None, command: str | None, apprise: Sequence[str]
+) -> list[_Channel]:
+    """Return the channels that are set."""
+    found = (
+        ("webhook", webhook, _to_webhook),
+        ("SNS topic", topic, _to_topic),
+        ("command", command, _to_command),
+    )
+    set_ones = [(name, address, do) for name, address, do in found if address]
+    return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise)]
+
+
+def _send(channels: Sequence[_Channel], sentence: str) -> None:
+    """Send a sentence over channels; a failure is logged and keeps no other channel from it."""
+    for name, address, do in channels:
+        try:
+            do(address, sentence)
+        except Exception as error:
+            # The address of a webhook is a secret, and errors quote it.
+            _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
+
+
+def check_channels(settings: Settings) -> None:
+    """Refuse addresses that apprise does not know or cannot use here; they are secrets, and are not said.
+
+    Raises:
+        InputError: naming the setting.
+        MissingExtra: without apprise.
+    """
+    named = {"[alerts]": settings.alerts.apprise} | {
+        f"[users.{name}]": user.apprise for name, user in settings.users.items()
+    }
+    for section, urls in named.items():
+        for number, url in enumerate(urls):
+            try:
+                from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
+            except ImportError:
+                hint = "pip install 'boa-daemon[apprise]'"
+                raise MissingExtra(f"{section} apprise needs the library apprise", hint=hint) from None
+            if not Apprise().add(url):
+                raise InputError(
+                    f"{section} apprise[{number}] is no URL of apprise",
+                    hint="For example mailtos://USER:PASSWORD@HOST",
+                )
+
+
+def _to_apprise(url: str, sentence: str) -> None:
+    """Send a sentence to one of the services of apprise."""
+    from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
+
+    service = Apprise()
+    if not service.add(url) or not service.notify(title="BOA", body=sentence):
+        raise CloudFailed("the service did not take it")
 
 
 def _to_webhook(url: str, sentence: str) -> None:

@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.job_file import Event
 from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
@@ -213,6 +214,13 @@ class SteadySettings(Strict):
 class AlertSettings(Strict):
     """Who is told."""
 
+    apprise: list[Name] = Field(
+        default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
+    )
+    long_wait_hours: Positive = Field(
+        default=6.0, description="hours without GPUs after which a job's user may be told that it waits"
+    )
+
     at_fractions: list[Fraction] = Field(
         default_factory=lambda: [0.5, 0.8, 1.0], description="fractions of a cap that are worth a message"
     )
@@ -267,6 +275,15 @@ class UserSettings(Strict):
     max_jobs: int | None = Field(default=None, ge=0, description="jobs that wait or run at once")
     usd_per_day_cap: Positive | None = Field(
         default=None, description="dollars per day (UTC) after which no job of the user is taken or started"
+    )
+    notify: list[Event] = Field(
+        default_factory=list,
+        description="what of their jobs the user is told, where the job's file does not say: "
+        "start, end, failure, move, waiting",
+    )
+    webhook: str | None = Field(default=None, description="URL that takes Slack-compatible JSON")
+    apprise: list[Name] = Field(
+        default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
     )
 
 

@@ -10,19 +10,22 @@ started again as after any failure. Steps that an end lost are work that is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.daemon.costs import spent_today
+from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
+from boa_daemon.inputs.job_file import DEFAULT_RETRIES
 from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.speedups import over_first_phase
+from boa_daemon.store.groups import find_group, statuses
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
@@ -68,6 +71,7 @@ class Work:
         self.learner = learner or Learner()
         self.liveness = liveness or Liveness()
         self._queue, self._runner, self._clock = queue, runner, clock
+        self._group_money = GroupMoney(queue)
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
         self._user_caps, self._elastic_class = user_caps, elastic_class
         self._killed_for: dict[JobId, str] = {}
@@ -128,19 +132,41 @@ class Work:
         """
         for text in job.content.get("after", ()):
             name, _, how = str(text).partition(":")
-            if name in self._queue.active:
-                return name, self._queue.active[name].status
-            if name not in self._ended_as:
-                found = self._queue.job(name)
-                self._ended_as[name] = "failed" if found is None else found.status
-            if self._ended_as[name] != "finished" and how != "end":
+            status = self._ended_as.get(name) or self._status_of(name)
+            if status in ACTIVE:
+                return name, status
+            self._ended_as[name] = status
+            if status != "finished" and how != "end":
                 return name, self._ended_as[name]
         return None
+
+    def _status_of(self, name: str) -> JobStatus:
+        """Return how a job is, or a group: as its first member that is not over, or has not ended well."""
+        job = self._queue.active.get(name) or self._queue.job(name)
+        group = None if job is not None else find_group(self._queue, name)
+        if group is None:
+            return "failed" if job is None else job.status
+        found = statuses(self._queue, group).values()
+        ends = [status for status in found if status not in ACTIVE and status != "finished"]
+        return next((status for status in found if status in ACTIVE), ends[0] if ends else "finished")
 
     def _waits_for(self, job: JobRecord) -> JobId | None:
         """Return the job that has to end before this one may start; None for none."""
         found = None if job.slots else self.awaited(job)
         return None if found is None else found[0]
+
+    def _give_up(self, job: JobRecord, now: float) -> bool:
+        """End a job that waits for what will not come: another job, or money; return whether that is so."""
+        if job.content.get("after") and self._give_up_waiting(job, now):
+            return True
+        if not self._group_money.is_spent(job, now):
+            return False
+        cause = f"the max_usd of its group {job.group} is spent"
+        self._queue.save(replace(job, status="failed", cause=cause, ended_at=now))
+        self._alert(
+            f"max-usd:{job.group}", f"group {job.group} has cost its max_usd: no more of it is started"
+        )
+        return True
 
     def _give_up_waiting(self, job: JobRecord, now: float) -> bool:
         """End a job that waits for one that has not ended well; return whether that is so."""
@@ -163,7 +189,7 @@ class Work:
                     self._take_in_one(job, reports.get(job.id), now)
                 elif job.is_cancelled:
                     self._queue.save(replace(job, status="cancelled", ended_at=now))
-                elif not (job.content.get("after") and self._give_up_waiting(job, now)):
+                elif not self._give_up(job, now):
                     self._settle(job, reports.get(job.id), now)
             except (SQLAlchemyError, OSError):
                 raise
@@ -306,8 +332,8 @@ class Work:
         elif report.phase == "stopped":
             limit = self._limit_reached(job, now)
             if limit:
-                end = limit.replace("_", "-")
-                self._let_go(replace(job, cause=f"{limit} reached"), now, end=end, status="failed")
+                end, of = limit.replace("_", "-"), " of its group" if job.group and limit == "max_usd" else ""
+                self._let_go(replace(job, cause=f"{limit}{of} reached"), now, end=end, status="failed")
             else:
                 self._let_go(job, now, end="stopped", status="queued")
         else:
@@ -336,12 +362,10 @@ class Work:
     def _fail(self, job: JobRecord, report: RunReport, now: float) -> None:
         """A generation has failed: ask the breaker whether the job is tried again, and when."""
         step = report.manifest.step if report.manifest is not None else 0
-        failed = (*job.failed, (now, step))[-MOST_FAILURES:]
+        failed = (*job.failed, (now, step, report.cause or ""))[-MOST_FAILURES:]
         job = replace(job, failures=job.failures + 1, failed=failed)
-        breaker = RestartBreaker(
-            most_failures=int(job.content["retries"]) + 1, window_seconds=BREAKER_SECONDS
-        )
-        verdict = breaker.judge(report, [Failure(at=at, step=at_step) for at, at_step in failed])
+        so_far = [Failure(at=at, step=at_step, cause=cause) for at, at_step, cause in failed]
+        verdict = _breaker(job.content["retries"]).judge(report, so_far)
         if isinstance(verdict, GiveUp):
             self._let_go(job, now, end=report.cause or "failed", status="failed")
             self._alert(f"failed:{job.id}", f"job {job.id} failed: {verdict.reason}")
@@ -362,6 +386,7 @@ class Work:
                 status=status,
                 micro_dollars=spent,
             )
+        self._group_money.ended(job)
 
     def _sized(self, job: JobRecord, now: float, *, is_whole: bool) -> None:
         """Note what a job did in all, where it was enough to say something."""
@@ -381,11 +406,10 @@ class Work:
         most = job.content.get("max_usd")
         if most is None:
             return None
+        if job.group:
+            return self._group_money.ends_at(job, now)
         left = float(most) - dollars(job.micro_dollars + cost_of(job, self._queue.instances, until=now))
-        nodes = (self._queue.instances.get(slot.node) for slot in job.slots)
-        usd_per_hour = sum(
-            record.node.usd_per_hour / record.node.instance_type.gpus for record in nodes if record
-        )
+        usd_per_hour = usd_per_hour_of(job, self._queue)
         if left <= 0.0:
             return now
         return now + left / usd_per_hour * SECONDS_PER_HOUR if usd_per_hour else None
@@ -412,21 +436,27 @@ class Work:
             self._stopping.add(job.id)
         return answer
 
-    def cancel(self, name: JobId) -> JobRecord | None:
-        """Write down that a job is not wanted any more, and stop it if it runs; None where it is over."""
-        job = self._queue.active.get(name)
-        if job is None:
-            return None
+    def cancel(self, names: Sequence[JobId]) -> list[JobRecord]:
+        """Write down that jobs are not wanted any more, all or none, and stop those that run.
+
+        Those that were not over are returned as they are then.
+        """
+        found: list[JobRecord] = []
         with self._queue.database.write():
             now = self._clock.now()
-            if not job.slots:
-                job = replace(job, status="cancelled", is_cancelled=True, ended_at=now)
+            for name in names:
+                job = self._queue.active.get(name)
+                if job is None:
+                    continue
+                job = replace(job, is_cancelled=True)
+                if not job.slots:
+                    job = replace(job, status="cancelled", ended_at=now)
                 self._queue.save(job)
-                return job
-            job = replace(job, is_cancelled=True)
-            self._queue.save(job)
-        self._order_stop(job)
-        return job
+                found.append(job)
+        for job in found:
+            if job.slots:
+                self._order_stop(job)
+        return found
 
     def start(self, action: StartJob) -> Accepted | Refused:
         """Start a generation whose GPUs are claimed; let them go if the engine refuses."""
@@ -535,6 +565,16 @@ class Work:
             ),
             is_rigid=job.is_rigid,
         )
+
+
+def _breaker(retries: int | Mapping[str, int]) -> RestartBreaker:
+    """Return the breaker for the `retries` of a job file."""
+    if isinstance(retries, int):
+        return RestartBreaker(most_failures=retries + 1, window_seconds=BREAKER_SECONDS)
+    by_cause = {cause: number + 1 for cause, number in retries.items()}
+    return RestartBreaker(
+        most_failures=DEFAULT_RETRIES + 1, window_seconds=BREAKER_SECONDS, most_by_cause=by_cause
+    )
 
 
 def _kept_fraction(job: JobRecord, report: RunReport) -> float:

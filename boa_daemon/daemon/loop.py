@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SMALL_SECONDS, SteadyClock
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.alerts import Alerts, due
+from boa_daemon.daemon.alerts import Alerts, check_channels, due
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import spent_usd
 from boa_daemon.daemon.job_view import Work
@@ -28,6 +28,7 @@ from boa_daemon.daemon.known_jobs import KnownJobs
 from boa_daemon.daemon.last_resort import LastResort
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
+from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
 from boa_daemon.daemon.summary import DecisionSummary
@@ -143,6 +144,7 @@ class Daemon:
                 learner=self.learning.learner,
                 liveness=self.liveness,
             )
+            self.news = News(books.queue, self.alerts, lambda: self.settings)
             self.fleet = Fleet(
                 world.cloud,
                 world.runner,
@@ -175,6 +177,7 @@ class Daemon:
             self.books.store.prices = {
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
+        check_channels(settings)
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(
@@ -300,6 +303,7 @@ class Daemon:
         standing.is_ready, standing.is_late, standing.done_at = True, False, time.monotonic()
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
+        self.news.look(decision.state.now)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
@@ -514,9 +518,14 @@ class Daemon:
 
     def cancel(self, name: JobId) -> JobRecord | None:
         """Cancel a job; None where it is over."""
-        job = self.work.cancel(name)
+        found = self.cancel_all([name])
+        return found[0] if found else None
+
+    def cancel_all(self, names: Sequence[JobId]) -> list[JobRecord]:
+        """Cancel jobs, all or none; those that were not over are returned."""
+        found = self.work.cancel(names)
         self.wake(0.0)
-        return job
+        return found
 
     def watch(self) -> None:
         """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""

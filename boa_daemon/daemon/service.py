@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,18 +16,22 @@ from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.inputs.groups import members, size_of
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.job.code import CodeFailed, digest_of_archive
 from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.class_answer import class_document
 from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.store.groups import Group, find_group, settled_micro_dollars, statuses
 from boa_daemon.store.queue import Content, Ticket
-from boa_daemon.store.records import JobRecord, JobStatus
+from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.ports import BringsCode, KeepsArtifacts
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
 from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
@@ -98,13 +104,16 @@ class Service:
         queue = self._books().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
             return None
+        if any(isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code"} for one in contents):
+            return None
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
     def settled(self, ticket: Ticket) -> dict[str, Any]:
         """Return the answer to a submission; it is on disk then."""
         jobs = self._books().queue.settle(ticket)
         self.daemon.wake(0.1)
-        return {"as_of": ticket.at, "jobs": [job.id for job in jobs]}
+        groups = dict.fromkeys(job.group for job in jobs if job.content.get("group") is not None)
+        return {"as_of": ticket.at, "jobs": [job.id for job in jobs], "groups": list(groups)}
 
     def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
         """Return submitted jobs as the queue takes them.
@@ -119,12 +128,91 @@ class Service:
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"
             checked = check_job(Document(name=name, content=content, language="json"))
+            if len(rows) + size_of(checked) > MOST_JOBS_AT_ONCE:
+                raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
             for other in checked["after"]:
-                self._find(other.partition(":")[0])
+                self._check_known(other.partition(":")[0])
+            self._check_code(checked.get("code"))
             job_class = self.daemon.planner.class_for(checked)
             size = job_class.size_gpu_hours * float(checked["scale"])
-            rows.append((checked, user, job_class.name, size))
+            rows += ((member, user, job_class.name, size) for member in members(checked))
         return rows
+
+    def _check_code(self, code: Mapping[str, Any] | None) -> None:
+        """Refuse code that is not here, or that this engine does not bring.
+
+        Raises:
+            InputError: when it cannot be brought to a node.
+        """
+        if code is not None and (code["digest"] is None or not self._code().has_code(code["digest"])):
+            hint = "`boa submit` and boa_daemon.Client do that"
+            raise InputError("code must be packed and sent before the job", hint=hint)
+
+    def _code(self) -> BringsCode:
+        """Return what brings code.
+
+        Raises:
+            InputError: when this engine does not.
+        """
+        runner = self.daemon.world.runner
+        if not isinstance(runner, BringsCode):
+            raise InputError("this engine brings no code", hint="Set workdir to a folder that the nodes have")
+        return runner
+
+    def has_code(self, digest: str) -> bool:
+        """Return whether code is here; what is need not be sent."""
+        return self._code().has_code(digest)
+
+    def take_code(self, digest: str, archive: bytes) -> None:
+        """Keep packed code for the jobs that name its digest.
+
+        Raises:
+            InputError: when it is not what its digest says.
+        """
+        try:
+            found = digest_of_archive(io.BytesIO(archive))
+        except CodeFailed as error:
+            raise InputError(str(error)) from None
+        if found != digest:
+            raise InputError(f"the code has the digest {found[:12]}, not {digest[:12]}")
+        self._code().take_code(digest, archive)
+
+    def artifacts(self, name: JobId, *, may_read: Callable[[str], bool]) -> dict[str, Any]:
+        """Return the files that a job has left.
+
+        Raises:
+            UnknownJob: when there is no such job.
+            NotAllowed: when it is somebody else's, and the caller has no role that may read it.
+        """
+        runner = self._artifacts_of(name, may_read)
+        files = [{"name": file, "bytes": size} for file, size in runner.artifacts(name).items()]
+        return {"as_of": self._as_of(), "job": name, "files": files}
+
+    def artifact(self, name: JobId, file: str, *, may_read: Callable[[str], bool]) -> Iterator[bytes]:
+        """Yield one of the files that a job has left; as `artifacts` otherwise."""
+        runner = self._artifacts_of(name, may_read)
+        if file not in runner.artifacts(name):
+            hint = did_you_mean(file, runner.artifacts(name))
+            raise UnknownJob(f"job {name} has left no file {file!r}", hint=hint)
+        return runner.artifact(name, file)
+
+    def _artifacts_of(self, name: JobId, may_read: Callable[[str], bool]) -> KeepsArtifacts:
+        """Return what keeps the files of a job, for who may read them."""
+        record, runner = self._find(name), self.daemon.world.runner
+        if not may_read(record.user):
+            raise NotAllowed(f"job {name} is of user {record.user}, and so are the files that it leaves")
+        if not isinstance(runner, KeepsArtifacts):
+            raise InputError("this engine keeps no files of jobs")
+        return runner
+
+    def _check_known(self, name: str) -> None:
+        """Refuse what is the id of no job and no group.
+
+        Raises:
+            UnknownJob: when it is not.
+        """
+        if find_group(self._books().queue, name) is None:
+            self._find(name)
 
     def _check_user(self, user: str, more: int) -> None:
         """Refuse what a user may not have."""
@@ -169,10 +257,13 @@ class Service:
         user: str | None = None,
         ended: bool = True,
         limit: int = 1000,
+        group: str | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
         """Return jobs, the newest first; what those printed that the caller may not read is left out."""
-        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
+        found = None if group is None else self._find_group(group)
+        within = None if found is None else (found.first, found.last)
+        records = self._books().queue.jobs(limit=limit, user=user, ended=ended, within=within)
         rows = [_readable_row(self._job(job), may_read(job.user)) for job in records]
         return {"as_of": self._as_of(), "jobs": rows}
 
@@ -207,6 +298,9 @@ class Service:
         return {
             "id": job.id,
             "name": job.name,
+            "group": job.group or None,
+            "index": job.content["group"]["index"] if job.group else None,
+            "matrix": dict(job.content["group"]["matrix"]) if job.group else {},
             "user": job.user,
             "class": job.class_name,
             "status": "cancelling" if job.is_cancelled and job.is_active else job.status,
@@ -420,6 +514,66 @@ class Service:
         job = self.daemon.cancel(name)
         status = "cancelling" if job is not None and job.is_active else "cancelled"
         return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
+
+    def group(self, name: str) -> dict[str, Any]:
+        """Return how many jobs of a group are how, and what they have cost together.
+
+        Raises:
+            UnknownJob: when there is no such group.
+        """
+        return self._group(self._find_group(name))
+
+    def _find_group(self, name: str) -> Group:
+        """Return a group.
+
+        Raises:
+            UnknownJob: when there is none.
+        """
+        found = find_group(self._books().queue, name)
+        if found is None:
+            recent = dict.fromkeys(job.group for job in self._books().queue.jobs(limit=RECENT_JOBS))
+            hint = did_you_mean(name, [group for group in recent if group])
+            raise UnknownJob(f"no group {name!r}", hint=hint or "`boa submit` says the id of a group")
+        return found
+
+    def _group(self, group: Group) -> dict[str, Any]:
+        """Return a group as a document."""
+        queue, now = self._books().queue, self.daemon.world.clock.now()
+        running = (job for job in list(queue.active.values()) if job.slots and job.group == group.id)
+        spent = settled_micro_dollars(queue, group)
+        spent += sum(cost_of(job, queue.instances, until=now) for job in running)
+        return {
+            "as_of": self._as_of(),
+            "group": group.id,
+            "name": group.name,
+            "user": group.user,
+            "jobs": group.size,
+            "counts": dict(Counter(statuses(queue, group).values())),
+            "max_usd": group.max_usd,
+            "usd": dollars(spent),
+        }
+
+    def cancel_group(self, name: str, *, user: str, is_admin: bool) -> dict[str, Any]:
+        """Cancel every job of a group that is not over, in one transaction.
+
+        Raises:
+            UnknownJob: when there is no such group.
+            NotAllowed: when it is somebody else's.
+        """
+        group = self._find_group(name)
+        if group.user != user and not is_admin:
+            raise NotAllowed(f"group {name} is of user {group.user}; you are {user}")
+        left = [job for job, status in statuses(self._books().queue, group).items() if status in ACTIVE]
+        found = self.daemon.cancel_all(left)
+        stopping = sum(job.is_active for job in found)
+        status = "cancelling" if stopping else "cancelled"
+        return {
+            "as_of": self._as_of(),
+            "job": name,
+            "status": status,
+            "changed": bool(found),
+            "jobs": len(found),
+        }
 
     def instances(self, *, ended: bool = False) -> dict[str, Any]:
         """Return the nodes, and on request those that ended within a day."""

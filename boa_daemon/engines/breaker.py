@@ -7,21 +7,22 @@ rests for a person to look at. New checkpoints clear the count: a job that gets 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from boa_daemon.tick.ports import RunReport
-from boa_daemon.units import SECONDS_PER_HOUR, format_hours
+from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 from policies.model import check_positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One failed generation: when it was seen, and the step of the checkpoint that it left."""
+    """One failed generation: when it was seen, the step of the checkpoint that it left, and its cause."""
 
     at: float
     step: int
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,16 @@ Verdict: TypeAlias = TryAgain | GiveUp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartBreaker:
-    """Try again after `first_wait_seconds`, then twice that and so on, until `most_failures` in a window."""
+    """Try again after `first_wait_seconds`, then twice that and so on, until `most_failures` in a window.
+
+    With `most_by_cause` each kind of failure is counted by itself, and one that stands there is tried again
+    also where another try would meet it again.
+    """
 
     most_failures: int = 4
     window_seconds: float = 3600.0
     first_wait_seconds: float = 5.0
+    most_by_cause: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_positive("most_failures", self.most_failures)
@@ -56,18 +62,20 @@ class RestartBreaker:
 
     def judge(self, report: RunReport, failures: Sequence[Failure]) -> Verdict:
         """Return what follows from a failed generation; `failures` are the job's so far, that one last."""
-        if not report.is_retryable:
+        if not report.is_retryable and report.cause not in self.most_by_cause:
             return GiveUp(reason=f"{report.cause}, which another try would meet again: {report.evidence}")
         last = failures[-1]
         streak = [
             failure
             for failure in failures
             if failure.at > last.at - self.window_seconds and failure.step >= last.step
+            if not self.most_by_cause or failure.cause == last.cause
         ]
-        if len(streak) >= self.most_failures:
+        if len(streak) >= self.most_by_cause.get(last.cause, self.most_failures):
             window = format_hours(self.window_seconds / SECONDS_PER_HOUR)
+            kind = f" ({last.cause})" if self.most_by_cause else ""
             return GiveUp(
-                reason=f"{len(streak)} failures within {window} at step {last.step}, "
+                reason=f"{counted(len(streak), 'failure')}{kind} within {window} at step {last.step}, "
                 f"the last one: {report.evidence}"
             )
         wait = self.first_wait_seconds * 2.0 ** (len(streak) - 1)

@@ -12,13 +12,14 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.units import Layout, units_of
+from boa_daemon.engines.units import units_of
 from boa_daemon.inputs.messages import REFUSED, unit_status
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.gate.token import write_token
@@ -35,6 +36,7 @@ _LOG = logging.getLogger("boa.engine")
 KEEPER_SECONDS = 30.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
+BLOCK_BYTES = 1 << 20
 FILES = "the files of a unit"
 
 
@@ -57,9 +59,13 @@ class LocalEngine:
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run, and write it down."""
-        if not Path(spec.workdir).is_dir():
-            return Refused(reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request")
-        spec = replace(spec, workdir=str(Path(spec.workdir).resolve()), environment=dict(spec.environment))
+        if not spec.code:
+            if not Path(spec.workdir).is_dir():
+                return Refused(
+                    reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request"
+                )
+            spec = replace(spec, workdir=str(Path(spec.workdir).resolve()))
+        spec = replace(spec, environment=dict(spec.environment))
         try:
             folder = self.layout.job(spec.job)
             folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +98,14 @@ class LocalEngine:
         nodes = dict.fromkeys(slot.node for slot in action.slots)
         set_fence(self.layout.checkpoints(action.job), action.generation)
         spec = self._gated(spec, action, nodes)
-        units = units_of(spec, action, self.layout, addresses=self._addresses(nodes), port=_free_port())
+        units = units_of(
+            spec,
+            action,
+            self.layout,
+            addresses=self._addresses(nodes),
+            port=_free_port(),
+            code_at=str(self._archive(spec.code)),
+        )
         for unit in units:
             unit.write()
         folder = self.layout.generation(action.job, action.generation)
@@ -163,6 +176,34 @@ class LocalEngine:
         """Send a signal to the keepers of a generation."""
         for folder in _unit_folders(generation):
             send_to_keeper(folder, number)
+
+    def has_code(self, digest: str) -> bool:
+        """Return whether an archive is there."""
+        return self._archive(digest).is_file()
+
+    def take_code(self, digest: str, archive: bytes) -> None:
+        """Keep an archive beside the jobs."""
+        file = self._archive(digest)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_name(f".{file.name}.{os.getpid()}")
+        aside.write_bytes(archive)
+        aside.replace(file)
+
+    def _archive(self, digest: str) -> Path:
+        """Return where an archive is."""
+        return self.layout.code / f"{digest}.tar.gz"
+
+    def artifacts(self, job: JobId) -> Mapping[str, int]:
+        """Return the files that a job has left, and their sizes."""
+        top = self.layout.artifacts(job)
+        files = (file for file in sorted(top.rglob("*")) if file.is_file() and not file.is_symlink())
+        return {file.relative_to(top).as_posix(): file.stat().st_size for file in files}
+
+    def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
+        """Yield a file that a job has left."""
+        with (self.layout.artifacts(job) / name).open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the newest generation of every job."""

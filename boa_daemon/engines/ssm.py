@@ -13,13 +13,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from boa_daemon.engines.inbox import Inbox, SqsClient
+from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
+from boa_daemon.engines.s3_files import bucket_and_key, list_files, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import (
     InDoubt,
@@ -47,7 +49,7 @@ from boa_daemon.engines.ssm_scripts import (
     status_script,
     stop_script,
 )
-from boa_daemon.engines.units import Layout, readable, units_of
+from boa_daemon.engines.units import readable, units_of
 from boa_daemon.inputs.messages import REFUSED, json_object, unit_status
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
@@ -104,6 +106,7 @@ class SsmEngine:
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
         self._memory: _Memory | None = None
+        self._codes: set[str] = set()
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
@@ -166,31 +169,26 @@ class SsmEngine:
         settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
         given, spec = self._pass(spec, action, list(addresses), root)
-        unit = units_of(
-            spec if spec.workdir != "." else replace(spec, workdir=str(layout.job(spec.job))),
-            action,
-            layout,
-            addresses=addresses,
-            port=settings.rendezvous_port + sum(map(ord, f"{action.job}{action.generation}")) % 3000,
-        )[rank]
         errands = errands_for(
             queue_url=settings.queue_url,
             uri=self._uri(spec.job),
             generation=action.generation,
             stands=known.stands,
-            unit_folder=str(unit.folder),
-            checkpoints=unit.checkpoint_dir,
+            unit_folder=str(layout.unit(spec.job, action.generation, rank)),
+            checkpoints=str(layout.checkpoints(spec.job)),
+            artifacts=str(layout.artifacts(spec.job)) if spec.artifacts else "",
         )
-        document = {
-            **asdict(unit),
-            "folder": str(unit.folder),
-            "before": errands.before,
-            "beat": errands.beat,
-            "after": errands.after,
-            "keep": errands.keep,
-            "beat_seconds": settings.heartbeat_seconds,
-        }
-        return start_script(root, document, gate=given)
+        is_elsewhere = spec.workdir != "." or spec.code
+        unit = units_of(
+            spec if is_elsewhere else replace(spec, workdir=str(layout.job(spec.job))),
+            action,
+            layout,
+            addresses=addresses,
+            port=settings.rendezvous_port + sum(map(ord, f"{action.job}{action.generation}")) % 3000,
+            errands=replace(errands, beat_seconds=settings.heartbeat_seconds),
+            code_at=self._code_uri(spec.code),
+        )[rank]
+        return start_script(root, {**asdict(unit), "folder": str(unit.folder)}, gate=given)
 
     def _pass(
         self, spec: JobSpec, action: StartJob, nodes: Sequence[NodeId], root: str
@@ -418,6 +416,34 @@ class SsmEngine:
     ) -> None:
         """Keep what is known elsewhere than in a file of this machine, job by job."""
         self._memory = (read, write)
+
+    def has_code(self, digest: str) -> bool:
+        """Return whether an archive is in S3; one that was seen there stays."""
+        if digest not in self._codes:
+            bucket, key = bucket_and_key(self._code_uri(digest))
+            listed = self._s3.list_objects_v2(Bucket=bucket, Prefix=key)
+            if not any(row["Key"] == key for row in listed.get("Contents", ())):
+                return False
+            self._codes.add(digest)
+        return True
+
+    def take_code(self, digest: str, archive: bytes) -> None:
+        """Keep an archive in S3, where nodes may read."""
+        bucket, key = bucket_and_key(self._code_uri(digest))
+        self._s3.put_object(Bucket=bucket, Key=key, Body=archive)
+        self._codes.add(digest)
+
+    def _code_uri(self, digest: str) -> str:
+        """Return where an archive goes; no job's folder has such a name."""
+        return f"{self._settings.uri.rstrip('/')}/=code/{digest}.tar.gz"
+
+    def artifacts(self, job: JobId) -> Mapping[str, int]:
+        """Return the files that a job has left, and their sizes."""
+        return list_files(self._s3, f"{self._uri(job)}/artifacts/")
+
+    def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
+        """Yield a file that a job has left."""
+        return read_file(self._s3, f"{self._uri(job)}/artifacts/{name}")
 
     def forget(self, job: JobId) -> None:
         """Leave a job out from now on, unless it runs."""

@@ -19,7 +19,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from boa_daemon.engines.units import Errands
+from boa_daemon.engines.layout import Errands
+from boa_daemon.job.container import LIMITED, limit_properties
 from boa_daemon.tick.ports import GatePass
 
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
@@ -88,6 +89,12 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     and what follows, the upload of the last checkpoint, has limits that follow from its size.
     """
     folder, name = str(unit["folder"]), str(unit["name"])
+    limits = limit_properties(float(unit.get("cpus", 0.0)), float(unit.get("memory_gb", 0.0)))
+    if limits:
+        # The kernel ends the largest process of a unit that has no memory left; its keeper stays and says so.
+        limits.append("OOMPolicy=continue")
+    within = "".join(f"  -p {one} \\\n" for one in limits)
+    told = f"--setenv={LIMITED}=1 " if limits else ""
     keeper = "python3 -m boa_daemon.job.keeper"
     return f"""set -eu
 mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))} {quote(str(unit["workdir"]))}
@@ -100,8 +107,8 @@ fi
 if [ -e {quote(folder)}/keeper.json ] || systemctl is-active --quiet {quote(name)}; then exit 0; fi
 systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
   -p TimeoutStopSec=infinity \\
-  -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
-  --setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
+{within}  -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
+  {told}--setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
 
 
@@ -142,6 +149,7 @@ def errands_for(
     stands: Mapping[str, Any] | None,
     unit_folder: str,
     checkpoints: str,
+    artifacts: str = "",
 ) -> Errands:
     """Return a unit's errands: checkpoints and logs go to S3 below `uri`, word of them to SQS.
 
@@ -159,5 +167,7 @@ def errands_for(
     if stands is not None:
         source = quote(f"{uri}/g{stands['generation']}/checkpoint")
         before = f"{move} fetch {quote(checkpoints)} {source} {stands['step']} {quote(str(stands['sha256']))}"
+    left = f"[ ! -d {quote(artifacts)} ] || aws s3 sync {quote(artifacts)} {quote(f'{uri}/artifacts')}; "
     # Word goes last: what it says is there can then be read.
-    return Errands(before=before, beat=f"{logs}; {tell}", after=f"{logs}; {tell}", keep=keep)
+    after = f"{left if artifacts else ''}{logs}; {tell}"
+    return Errands(before=before, beat=f"{logs}; {tell}", after=after, keep=keep)

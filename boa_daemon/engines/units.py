@@ -6,10 +6,10 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
+from boa_daemon.engines.environment import around, ended_container, with_setup, workdir_of
+from boa_daemon.engines.layout import Errands, Layout
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import Unit
@@ -24,40 +24,6 @@ RIGID = (
     "sets its width."
 )
 """What a rigid job's log, `boa explain` and `boa submit --check` say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Where things lie below a root: the same on this machine and on rented nodes."""
-
-    root: Path
-
-    def job(self, job: JobId) -> Path:
-        """Return a job's folder; its name is the id with all that is odd escaped, for systemd too."""
-        return self.root / quote(job, safe="").replace(".", "%2E").replace("%", "=")
-
-    def checkpoints(self, job: JobId) -> Path:
-        """Return the folder of a job's checkpoints: one for all generations."""
-        return self.job(job) / "checkpoint"
-
-    def generation(self, job: JobId, number: int) -> Path:
-        """Return the folder of a generation."""
-        return self.job(job) / f"g{number}"
-
-    def unit(self, job: JobId, number: int, rank: int) -> Path:
-        """Return the folder of a unit."""
-        return self.generation(job, number) / f"n{rank}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errands:
-    """Scripts around a unit: see `boa_daemon.job.unit.Unit`."""
-
-    before: str = ""
-    beat: str = ""
-    after: str = ""
-    keep: str = ""
-    beat_seconds: float = 15.0
 
 
 def readable(job: JobId) -> str:
@@ -79,12 +45,14 @@ def units_of(
     addresses: Mapping[NodeId, str],
     port: int,
     errands: Errands | None = None,
+    code_at: str = "",
 ) -> tuple[Unit, ...]:
     """Return the units of a generation, one per node, in the order of the slots; the first leads.
 
-    `addresses` are where nodes reach each other; `port`, on the first, is where they meet.
+    `addresses` are where nodes reach each other; `port`, on the first, is where they meet. `code_at` is the
+    archive of the job's code.
     """
-    errands = errands or Errands()
+    errands = around(spec, layout, errands or Errands(), code_at=code_at)
     indices: dict[NodeId, list[int]] = {}
     for slot in action.slots:
         indices.setdefault(slot.node, []).append(slot.index)
@@ -110,9 +78,9 @@ def units_of(
             job=spec.job,
             generation=action.generation,
             rank=rank,
-            run=spec.run,
+            run=with_setup(spec, layout),
             folder=layout.unit(spec.job, action.generation, rank),
-            workdir=spec.workdir,
+            workdir=workdir_of(spec, layout),
             progress_file=common["BOA_PROGRESS_FILE"],
             checkpoint_dir=common["BOA_CHECKPOINT_DIR"],
             # What the job file says comes first: nothing in it stands above what tells jobs apart.
@@ -134,10 +102,16 @@ def units_of(
             result=spec.result,
             before=errands.before,
             beat=errands.beat,
-            after=errands.after,
+            after=ended_container(unit_name(layout, spec.job, action.generation, rank), spec, errands.after),
             beat_seconds=errands.beat_seconds,
             keep=errands.keep,
             keep_checkpoints=spec.keep_checkpoints,
+            image=spec.image,
+            mounts=str(layout.work(spec.job)) if spec.code else "",
+            cpus=spec.cpus,
+            memory_gb=spec.memory_gb,
+            artifacts=spec.artifacts,
+            artifacts_dir=str(layout.artifacts(spec.job)),
             note=RIGID if spec.is_rigid and rank == 0 else "",
         )
         for rank, (node, gpus) in enumerate(indices.items())

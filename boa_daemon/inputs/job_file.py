@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, field_validator
+from pydantic_core import PydanticCustomError
 
-from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, checked
+from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.groups import MOST_MEMBERS, size_of
+from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, a_kind, checked
 from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.tick.ports import FailureCause
 
 MAX_TEXT = 65_536
 OWN_PREFIXES = ("BOA_", "PET_RDZV_")
@@ -23,7 +28,27 @@ OWN_VARIABLES = frozenset(
 """What the daemon tells a job, by which jobs and their GPUs are told apart: no job file sets these."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
-"""The id of a job, and whether any end of it will do."""
+"""The id of a job or a group, and whether any end of it will do."""
+MOST_RETRIES = 100
+LARGE = 1e300
+DEFAULT_RETRIES = 3
+IMAGE_FORM = r"^(/[^\s:]+\.sif|(docker://)?[a-z0-9]+([._:/-][A-Za-z0-9_]+|__|-+)*(@sha256:[0-9a-f]{64})?)$"
+"""A reference as containers have it, or the path of an image of Apptainer."""
+Event = Literal["start", "end", "failure", "move", "waiting"]
+"""What a job's user can be told of."""
+
+
+class CodeRef(Strict):
+    """Code that is brought to the nodes: a folder, or a revision of the git repository there.
+
+    `digest` is that of its content, once it is packed.
+    """
+
+    folder: str = Field(default=".", max_length=4096, description="folder with the code")
+    revision: str | None = Field(
+        default=None, min_length=1, max_length=200, pattern=r"^[^-\s]\S*$", description="revision of git"
+    )
+    digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", description="SHA-256, filled in")
 
 
 class _JobFile(Strict):
@@ -36,17 +61,27 @@ class _JobFile(Strict):
     workdir: str = Field(default=".", max_length=4096, description="folder that the command starts in")
     min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
     max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
-    max_usd: Positive | None = Field(default=None, description="dollars after which the job is stopped")
+    max_usd: Positive | None = Field(
+        default=None, description="dollars after which the job is stopped; of a group, all its jobs together"
+    )
     weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
     stop_grace_seconds: Positive = Field(default=60.0, description="seconds to write a checkpoint in")
     result: str = Field(default="", max_length=4096, description="file that must be there at the end")
-    retries: int = Field(
-        default=3,
-        ge=0,
-        le=100,
-        description="failures without a newer checkpoint, after which it is not tried again",
+    retries: int | dict[FailureCause, int] = Field(
+        default=DEFAULT_RETRIES,
+        description="failures without a newer checkpoint, after which it is not tried again; "
+        "or a number for each kind of failure",
+    )
+    matrix: dict[Name, list[str | int | float | bool]] | None = Field(
+        default=None, description="lists of values by variable: one job for each combination"
+    )
+    count: int | None = Field(
+        default=None, ge=1, le=MOST_MEMBERS, description="jobs, or jobs for each combination of matrix"
+    )
+    notify: list[Event] | None = Field(
+        default=None, description="what its user is told of; if unset what [users] says"
     )
     gate: bool = Field(
         default=True, description="have DDP models ask the daemon's gate before they send, if it runs one"
@@ -65,13 +100,79 @@ class _JobFile(Strict):
     after: list[Annotated[str, Field(pattern=AFTER_FORM)]] = Field(
         default_factory=list,
         max_length=1000,
-        description="ids of jobs that end well first; ID:end waits for any end",
+        description="ids of jobs or groups that end well first; ID:end waits for any end",
     )
     elastic: bool | None = Field(
         default=None,
         description="whether it saves and resumes at any width; left out: once it has reported a step",
     )
     deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
+    code: CodeRef | None = Field(
+        default=None, description="folder, or {folder, revision} of git, that is brought to the nodes"
+    )
+    setup: str | None = Field(
+        default=None, max_length=MAX_TEXT, description="shell commands before the first start on a node"
+    )
+    image: str | None = Field(
+        default=None, max_length=500, pattern=IMAGE_FORM, description="container image that it runs in"
+    )
+    cpus: Positive | None = Field(default=None, description="cores that it may use on a node")
+    memory_gb: Positive | None = Field(default=None, description="10^9 bytes that it may use on a node")
+    artifacts: list[Name] = Field(
+        default_factory=list, max_length=100, description="patterns of files, kept when it ends by itself"
+    )
+
+    @field_validator("code", mode="before")
+    @classmethod
+    def _code(cls, value: object) -> object:
+        """Take a text for a folder."""
+        return {"folder": value} if isinstance(value, str) else value
+
+    @field_validator("retries", mode="before")
+    @classmethod
+    def _retries(cls, value: object) -> object:
+        """Refuse what is no number of retries, in one sentence."""
+        by_kind = value if isinstance(value, Mapping) else {"": value}
+        for kind, number in by_kind.items():
+            of = f"of {kind!r} " if isinstance(value, Mapping) else ""
+            if of and kind not in get_args(FailureCause):
+                hint = did_you_mean(str(kind), get_args(FailureCause))
+                _refuse(f"has no kind of failure {kind!r}", hint)
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_RETRIES:
+                said = f"{of}must be a whole number from 0 to {MOST_RETRIES}; got {a_kind(number)}"
+                _refuse(said, "" if of else "Or a mapping such as {error: 0, signal: 5}")
+        return value
+
+    @field_validator("matrix", mode="before")
+    @classmethod
+    def _matrix(cls, value: object) -> object:
+        """Refuse what is no mapping of names to lists of values, in one sentence."""
+        if value is None:
+            return value
+        if not isinstance(value, Mapping) or not value:
+            _refuse(
+                f"must be a mapping of variables to lists; got {a_kind(value)}", "Write {LR: [0.1, 0.01]}"
+            )
+            return value
+        for name, choices in value.items():
+            if not isinstance(choices, list) or not choices:
+                _refuse(f"of {name} must be a list of values; got {a_kind(choices)}", "")
+                continue
+            for choice in choices:
+                is_text = isinstance(choice, str) and "\0" not in choice
+                is_number = isinstance(choice, int | float) and -LARGE <= choice <= LARGE
+                if not is_text and not is_number:
+                    _refuse(f"of {name} holds {a_kind(choice)}, which is no text and no number", "")
+        return value
+
+
+def _refuse(said: str, hint: str) -> None:
+    """Refuse a value; the path to it comes first.
+
+    Raises:
+        PydanticCustomError: always.
+    """
+    raise PydanticCustomError("one_too_many", "refused", {"said": said, "hint": hint})
 
 
 _CLASS: dict[str, Any] = {
@@ -92,6 +193,18 @@ def check_job(document: Document) -> Mapping[str, Any]:
     values: dict[str, Any] = model.model_dump()
     for name in values["environment"]:
         _check_variable(document, name)
+    for number, pattern in enumerate(values["artifacts"]):
+        if pattern.startswith("/") or ".." in pattern.split("/") or "\0" in pattern:
+            said = f"artifacts must be below workdir; got {pattern!r}"
+            raise document.error(said, at=("artifacts", number), hint="For example out/**/*.json")
+    if values["code"] and (Path(values["workdir"]).is_absolute() or ".." in Path(values["workdir"]).parts):
+        said = f"workdir must be within the code; got {values['workdir']!r}"
+        raise document.error(said, at=("workdir",), hint="Leave it out for the top of the code")
+    for name in values["matrix"] or {}:
+        _check_variable(document, name, of="matrix")
+    if size_of(values) > MOST_MEMBERS:
+        said = f"matrix and count make {size_of(values):,} jobs; a group has {MOST_MEMBERS:,} at the most"
+        raise document.error(said, at=("matrix",) if values["matrix"] else ("count",))
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
@@ -104,18 +217,18 @@ def check_job(document: Document) -> Mapping[str, Any]:
     return values
 
 
-def _check_variable(document: Document, name: str) -> None:
+def _check_variable(document: Document, name: str, *, of: str = "environment") -> None:
     """Refuse a variable that is none, or that the daemon sets.
 
     Raises:
         InputError: when it is one of those.
     """
-    at = ("environment", name)
+    at = (of, name)
     if name in OWN_VARIABLES or name.startswith(OWN_PREFIXES):
-        raise document.error(f"environment: {name} is set by the daemon for each job", at=at)
+        raise document.error(f"{of}: {name} is set by the daemon for each job", at=at)
     if not _VARIABLE.fullmatch(name):
-        raise document.error(f"environment: {name!r} is no name of a variable", at=at)
-    if "\0" in document.content["environment"][name]:
+        raise document.error(f"{of}: {name!r} is no name of a variable", at=at)
+    if of == "environment" and "\0" in document.content["environment"][name]:
         raise document.error(f"environment: the value of {name} holds a null character", at=at)
 
 

@@ -29,7 +29,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
+from boa_daemon.job.container import NoContainers, command_of
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
@@ -75,21 +77,21 @@ class Keeper:
             keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
         if self._do_errand(self.unit.before, slot="before", seconds=None, wait=True):
-            self._before_failed = self._said("before") or "its checkpoint could not be fetched"
+            self._before_failed = self._said("before") or "its code or its checkpoint could not be fetched"
         with suppress(OSError):
             set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         if self.unit.note:
             log.write(f"boa: {self.unit.note}\n".encode())
         if self._before_failed:
-            log.write(f"{self._before_failed}\nboa: it is not started without its checkpoint\n".encode())
+            log.write(f"{self._before_failed}\nboa: it is not started without what it needs\n".encode())
         if self._stop_asked_at is not None or self._kill_asked or self._before_failed:
             log.close()
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
             return
         try:
-            child = self._start()
-        except OSError as error:
+            child = self._start(log)
+        except (OSError, NoContainers) as error:
             log.write(f"boa: cannot start in {self.unit.workdir}: {error}\n".encode())
             log.close()
             self._write_exit(127 << 8, out_of_memory=False, lingering=0)
@@ -99,13 +101,19 @@ class Keeper:
         code = self._watch(child.pid)
         lingering = self._gather()
         pump.join(5.0)
+        if self.unit.artifacts and self._stop_asked_at is None and not self._hard:
+            for fault in collect(self.unit):
+                log.write(f"boa: {fault}\n".encode())
         log.close()
         remove_rank_files(self.unit.folder)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, log: LogWriter) -> subprocess.Popen[bytes]:
         """Start the command in its own session."""
         environment = {**os.environ, **self.unit.environment}
+        argv, note = command_of(self.unit, environment)
+        if note:
+            log.write(f"boa: {note}\n".encode())
         libc, parent = self._libc, os.getpid()
 
         def become_child() -> None:
@@ -115,7 +123,7 @@ class Keeper:
                 os._exit(1)
 
         return subprocess.Popen(
-            ["/bin/bash", "-c", self.unit.run],
+            argv,
             cwd=self.unit.workdir,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -211,7 +219,7 @@ class Keeper:
         with (self.unit.folder / f"{slot}.err").open("wb") as errors:
             errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status},
+                env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -288,7 +296,7 @@ def settle(folder: Path) -> None:
             status = json.dumps(status_of(folder, verify=True))
             subprocess.run(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status},
+                env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,7 +23,10 @@ class Unit:
     `before`, `beat` and `after` are shell scripts: before the command starts, every `beat_seconds`, and
     after its end. They find the unit's status as JSON in `BOA_STATUS`. `note` is the first line of the log.
     `keep` brings checkpoints to where they outlive the node; it takes the time it takes, beside the others.
-    Where `before` fails the command is not started. The newest `keep_checkpoints` are kept.
+    Where `before` fails the command is not started. The newest `keep_checkpoints` are kept. `image` is what
+    the command runs in, `mounts` the folder around its `workdir` that the container sees; it may use so many
+    `cpus` and `memory_gb` (10^9 bytes), 0 being all. Files below `workdir` that match `artifacts` are copied
+    to `artifacts_dir` at the end.
     """
 
     name: str
@@ -46,6 +49,12 @@ class Unit:
     note: str = ""
     keep: str = ""
     keep_checkpoints: int = 2
+    image: str = ""
+    mounts: str = ""
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    artifacts: Sequence[str] = ()
+    artifacts_dir: str = ""
 
     def write(self) -> None:
         """Write `unit.json`.

@@ -320,9 +320,18 @@ class JobQueue:
             row = connection.execute(select(JOBS).where(JOBS.c.id == name)).first()
         return None if row is None else _job_of(row)
 
-    def jobs(self, *, limit: int, user: str | None = None, ended: bool = True) -> list[JobRecord]:
-        """Return the newest jobs, active ones as memory has them."""
+    def jobs(
+        self,
+        *,
+        limit: int,
+        user: str | None = None,
+        ended: bool = True,
+        within: tuple[int, int] | None = None,
+    ) -> list[JobRecord]:
+        """Return the newest jobs, active ones as memory has them; `within` are the first and last number."""
         query = select(JOBS).order_by(JOBS.c.seq.desc()).limit(limit)
+        if within is not None:
+            query = query.where(JOBS.c.seq.between(*within))
         if user is not None:
             query = query.where(JOBS.c.user_name == user)
         if not ended:
@@ -441,7 +450,7 @@ def _job_of(row: Any) -> JobRecord:
         begun_step=spec["begun_step"],
         lost_steps=spec["lost_steps"],
         settled_generation=spec["settled_generation"],
-        failed=tuple((at, step) for at, step in spec["failed"]),
+        failed=tuple((at, step, *(cause or [""])) for at, step, *cause in spec["failed"]),
         not_before=spec["not_before"],
         exit_code=spec["exit_code"],
         last_lines=tuple(spec["last_lines"]),

@@ -25,10 +25,9 @@ class JobRecord:
     GPU. `starts` are the instants of its starts within the last hour. `slots` are held from the intent to
     start on until the generation has ended. `begun_step` is the step that the newest generation began after,
     `lost_steps` the steps of all generations that were done and are in no checkpoint. `settled_generation`
-    is the one whose end was
-    taken in last. `failed` are instant
-    and step of its failures, `not_before` until when it rests after one. `exit_code` and `last_lines` are
-    those of the generation that ended last, `stalled_since` since when one that runs makes no step.
+    is the one whose end was taken in last. `failed` are instant, step and cause of its failures,
+    `not_before` until when it rests after one. `exit_code` and `last_lines` are those of the generation that
+    ended last, `stalled_since` since when one that runs makes no step.
     `started_at` is when the newest generation started, of a job that waits None. `ran_seconds` is how long
     the generations that have ended held GPUs, `lost_gpu_hours` how much of that is in no checkpoint.
     `has_reported` says that it has reported a step or written a checkpoint: it can be resized.
@@ -57,7 +56,7 @@ class JobRecord:
     begun_step: int = 0
     lost_steps: int = 0
     settled_generation: int = 0
-    failed: tuple[tuple[float, int], ...] = ()
+    failed: tuple[tuple[float, int, str], ...] = ()
     not_before: float = 0.0
     exit_code: int | None = None
     last_lines: tuple[str, ...] = ()
@@ -71,6 +70,12 @@ class JobRecord:
     def name(self) -> str:
         """The name in the job file."""
         return str(self.content["name"])
+
+    @property
+    def group(self) -> str:
+        """The id of the group that it was submitted in; empty for a job of its own."""
+        place = self.content.get("group")
+        return "" if place is None else group_id(self.name, self.seq - int(place["index"]))
 
     @property
     def draw(self) -> float:
@@ -98,19 +103,49 @@ class JobRecord:
             class_name=str(content["class"]),
             run=str(content["run"]),
             workdir=str(content["workdir"]),
-            environment=dict(content["environment"]),
+            environment=dict(content["environment"]) | self._place(),
             stop_grace_seconds=float(content["stop_grace_seconds"]),
             result=str(content["result"]),
             gate=bool(content.get("gate", True)),
             weight=float(content.get("weight", 1.0)),
             is_rigid=self.is_rigid,
             keep_checkpoints=int(content.get("keep_checkpoints", 2)),
+            code=str((content.get("code") or {}).get("digest", "")),
+            setup=str(content.get("setup") or ""),
+            image=str(content.get("image") or ""),
+            cpus=float(content.get("cpus") or 0.0),
+            memory_gb=float(content.get("memory_gb") or 0.0),
+            artifacts=tuple(content.get("artifacts") or ()),
         )
+
+    def _place(self) -> dict[str, str]:
+        """Return what a member of a group is told of its place in it."""
+        place = self.content.get("group")
+        if place is None:
+            return {}
+        index, size = str(place["index"]), str(place["size"])
+        return {"BOA_GROUP": self.group, "BOA_INDEX": index, "BOA_GROUP_SIZE": size}
 
 
 def job_id(name: str, seq: int) -> JobId:
     """Return the id of the job with a name and a number: readable, and never given twice."""
-    return f"{re.sub(r'[^A-Za-z0-9-]+', '-', name).strip('-').lower()[:40] or 'job'}-{seq}"
+    return f"{_slug(name)}-{seq}"
+
+
+def group_id(name: str, first: int) -> str:
+    """Return the id of the group with a name whose first job has a number; no job has such an id."""
+    return f"{_slug(name)}-g{first}"
+
+
+def first_of_group(name: str) -> int | None:
+    """Return the number of the first job of a group; None for what is the id of none."""
+    found = re.fullmatch(r"[a-z0-9-]+-g([1-9][0-9]{0,15})", name)
+    return None if found is None else int(found[1])
+
+
+def _slug(name: str) -> str:
+    """Return a name as part of an id."""
+    return re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-").lower()[:40] or "job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

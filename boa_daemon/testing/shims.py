@@ -134,9 +134,10 @@ def aws(arguments: list[str]) -> int:
                 Path(target).mkdir(parents=True, exist_ok=True)
                 Path(target, name).write_bytes(_request(url))
         return 0
-    for file in Path(source).iterdir():
-        if file.is_file() and _passes(file.name, filters):
-            _request(f"{_endpoint()}/{target[5:]}/{quote(file.name)}", data=file.read_bytes(), method="PUT")
+    for file in Path(source).rglob("*"):
+        name = file.relative_to(source).as_posix()
+        if file.is_file() and _passes(name, filters):
+            _request(f"{_endpoint()}/{target[5:]}/{quote(name)}", data=file.read_bytes(), method="PUT")
     return 0
 
 

@@ -8,7 +8,7 @@ serve returns `Refused`, and the next tick reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -135,7 +135,9 @@ class JobSpec:
     part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
     With `gate` its DDP models ask the gate, where one runs, without a line in the script; `weight` is what
     the gate ranks by. One that `is_rigid` runs at one width, and its log says at each start how to
-    change that. The newest `keep_checkpoints` are kept.
+    change that. The newest `keep_checkpoints` are kept. `code` is the digest of
+    its code, in whose copy `workdir` is then; `setup` runs before `run`, both in the container image `image`,
+    with so many `cpus` and `memory_gb`, 0 being all. Files that match `artifacts` are kept at its end.
     """
 
     job: JobId
@@ -151,6 +153,12 @@ class JobSpec:
     weight: float = 1.0
     is_rigid: bool = False
     keep_checkpoints: int = 2
+    code: str = ""
+    setup: str = ""
+    image: str = ""
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    artifacts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
@@ -394,6 +402,36 @@ class Warned(Protocol):
 
     def interruptions(self) -> Mapping[NodeId, float]:
         """Return the nodes that the cloud takes back, and when, as far as its warnings have come."""
+        ...
+
+
+@runtime_checkable
+class BringsCode(Protocol):
+    """A runner that brings the code of jobs to their nodes, packed, by the digest of its content."""
+
+    def has_code(self, digest: str) -> bool:
+        """Return whether an archive is there."""
+        ...
+
+    def take_code(self, digest: str, archive: bytes) -> None:
+        """Keep an archive for the jobs that name its digest.
+
+        Raises:
+            OSError: when it cannot be kept.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsArtifacts(Protocol):
+    """A runner that keeps files which jobs leave at their end."""
+
+    def artifacts(self, job: JobId) -> Mapping[str, int]:
+        """Return the names of a job's files, with their sizes in bytes."""
+        ...
+
+    def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
+        """Yield one of a job's files in pieces."""
         ...
 
 

@@ -42,6 +42,8 @@ def stretch(
     rescale_hours: float,
 ) -> Stretch | None:
     """Return the fastest width within `most_gpus`, if it pays; `hours_left` is None for a job that starts."""
+    if now not in columns.index:
+        return None  # It runs at a width that its class has no more, since somebody edited the class.
     hours = columns.hours[job.phase]
     here = float(hours[columns.index[now]])
     best, width = here, now
@@ -76,7 +78,9 @@ def hours_lost(
     there = columns.index.get(then)
     if job.width is None or there is None:
         return math.inf
-    ratio = float(columns.hours[job.phase, there]) / float(columns.hours[job.phase, columns.index[job.width]])
+    here = columns.index.get(job.width)
+    # A width that its class has no more since somebody edited it: only the way there is known to cost.
+    ratio = 1.0 if here is None else float(columns.hours[job.phase, there] / columns.hours[job.phase, here])
     weight = columns.job_class.weight
     restart = rescale_hours * (weight + multiplier * float(columns.rate[there]))
     for_good = weight * hours_left * (ratio - 1.0) + restart

@@ -9,7 +9,7 @@ from engine_bench import EXAMPLES, TORCHRUN, Bench
 
 from boa_daemon.engines.local import LocalEngine
 
-FRAMEWORKS = ("huggingface", "lightning", "accelerate")
+FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate")
 """DDP, FSDP2, numpy and Ray Train have tests of their own."""
 
 

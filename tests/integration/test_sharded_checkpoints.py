@@ -135,7 +135,7 @@ def test_a_start_that_cannot_fetch_its_checkpoint_fails_and_says_so(rented: Benc
     assert (failed.phase, failed.cause, failed.is_retryable) == ("failed", "no-checkpoint", True), failed
     assert "digest" in failed.evidence
     assert (failed.manifest, failed.lost_steps) == (end.manifest, 0)
-    assert "it is not started without its checkpoint" in "\n".join(failed.last_lines)
+    assert "it is not started without what it needs" in "\n".join(failed.last_lines)
 
     put(Bucket="boa", Key=f"jobs/a/g1/checkpoint/{end.manifest.path}", Body=whole)
     rented.start(1)

@@ -22,3 +22,19 @@ def test_the_breaker_waits_longer_each_time_and_gives_up() -> None:
     assert breaker.judge(crash, [*at, Failure(at=9000.0, step=0)]) == TryAgain(not_before=9005.0)
     missing = replace(crash, cause="missing-command")
     assert isinstance(breaker.judge(missing, at[:1]), GiveUp)
+
+
+def test_each_kind_of_failure_has_its_own_tries() -> None:
+    """One that is named is counted by itself, and tried also where another try would meet it again."""
+    breaker = RestartBreaker(most_failures=4, most_by_cause={"signal": 2, "out-of-memory": 2, "error": 1})
+    crash = RunReport(job="a", generation=1, phase="failed", cause="signal", evidence="signal 11")
+    memory = replace(crash, cause="out-of-memory")
+    first = [Failure(at=0.0, step=0, cause="error"), Failure(at=1.0, step=0, cause="signal")]
+
+    assert breaker.judge(crash, first) == TryAgain(not_before=6.0)
+    given_up = breaker.judge(crash, [*first, Failure(at=2.0, step=0, cause="signal")])
+    assert given_up == GiveUp(reason="2 failures (signal) within 1.00 h at step 0, the last one: signal 11")
+    assert isinstance(breaker.judge(replace(crash, cause="error"), first[:1]), GiveUp)
+    assert breaker.judge(memory, [*first, Failure(at=2.0, step=0, cause="out-of-memory")]) == TryAgain(
+        not_before=7.0
+    )

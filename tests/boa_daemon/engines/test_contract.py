@@ -13,9 +13,10 @@ from engine_worlds import ENGINES
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
+from boa_daemon.inputs.code import pack
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, Refused, Runner
+from boa_daemon.tick.ports import Accepted, BringsCode, KeepsArtifacts, Refused, Runner
 from policies.links.contention import Link
 
 PATIENT = "--steps 100000 --pause 0.005"
@@ -71,6 +72,64 @@ def test_a_job_over_two_nodes_is_one_unit_on_each(bench: Bench) -> None:
     assert end.phase == "stopped"
     assert end.lost_steps == 0
     assert "on 4 workers" in bench.printed()
+
+
+def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_path: Path) -> None:
+    """On both nodes, in the job's own copy; the second start sets up nothing; what it leaves can be read."""
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "hello.py").write_text("print('hello')\n")
+    (folder / "sub" / "note").write_text("kept")
+    packed = pack(folder)
+    engine = bench.engine
+    assert isinstance(engine, BringsCode)
+    assert isinstance(engine, KeepsArtifacts)
+    assert not engine.has_code(packed.digest)
+    engine.take_code(packed.digest, packed.archive)
+    assert engine.has_code(packed.digest)
+
+    run = (
+        f"{sys.executable} ../hello.py; mkdir -p out/deep; echo $BOA_NODE_RANK > out/deep/rank; "
+        "ln -s /etc/hostname out/leak; cat ready; true"
+    )
+    more = {
+        "code": packed.digest,
+        "workdir": "sub",
+        "setup": "echo setting up; echo ready >> ready",
+        "artifacts": ("out/**/*", "note", "no*thing"),
+    }
+    for number in (1, 2):
+        bench.admit(run, **more)
+        bench.start(2, nodes=2)
+        assert bench.wait_end().phase == "finished"
+        texts = [engine.logs(bench.job, node=node).text for node in (0, 1)]
+        assert all("hello\n" in text for text in texts)
+        assert sum(text.count("setting up") for text in texts) <= (2 if number == 1 else 0), number
+        assert all("boa: no file matches the artifacts 'no*thing'" in text for text in texts)
+
+    found = engine.artifacts(bench.job)
+    assert set(found) == {"out/deep/rank", "note", "node1/out/deep/rank", "node1/note"}
+    assert found["note"] == 4
+    assert b"".join(engine.artifact(bench.job, "note")) == b"kept"
+    assert {b"".join(engine.artifact(bench.job, name)) for name in found if "rank" in name} <= {
+        b"0\n",
+        b"1\n",
+    }
+
+
+def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_path: Path) -> None:
+    """Nor does code that is gone: the log and the report say why."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a").write_text("one")
+    packed = pack(tmp_path / "project")
+    engine = bench.engine
+    assert isinstance(engine, BringsCode)
+    engine.take_code("0" * 64, packed.archive)
+    for digest, said in (("0" * 64, "has the digest"), ("1" * 64, "")):
+        end = bench.run_to_end("echo started", code=digest, workdir=".")
+        assert (end.phase, end.cause) == ("failed", "no-checkpoint")
+        assert said in end.evidence
+        assert "started" not in bench.printed().replace("not started", "")
 
 
 def test_the_environment_says_who_and_where(bench: Bench) -> None:

@@ -50,6 +50,18 @@ def test_a_running_job_grows_to_the_fastest_width_that_there_is_room_for() -> No
     assert stretched(most_gpus=1, hours_left=3.0) is None
 
 
+def test_a_width_that_a_class_has_no_more_is_not_stretched() -> None:
+    """The class was edited under a running job: every tick would fail on a width that nobody knows."""
+    gone = Width("gpu", 3)
+    found = stretch(
+        COLUMNS, RUNNING, gone, most_gpus=8, hours_left=3.0, lent_hours=math.inf, rescale_hours=0.1
+    )
+    assert found is None
+    moved = replace(RUNNING, width=gone)
+    lost = hours_lost(COLUMNS, moved, Width("gpu", 1), hours_left=3.0, rescale_hours=0.1, multiplier=0.0)
+    assert lost == pytest.approx(0.1)
+
+
 def test_a_stretch_has_to_outweigh_the_way_there_and_back() -> None:
     """0.3 h left on four of three times the speed save 0.2 h, which is what the two restarts cost."""
     assert stretched(most_gpus=4, hours_left=0.31) is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.cli.elasticity import elastic_script
+from boa_daemon.inputs.elasticity import elastic_script
 
 
 @pytest.mark.parametrize(

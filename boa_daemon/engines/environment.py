@@ -1,0 +1,58 @@
+"""What stands around a job's command: its code, its setup, and the end of its container."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from shlex import quote
+
+from boa_daemon.engines.layout import Errands, Layout
+from boa_daemon.job.container import end_script
+from boa_daemon.tick.ports import JobSpec
+
+
+def workdir_of(spec: JobSpec, layout: Layout) -> str:
+    """Return where the command starts: in the job's copy of its code, if it has one."""
+    return str(layout.work(spec.job) / spec.workdir) if spec.code else spec.workdir
+
+
+def around(spec: JobSpec, layout: Layout, errands: Errands, *, code_at: str) -> Errands:
+    """Return the errands of a unit with the code brought first."""
+    if not spec.code:
+        return errands
+    words = (code_at, spec.code, str(layout.code), str(layout.work(spec.job)))
+    bring = f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}'
+    return replace(errands, before=f"{bring} && {{ {errands.before}\n}}" if errands.before else bring)
+
+
+def ended_container(name: str, spec: JobSpec, after: str) -> str:
+    """Return the last errand of a unit, with the end of its container first."""
+    if not spec.image:
+        return after
+    return f"{end_script(name)}; {after}" if after else end_script(name)
+
+
+def with_setup(spec: JobSpec, layout: Layout) -> str:
+    """Return the command with what is set up before it.
+
+    On a node that happens once for the same code and the same words; in a container, which begins anew each
+    time, at each start. What the job's nodes share is set up by one of them while the others wait.
+    """
+    if not spec.setup:
+        return spec.run
+    setup = f"( set -e\n{spec.setup}\n)"
+    if spec.image:
+        return f"{setup} || exit\n{spec.run}"
+    folder = layout.job(spec.job)
+    digest = hashlib.sha256(f"{spec.code}\0{spec.setup}".encode()).hexdigest()[:16]
+    marker, lock = quote(str(folder / f"setup.{digest}")), quote(str(folder / "setup.lock"))
+    return f"""if [ ! -e {marker} ]; then
+exec 9>{lock}
+flock 9
+if [ ! -e {marker} ]; then
+{setup} 9>&- || exit
+touch {marker}
+fi
+exec 9>&-
+fi
+{spec.run}"""

@@ -1,0 +1,56 @@
+"""Where things of a job lie below a root, and the scripts around its units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from policies.model import JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where things lie below a root: the same on this machine and on rented nodes."""
+
+    root: Path
+
+    def job(self, job: JobId) -> Path:
+        """Return a job's folder; its name is the id with all that is odd escaped, for systemd too."""
+        return self.root / quote(job, safe="").replace(".", "%2E").replace("%", "=")
+
+    def work(self, job: JobId) -> Path:
+        """Return the folder of a job's own copy of its code."""
+        return self.job(job) / "work"
+
+    def artifacts(self, job: JobId) -> Path:
+        """Return the folder of the files that a job leaves at its end."""
+        return self.job(job) / "artifacts"
+
+    @property
+    def code(self) -> Path:
+        """The folder of code, packed and unpacked, by its digest; no job's folder has such a name."""
+        return self.root / "=code"
+
+    def checkpoints(self, job: JobId) -> Path:
+        """Return the folder of a job's checkpoints: one for all generations."""
+        return self.job(job) / "checkpoint"
+
+    def generation(self, job: JobId, number: int) -> Path:
+        """Return the folder of a generation."""
+        return self.job(job) / f"g{number}"
+
+    def unit(self, job: JobId, number: int, rank: int) -> Path:
+        """Return the folder of a unit."""
+        return self.generation(job, number) / f"n{rank}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errands:
+    """Scripts around a unit: see `boa_daemon.job.unit.Unit`."""
+
+    before: str = ""
+    beat: str = ""
+    after: str = ""
+    keep: str = ""
+    beat_seconds: float = 15.0

@@ -1,0 +1,36 @@
+"""Files below a prefix of S3: what jobs have left at their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from boa_daemon.engines.s3_logs import S3Client
+
+BLOCK_BYTES = 1 << 20
+
+
+def bucket_and_key(uri: str) -> tuple[str, str]:
+    """Return the two parts of an s3:// address."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+def list_files(s3: S3Client, uri: str) -> dict[str, int]:
+    """Return the names below a prefix that ends in a slash, and their sizes in bytes."""
+    bucket, prefix = bucket_and_key(uri)
+    found: dict[str, int] = {}
+    token: dict[str, str] = {}
+    while True:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token)
+        found |= {row["Key"].removeprefix(prefix): int(row["Size"]) for row in listed.get("Contents", ())}
+        if not listed.get("IsTruncated"):
+            return found
+        token = {"ContinuationToken": listed["NextContinuationToken"]}
+
+
+def read_file(s3: S3Client, uri: str) -> Iterator[bytes]:
+    """Yield an object in pieces."""
+    bucket, key = bucket_and_key(uri)
+    body = s3.get_object(Bucket=bucket, Key=key)["Body"]
+    while block := body.read(BLOCK_BYTES):
+        yield block

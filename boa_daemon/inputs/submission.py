@@ -1,0 +1,66 @@
+"""Job files as they are submitted: read, checked, and made to mean the same wherever the daemon stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.code import pack
+from boa_daemon.inputs.elasticity import elastic_script
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.yaml_file import At, Document, read_document
+
+
+def read_submission(path: Path) -> list[dict[str, Any]]:
+    """Return the checked jobs of a file, which holds one or a list; folders are made absolute.
+
+    Raises:
+        InputError: when the file is not a job file, or its workdir is not a folder.
+    """
+    beside = Path.cwd() if str(path) == "-" else path.resolve().parent
+    return as_submitted(read_document(path), beside=beside)
+
+
+def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
+    """Return the checked jobs of a document whose folders are relative to `beside`.
+
+    Raises:
+        InputError: when it is not a job file, or its workdir is not a folder.
+    """
+    items = document.content if isinstance(document.content, list) else [document.content]
+    found = []
+    for number, item in enumerate(items):
+        at = (number,) if isinstance(document.content, list) else ()
+        one = document if not at else Document(name=f"{document.name}[{number}]", content=item)
+        content = dict(check_job(one))
+        if content["code"] is None:
+            workdir = (beside / content["workdir"]).resolve()
+            if not workdir.is_dir():
+                raise document.error(f"workdir {content['workdir']!r} is not a folder", at=(*at, "workdir"))
+            content["workdir"] = str(workdir)
+        else:
+            content["code"] = _packed(document, at, content, beside)
+            workdir = Path(content["code"]["folder"]) / content["workdir"]
+        if content["elastic"] is None and elastic_script(content["run"], workdir) is not None:
+            content["elastic"] = True
+        found.append({key: value for key, value in content.items() if value is not None})
+    return found
+
+
+def _packed(document: Document, at: At, content: dict[str, Any], beside: Path) -> dict[str, Any]:
+    """Return where the code of a job is, and the digest of what it holds now.
+
+    Raises:
+        InputError: when there is none, or the working folder is not in it.
+    """
+    said = content["code"]
+    folder = (beside / said["folder"]).resolve()
+    try:
+        found = pack(folder, said["revision"])
+    except InputError as error:
+        raise document.error(error.problem, at=(*at, "code"), hint=error.hint) from None
+    workdir = str(Path(content["workdir"]))
+    if workdir not in found.names:
+        raise document.error(f"workdir {workdir!r} is not a folder of the code", at=(*at, "workdir"))
+    return {"folder": str(folder), "revision": said["revision"], "digest": found.digest}

@@ -1,0 +1,45 @@
+"""Files that a job leaves at its end, kept where they outlive its node.  Standard library only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from boa_daemon.job.unit import Unit
+
+
+def collect(unit: Unit) -> list[str]:
+    """Copy what matches the unit's patterns below its working folder; return sentences on what could not be.
+
+    Files of nodes other than the first stand below `nodeN`. What leads out of the folder is left out.
+    """
+    top, target = Path(unit.workdir).resolve(), Path(unit.artifacts_dir)
+    if unit.rank:
+        target /= f"node{unit.rank}"
+    faults: list[str] = []
+    seen: set[Path] = set()
+    for pattern in unit.artifacts:
+        found = [file for file in sorted(top.glob(pattern)) if file not in seen]
+        seen.update(found)
+        files = [one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))]
+        inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
+        if not inside and not faults:
+            faults.append(f"no file matches the artifacts {pattern!r}")
+        for file in inside:
+            try:
+                _copy(file, target / file.relative_to(top))
+            except OSError as error:
+                faults.append(f"the artifact {file.relative_to(top)} could not be kept: {error}")
+    return faults
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(source, aside)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,155 @@
+"""Code of a job on its node: unpacked once for all jobs, copied for each, by the digest of its content.
+
+    ... boa_daemon.job.code SOURCE DIGEST CACHE WORK
+
+SOURCE is a packed archive, a file or an s3:// address. CACHE holds one folder for each digest, WORK becomes
+the job's own copy: what a job writes beside its code is not seen by another. Standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+BLOCK = 1 << 20
+MOST_UNPACKED_BYTES = 4 << 30
+FETCH_SECONDS = 600.0
+
+
+class CodeFailed(RuntimeError):
+    """The code of a job could not be brought here; the sentence says why."""
+
+
+def digest_of_archive(archive: IO[bytes], *, most: int = MOST_UNPACKED_BYTES) -> str:
+    """Return the SHA-256 of what a packed archive holds.
+
+    Raises:
+        CodeFailed: when it is no archive, or larger than `most` unpacked.
+    """
+    found, size = hashlib.sha256(), 0
+    try:
+        with gzip.GzipFile(fileobj=archive) as content:
+            while block := content.read(BLOCK):
+                size += len(block)
+                if size > most:
+                    raise CodeFailed(f"the archive of the code is larger than {most} bytes unpacked")
+                found.update(block)
+    except (OSError, EOFError) as error:
+        raise CodeFailed(f"the archive of the code cannot be read: {error}") from None
+    return found.hexdigest()
+
+
+def bring(source: str, digest: str, cache: Path, work: Path) -> None:
+    """Have the code in `work`, unless it is there.
+
+    Raises:
+        CodeFailed: when the archive cannot be had, or is not what its digest says.
+        OSError: when it cannot be written.
+    """
+    marker = work.with_name(f"{work.name}.{digest}")
+    if marker.exists() and work.is_dir():
+        return
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / digest
+    with _alone(cache / f"{digest}.lock"):
+        if not folder.is_dir():
+            _unpack(source, digest, folder)
+    work.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(work.with_name(f"{work.name}.lock")):
+        if marker.exists() and work.is_dir():
+            return
+        fresh = work.with_name(f"{work.name}.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(folder, fresh, symlinks=True)
+        shutil.rmtree(work, ignore_errors=True)
+        fresh.rename(work)
+        marker.touch()
+
+
+def _unpack(source: str, digest: str, folder: Path) -> None:
+    """Unpack an archive into a folder, whole or not at all."""
+    aside = folder.with_name(f"{digest}.part")
+    archive = folder.with_name(f"{digest}.tar.gz")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        file = archive if source.startswith("s3://") else Path(source)
+        if source.startswith("s3://"):
+            _fetch(source, archive)
+        try:
+            with file.open("rb") as content:
+                found = digest_of_archive(content)
+        except OSError as error:
+            raise CodeFailed(f"the archive of the code cannot be read: {error}") from None
+        if found != digest:
+            raise CodeFailed(f"the archive of the code has the digest {found[:12]}, not {digest[:12]}")
+        aside.mkdir(parents=True)
+        with tarfile.open(file, "r:gz") as content_of:
+            # Nothing in it leaves the folder: links and absolute names are refused.
+            if hasattr(tarfile, "data_filter"):
+                content_of.extractall(aside, filter="data")
+            else:
+                _extract(content_of, aside)
+        aside.rename(folder)
+    except tarfile.TarError as error:
+        raise CodeFailed(f"the archive of the code cannot be unpacked: {error}") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        if source.startswith("s3://"):
+            archive.unlink(missing_ok=True)
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack with a Python that has no filters yet (before 3.9.17): files and folders alone."""
+    for member in archive.getmembers():
+        parts = Path(member.name).parts
+        if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
+            raise tarfile.TarError(f"{member.name} is no plain file below the folder")
+        archive.extract(member, folder)
+
+
+def _fetch(source: str, target: Path) -> None:
+    """Copy an object of S3 to a file."""
+    done = subprocess.run(
+        ["aws", "s3", "cp", source, str(target), "--only-show-errors"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FETCH_SECONDS,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode:
+        raise CodeFailed(f"{source} could not be fetched: {done.stderr.strip()[-300:]}")
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep other starts on this node out."""
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: list[str]) -> int:
+    """Bring the code; exit code 1 with one sentence where that cannot be."""
+    source, digest, cache, work = arguments
+    try:
+        bring(source, digest, Path(cache), Path(work))
+    except (CodeFailed, OSError, subprocess.TimeoutExpired) as error:
+        with suppress(OSError):
+            os.write(2, f"boa: {error}\n".encode())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""The command of a unit as a process: plain, within limits, or in a container.  Standard library only.
+
+A container sees the node's network, its shared memory and its EFA cards, the GPUs of the job and no others,
+and the job's folders under their own names. `boa_daemon.job` lies in it below `LIBRARY`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from boa_daemon.job.unit import Unit
+
+TOOLS = ("podman", "docker", "apptainer")
+"""What can run an image, in the order in which they are tried."""
+LIBRARY = "/opt/boa"
+ASK_SECONDS = 30.0
+BOOTED = Path("/run/systemd/system")
+LIMITED = "BOA_LIMITED"
+"""Set where whoever started the keeper has put its unit within its limits."""
+_SHELL = 'exec "$(command -v bash || echo /bin/sh)" -c "$0"'
+_FIRST = (
+    "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi' TERM; "
+    '"$(command -v bash || echo /bin/sh)" -c "$0" & child=$!; '
+    "while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || exit $code; done"
+)
+"""The first process of a container hands a stop on to all others in it, as a signal to a group would be."""
+_DEVICES = Path("/dev")
+
+
+class NoContainers(RuntimeError):
+    """Nothing on this node may run an image."""
+
+
+def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return what to execute for a unit, and what its log should say of limits that do not hold here.
+
+    Raises:
+        NoContainers: when it has an image, and nothing here can run one.
+    """
+    shell = ["/bin/bash", "-c", unit.run]
+    if unit.image:
+        tool = usable_tool()
+        argv = in_container(unit, tool, environment)
+        # The daemon of docker starts its containers in groups of its own.
+        return (argv, "") if tool != "apptainer" else within_limits(unit, argv, environment)
+    return within_limits(unit, shell, environment)
+
+
+def within_limits(unit: Unit, argv: list[str], environment: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return a command within the unit's limits, as a scope of systemd; or as it is, and what to say then."""
+    if (not unit.cpus and not unit.memory_gb) or environment.get(LIMITED):
+        return argv, ""
+    if not BOOTED.is_dir() or shutil.which("systemd-run") is None:
+        return argv, "cpus and memory_gb are not enforced on this node: systemd does not run here"
+    whose = [] if os.getuid() == 0 else ["--user"]
+    properties = [word for one in limit_properties(unit.cpus, unit.memory_gb) for word in ("-p", one)]
+    return ["systemd-run", *whose, "--scope", "--quiet", "--collect", *properties, "--", *argv], ""
+
+
+def limit_properties(cpus: float, memory_gb: float) -> list[str]:
+    """Return limits as systemd's properties; 0 is none. A gigabyte is 10^9 bytes."""
+    found = [f"CPUQuota={cpus * 100:.0f}%"] if cpus else []
+    if memory_gb:
+        found += [f"MemoryMax={round(memory_gb * 1e9)}", "MemorySwapMax=0"]
+    return found
+
+
+def usable_tool(answers: Callable[[str], bool] | None = None) -> str:
+    """Return the first tool that is there and works.
+
+    Raises:
+        NoContainers: when none does.
+    """
+    for tool in TOOLS:
+        if shutil.which(tool) is not None and (answers or _answers)(tool):
+            return tool
+    raise NoContainers(f"`image` needs one of {', '.join(TOOLS)}, and none may run here")
+
+
+def _answers(tool: str) -> bool:
+    """Whether a tool works for this user: a command line without its daemon does not."""
+    word = "version" if tool == "apptainer" else "info"
+    try:
+        done = subprocess.run(
+            [tool, word],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=ASK_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the command line that runs a unit in its image."""
+    package = Path(__file__).resolve().parents[1]
+    folders = list(dict.fromkeys([unit.mounts or unit.workdir, unit.checkpoint_dir, str(unit.folder.parent)]))
+    gpus = [index for index in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if index]
+    has_gpus = bool(gpus) and any(_DEVICES.glob("nvidia[0-9]*"))
+    has_efa = (_DEVICES / "infiniband").is_dir()
+    own = unit.environment.get("PYTHONPATH", "")
+    path = f"{own}:{LIBRARY}" if own else LIBRARY
+    inner = ["/bin/sh", "-c", _SHELL if tool == "apptainer" else _FIRST, unit.run]
+    if tool == "apptainer":
+        image = unit.image if "://" in unit.image or unit.image.endswith(".sif") else f"docker://{unit.image}"
+        binds = [*folders, f"{package}:{LIBRARY}/boa_daemon:ro"]
+        return [
+            *("apptainer", "exec", *(["--nv"] if has_gpus else [])),
+            *(word for one in binds for word in ("--bind", one)),
+            *("--env", f"PYTHONPATH={path}", "--pwd", unit.workdir, image, *inner),
+        ]
+    names = sorted({*unit.environment, *_PASSED} - {"PYTHONPATH", "CUDA_VISIBLE_DEVICES"})
+    seen = gpus
+    devices: list[str] = []
+    if has_gpus:
+        # Inside there are these alone, numbered from 0.
+        seen = [str(number) for number in range(len(gpus))]
+        devices = (
+            ["--gpus", f'"device={",".join(gpus)}"']
+            if tool == "docker"
+            else [word for index in gpus for word in ("--device", f"nvidia.com/gpu={index}")]
+        )
+    limits = [f"--cpus={unit.cpus:g}"] if unit.cpus else []
+    limits += [f"--memory={round(unit.memory_gb * 1e9)}b"] if unit.memory_gb else []
+    return [
+        *(tool, "run", "--rm", "--name", unit.name, "--network=host", "--ipc=host"),
+        *("--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864"),
+        *_owner(tool),
+        *devices,
+        *(["--device", "/dev/infiniband"] if has_efa else []),
+        *limits,
+        *(word for one in folders for word in ("--volume", f"{one}:{one}")),
+        *("--volume", f"{package}:{LIBRARY}/boa_daemon:ro"),
+        *(word for name in names for word in ("--env", name)),
+        *("--env", f"PYTHONPATH={path}", "--env", f"CUDA_VISIBLE_DEVICES={','.join(seen)}"),
+        *("--workdir", unit.workdir, "--entrypoint", inner[0], unit.image, *inner[1:]),
+    ]
+
+
+_PASSED = ("LANG", "TZ")
+"""Of the keeper's own environment, beside what the unit says: a container has its own of everything else."""
+
+
+def _owner(tool: str) -> list[str]:
+    """Return who the command is inside, so that files belong to who runs the job."""
+    if os.getuid() == 0:
+        return []
+    return ["--userns=keep-id"] if tool == "podman" else ["--user", f"{os.getuid()}:{os.getgid()}"]
+
+
+def end_script(name: str) -> str:
+    """Return the script that ends a container whose command line was killed: docker's outlive it."""
+    return "; ".join(f"{tool} rm -f {name} >/dev/null 2>&1" for tool in TOOLS[:2]) + "; true"

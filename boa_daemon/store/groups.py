@@ -1,0 +1,72 @@
+"""Groups of jobs in the database: the jobs of one submission stand in one row after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.records import JobRecord, JobStatus, first_of_group
+from boa_daemon.store.tables import GENERATIONS, JOBS
+from policies.model import JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Jobs that were submitted by one file: so many, from a number on, for so many dollars together."""
+
+    id: str
+    name: str
+    user: str
+    first: int
+    size: int
+    max_usd: float | None
+
+    @property
+    def last(self) -> int:
+        """The number of its last job."""
+        return self.first + self.size - 1
+
+
+def find_group(queue: JobQueue, name: str) -> Group | None:
+    """Return the group of an id; None where there is none."""
+    first = first_of_group(name)
+    if first is None:
+        return None
+    with queue.database.read() as connection:
+        found = connection.scalar(select(JOBS.c.id).where(JOBS.c.seq == first))
+    job = None if found is None else queue.job(found)
+    return None if job is None or job.group != name else group_of(job)
+
+
+def group_of(job: JobRecord) -> Group:
+    """Return the group of a member."""
+    place, most = job.content["group"], job.content.get("max_usd")
+    return Group(
+        id=job.group,
+        name=job.name,
+        user=job.user,
+        first=job.seq - int(place["index"]),
+        size=int(place["size"]),
+        max_usd=None if most is None else float(most),
+    )
+
+
+def statuses(queue: JobQueue, group: Group) -> Mapping[JobId, JobStatus]:
+    """Return how each member is, in order."""
+    query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.seq.between(group.first, group.last))
+    with queue.database.read() as connection:
+        return {row.id: row.status for row in connection.execute(query.order_by(JOBS.c.seq))}
+
+
+def settled_micro_dollars(queue: JobQueue, group: Group) -> int:
+    """Return what the generations of its jobs have cost that are over."""
+    query = (
+        select(func.sum(GENERATIONS.c.micro_dollars))
+        .join(JOBS, JOBS.c.id == GENERATIONS.c.job)
+        .where(JOBS.c.seq.between(group.first, group.last))
+    )
+    with queue.database.read() as connection:
+        return int(connection.scalar(query) or 0)

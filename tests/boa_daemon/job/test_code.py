@@ -1,0 +1,112 @@
+"""Code on its node: unpacked once, whole or not at all, and nothing of it outside of its folder."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.inputs.code import Packed, pack
+from boa_daemon.job import code
+from boa_daemon.job.code import CodeFailed, bring, digest_of_archive
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Packed:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text("one")
+    (folder / "link").symlink_to("a.py")
+    return pack(folder)
+
+
+def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> tuple[bytes, str]:
+    """Return an archive that nobody of ours would make, and its digest."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue()), hashlib.sha256(buffer.getvalue()).hexdigest()
+
+
+def test_a_job_has_a_copy_of_its_own_that_stays(tmp_path: Path, packed: Packed) -> None:
+    """What one writes another does not see, and its next start finds what it wrote; new code replaces it."""
+    file = tmp_path / "a.tar.gz"
+    file.write_bytes(packed.archive)
+    for job in ("one", "two"):
+        bring(str(file), packed.digest, tmp_path / "cache", tmp_path / job / "work")
+    (tmp_path / "one" / "work" / "a.py").write_text("mine")
+    (tmp_path / "one" / "work" / "new").write_text("mine")
+    file.unlink()
+    bring(str(file), packed.digest, tmp_path / "cache", tmp_path / "one" / "work")
+
+    assert (tmp_path / "one" / "work" / "a.py").read_text() == "mine"
+    assert (tmp_path / "one" / "work" / "new").exists()
+    assert (tmp_path / "two" / "work" / "a.py").read_text() == "one"
+    assert (tmp_path / "two" / "work" / "link").readlink() == Path("a.py")
+
+
+def test_starts_at_once_unpack_once(tmp_path: Path, packed: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight jobs of one node, as processes would."""
+    file = tmp_path / "a.tar.gz"
+    file.write_bytes(packed.archive)
+    times: list[str] = []
+    inner = code._unpack
+    monkeypatch.setattr(code, "_unpack", lambda *words: (times.append("x"), inner(*words)))
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda job: bring(
+                    str(file), packed.digest, tmp_path / "cache", tmp_path / f"j{job}" / "work"
+                ),
+                [0, 1, 2, 3, 0, 1, 2, 3],
+            )
+        )
+    assert times == ["x"]
+    assert all((tmp_path / f"j{job}" / "work" / "a.py").exists() for job in range(4))
+
+
+def test_what_leaves_the_folder_is_not_unpacked(tmp_path: Path) -> None:
+    """Absolute names, parents, links to elsewhere, devices; nothing stands then."""
+    outside = tarfile.TarInfo("../outside")
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    device = tarfile.TarInfo("device")
+    device.type = tarfile.CHRTYPE
+    for number, member in enumerate((outside, link, device)):
+        archive, digest = archive_of((member, b""))
+        (tmp_path / "a.tar.gz").write_bytes(archive)
+        with pytest.raises(CodeFailed, match="cannot be unpacked"):
+            bring(str(tmp_path / "a.tar.gz"), digest, tmp_path / "cache", tmp_path / f"j{number}" / "work")
+        assert not (tmp_path / "cache" / digest).exists()
+        assert not (tmp_path / f"j{number}" / "work").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_archive_that_is_none_or_too_large_is_refused() -> None:
+    """Without holding it in memory."""
+    with pytest.raises(CodeFailed, match="cannot be read"):
+        digest_of_archive(io.BytesIO(b"no archive"))
+    with pytest.raises(CodeFailed, match="cannot be read"):
+        digest_of_archive(io.BytesIO(gzip.compress(b"x" * 1000)[:-10]))
+    with pytest.raises(CodeFailed, match="larger than 1000 bytes"):
+        digest_of_archive(io.BytesIO(gzip.compress(b"\0" * 10**6)), most=1000)
+
+
+def test_the_command_says_in_one_sentence_what_went_wrong(tmp_path: Path) -> None:
+    """And leaves with 1, so that the job is not started."""
+    words = [str(tmp_path / "none"), "0" * 64, str(tmp_path / "cache"), str(tmp_path / "work")]
+    done = subprocess.run(
+        [sys.executable, code.__file__, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("boa: the archive of the code cannot be read: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,237 @@
+"""Images and limits: the command line that a node runs, and a stand-in that runs what is inside."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from engine_bench import Bench, script
+
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.ssm_scripts import start_script
+from boa_daemon.job import container
+from boa_daemon.job.container import (
+    LIMITED,
+    NoContainers,
+    command_of,
+    in_container,
+    usable_tool,
+    within_limits,
+)
+from boa_daemon.job.unit import Unit
+
+STAND_IN = """#!{python}
+# Runs what is inside on this machine, with the variables that were named and no others.
+import json, os, sys
+from pathlib import Path
+words = sys.argv[1:]
+with open({record!r}, "a") as file:
+    file.write(json.dumps(words) + chr(10))
+if words[0] != "run":
+    sys.exit({code} if words[0] in ("info", "version") else 0)
+names, where, at, entry = {{}}, ".", 1, ""
+takes = "--env --volume --workdir --ulimit --name --entrypoint --device --gpus --user".split()
+library = ""
+while words[at].startswith("--"):
+    if words[at] == "--env":
+        name, has, value = words[at + 1].partition("=")
+        names[name] = value if has else os.environ.get(name, "")
+    if words[at] == "--workdir":
+        where = words[at + 1]
+    if words[at] == "--volume" and words[at + 1].endswith(":/opt/boa/boa_daemon:ro"):
+        library = str(Path(words[at + 1].partition(":")[0]).parent)
+    if words[at] == "--entrypoint":
+        entry = words[at + 1]
+    at += 2 if words[at] in takes else 1
+names["PYTHONPATH"] = names["PYTHONPATH"].replace("/opt/boa", library)
+os.chdir(where)
+os.execve(entry, [entry, *words[at + 1:]], {{"PATH": os.environ["PATH"], **names}})
+"""
+
+
+def a_unit(folder: Path, **changes: object) -> Unit:
+    unit = Unit(
+        name="boa-a-1-g1-n0",
+        job="a",
+        generation=1,
+        rank=0,
+        run="train",
+        folder=folder / "g1" / "n0",
+        workdir=str(folder / "work" / "sub"),
+        progress_file=str(folder / "g1" / "progress.json"),
+        checkpoint_dir=str(folder / "checkpoint"),
+        environment={"BOA_JOB_ID": "a", "CUDA_VISIBLE_DEVICES": "2,3", "WORD": "two\nlines"},
+        image="ghcr.io/org/train:1",
+        mounts=str(folder / "work"),
+    )
+    return replace(unit, **changes)  # type: ignore[arg-type]
+
+
+def stand_in(folder: Path, tool: str, *, code: int = 0) -> Path:
+    """Put a tool into a folder that is first in PATH; return where it notes its words."""
+    folder.mkdir(exist_ok=True)
+    record = folder / f"{tool}.said"
+    file = folder / tool
+    file.write_text(STAND_IN.format(python=sys.executable, record=str(record), code=code))
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return record
+
+
+def values(argv: list[str], flag: str) -> list[str]:
+    return [argv[at + 1] for at, word in enumerate(argv) if word == flag]
+
+
+@pytest.fixture
+def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A /dev with four GPUs and EFA cards."""
+    folder = tmp_path / "dev"
+    (folder / "infiniband").mkdir(parents=True)
+    for number in range(4):
+        (folder / f"nvidia{number}").touch()
+    monkeypatch.setattr(container, "_DEVICES", folder)
+    return folder
+
+
+@pytest.mark.parametrize("tool", ["docker", "podman"])
+def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, tool: str) -> None:
+    """Numbered from 0 inside, with EFA, the node's network, and the job's folders by their names."""
+    unit = a_unit(tmp_path, cpus=4.0, memory_gb=1.5)
+    argv = in_container(unit, tool, unit.environment)
+
+    assert argv[:4] == [tool, "run", "--rm", "--name"]
+    if tool == "docker":
+        assert values(argv, "--gpus") == ['"device=2,3"']
+        assert values(argv, "--device") == ["/dev/infiniband"]
+    else:
+        assert values(argv, "--device") == ["nvidia.com/gpu=2", "nvidia.com/gpu=3", "/dev/infiniband"]
+    assert "CUDA_VISIBLE_DEVICES=0,1" in values(argv, "--env")
+    assert {"--network=host", "--ipc=host", "--cpus=4", "--memory=1500000000b"} <= set(argv)
+    assert values(argv, "--ulimit") == ["memlock=-1:-1", "stack=67108864:67108864"]
+    own = [f"{tmp_path}/{name}:{tmp_path}/{name}" for name in ("work", "checkpoint", "g1")]
+    assert values(argv, "--volume")[:3] == own
+    assert values(argv, "--workdir") == [f"{tmp_path}/work/sub"]
+    # Values are never words of the command line: they may be secret, and hold line ends.
+    assert {"BOA_JOB_ID", "WORD"} <= set(values(argv, "--env"))
+    assert not any("two\nlines" in word for word in argv)
+    assert argv[argv.index("--entrypoint") + 2] == "ghcr.io/org/train:1"
+
+
+def test_without_gpus_and_cards_nothing_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without them would refuse the container."""
+    monkeypatch.setattr(container, "_DEVICES", tmp_path)
+    unit = a_unit(tmp_path)
+    argv = in_container(unit, "docker", unit.environment)
+    assert not values(argv, "--gpus") + values(argv, "--device")
+    assert "CUDA_VISIBLE_DEVICES=2,3" in values(argv, "--env")
+
+
+def test_apptainer_runs_images_of_registries_and_files(tmp_path: Path, devices: Path) -> None:
+    """It has no network and no groups of its own, so the stop reaches it as it reaches a plain command."""
+    unit = a_unit(tmp_path)
+    argv = in_container(unit, "apptainer", unit.environment)
+    assert argv[:3] == ["apptainer", "exec", "--nv"]
+    assert "docker://ghcr.io/org/train:1" in argv
+    assert "kill" not in " ".join(argv)
+    for image in ("docker://a/b", "/images/a.sif"):
+        assert image in in_container(replace(unit, image=image), "apptainer", unit.environment)
+
+
+def test_the_first_tool_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker's command line without its daemon does not; with none at all it is said."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoContainers, match="one of podman, docker, apptainer"):
+        usable_tool()
+    stand_in(tmp_path, "docker", code=1)
+    with pytest.raises(NoContainers):
+        usable_tool()
+    stand_in(tmp_path, "apptainer")
+    assert usable_tool() == "apptainer"
+    stand_in(tmp_path, "podman")
+    assert usable_tool() == "podman"
+
+
+def test_limits_are_a_scope_of_systemd_or_are_said_not_to_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing where none are asked for, or whoever started the keeper keeps them already."""
+    plain, limited = a_unit(tmp_path, image=""), a_unit(tmp_path, image="", cpus=1.5, memory_gb=2.0)
+    assert command_of(plain, {}) == (["/bin/bash", "-c", "train"], "")
+    assert within_limits(limited, ["train"], {LIMITED: "1"}) == (["train"], "")
+    monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
+    argv, note = command_of(limited, {})
+    assert argv == ["/bin/bash", "-c", "train"]
+    assert note == "cpus and memory_gb are not enforced on this node: systemd does not run here"
+    monkeypatch.setattr(container, "BOOTED", tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    stand_in(tmp_path, "systemd-run")
+    argv, note = command_of(limited, {})
+    assert not note
+    assert argv[0] == "systemd-run"
+    assert values(argv, "-p") == ["CPUQuota=150%", "MemoryMax=2000000000", "MemorySwapMax=0"]
+    assert argv[argv.index("--") :] == ["--", "/bin/bash", "-c", "train"]
+
+
+def test_rented_nodes_keep_the_limits_of_the_unit_itself(tmp_path: Path) -> None:
+    """As properties of its service; its keeper outlives a process that is ended for memory."""
+    unit: Mapping[str, object] = {
+        "folder": "/f", "name": "u", "checkpoint_dir": "/c", "workdir": "/w", "cpus": 2.0, "memory_gb": 8.0,
+    }  # fmt: skip
+    said = start_script("/root", unit)
+    for one in ("CPUQuota=200%", "MemoryMax=8000000000", "MemorySwapMax=0", "OOMPolicy=continue"):
+        assert f"-p {one} " in said
+    assert f"--setenv={LIMITED}=1 " in said
+    assert subprocess.run(["bash", "-n"], input=said, text=True, check=False).returncode == 0
+    free = start_script("/root", {**unit, "cpus": 0.0, "memory_gb": 0.0})
+    assert "CPUQuota" not in free
+    assert LIMITED not in free
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The local engine on a machine that has docker, as far as it knows."""
+    tools = tmp_path / "tools"
+    stand_in(tools, "docker")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    (tmp_path / "work").mkdir()
+    return Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path / "work")
+
+
+def test_a_job_runs_in_its_image_and_is_stopped_there(bench: Bench, tmp_path: Path) -> None:
+    """It reports with the node's `boa_daemon.job`, a stop reaches it, and its container goes with it."""
+    run = script(
+        "import time, boa_daemon; from boa_daemon import job; print(boa_daemon.__file__)\n"
+        "for step in job.steps(100000, every=50, load=lambda p: None, save=lambda f: f.write(b'x')):\n"
+        "    time.sleep(0.01); job.report(step + 1, samples=1)"
+    )
+    said = tmp_path / "tools" / "docker.said"
+    bench.admit(f"echo in the image $MY; {run}; echo end", image="a/b:1", environment={"MY": "x y"})
+    bench.start(2)
+    report = bench.wait_step(5)
+    assert report.phase == "running"
+    bench.stop()
+    end = bench.wait_end()
+    assert (end.phase, end.lost_steps) == ("stopped", 0), bench.printed()
+    assert "in the image x y" in bench.printed()
+    assert str(Path(container.__file__).parents[1]) in bench.printed()
+    lines = said.read_text()
+    assert '"run", "--rm"' in lines
+    until = time.monotonic() + 30.0
+    while '"rm", "-f"' not in said.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_where_nothing_runs_images_the_job_fails_once_and_says_so(bench: Bench, tmp_path: Path) -> None:
+    """Another try would meet that again."""
+    stand_in(tmp_path / "tools", "docker", code=1)
+    end = bench.run_to_end("echo started", image="a/b:1")
+    assert (end.phase, end.cause, end.is_retryable) == ("failed", "missing-command", False)
+    assert "`image` needs one of podman, docker, apptainer, and none may run here" in bench.printed()
+    assert "started" not in bench.printed().splitlines()

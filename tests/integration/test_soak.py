@@ -1,0 +1,33 @@
+"""A reduced soak: 200 jobs while the daemon and keepers are killed; `benchmarks/soak.py` runs 2,000."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/soak.py"
+
+
+@pytest.mark.exhaustive
+def test_nothing_is_lost_run_twice_or_left_behind() -> None:
+    """Every job finishes; one ends twice only where its keeper was killed before it could say so."""
+    spec = importlib.util.spec_from_file_location("benchmark_soak", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["benchmark_soak"] = module
+    spec.loader.exec_module(module)
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        found = module.soak(Path(name), jobs=200, kills=12)
+
+    assert found.counts == {"finished": 200}
+    assert sum(found.ends.values()) == 200
+    assert found.ends.get(0, 0) == 0
+    assert sum(count for ends, count in found.ends.items() if ends > 1) <= found.kills_of_keepers
+    assert found.kills_of_daemon >= 6
+    assert found.processes_left == 0
+    assert found.database_bytes < 20e6
