@@ -19,6 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from boa_daemon import __version__
+from boa_daemon.api.browser import Guard
+from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
@@ -116,6 +118,9 @@ def an_app(service: Service, gatekeeper: Gatekeeper) -> FastAPI:
     app = FastAPI(
         title="BOA daemon",
         version=__version__,
+        # Their pages load scripts from a CDN; /openapi.json is the reference.
+        docs_url=None,
+        redoc_url=None,
         responses={
             code: {"model": Problem, "description": words}
             for code, words in (
@@ -147,6 +152,9 @@ def an_app(service: Service, gatekeeper: Gatekeeper) -> FastAPI:
         operation_id="metrics",
     )
     app.include_router(_routes(service, gatekeeper))
+    app.include_router(page_routes(service, gatekeeper))
+    app.include_router(file_routes())
+    app.add_middleware(Guard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)
     return app
 
 

@@ -20,6 +20,7 @@ from boa_daemon.cli.down import down
 from boa_daemon.cli.frontier import frontier
 from boa_daemon.cli.gc import gc
 from boa_daemon.cli.iam import iam
+from boa_daemon.cli.open import open_page
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
 from boa_daemon.cli.simulate import simulate
@@ -49,6 +50,7 @@ app.command("up")(up)
 app.command("daemon")(daemon.daemon)
 app.command("submit")(jobs.submit)
 app.command("jobs")(jobs.jobs)
+app.command("open")(open_page)
 app.command("status")(state.status)
 app.command("explain")(jobs.explain)
 app.command("classes")(classes)

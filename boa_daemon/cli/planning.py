@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -81,6 +81,14 @@ def a_budget(text: str, file: ProblemFile) -> Budget:
     if not (math.isfinite(amount) and amount > 0.0):
         raise InputError(f"--budget {text!r} is not a positive number", hint="For example 40/h or gpus:48")
     return Budget(amount=amount, unit=file.problem.budget_unit)
+
+
+def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
+    """Return what the page of a plan needs, by the path that it asks."""
+    from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
+
+    amount = None if budget is None else budget.amount
+    return {"page/frontier": frontier_document(file.problem, budget=amount, title=str(file.path))}
 
 
 def money(amount: float, unit: str) -> str:

@@ -236,6 +236,9 @@ class ApiSettings(Strict):
     readers: list[Name] = Field(
         default_factory=list, description="users who may read the files and logs of the jobs of others"
     )
+    hosts: list[str] = Field(
+        default_factory=list, description="names by which a browser may reach the page over TCP"
+    )
 
 
 class GateSection(Strict):

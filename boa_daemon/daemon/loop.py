@@ -23,6 +23,7 @@ from boa_daemon.daemon.alerts import Alerts, due
 from boa_daemon.daemon.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import spent_usd
+from boa_daemon.daemon.history import History, figures_of
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
@@ -124,6 +125,7 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.history = None if database is None else History(database)
         self.liveness = Liveness()
         self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
@@ -300,6 +302,7 @@ class Daemon:
         standing.is_ready, standing.is_late, standing.done_at = True, False, time.monotonic()
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
+        self._write_history(decision)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
@@ -312,6 +315,16 @@ class Daemon:
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+
+    def _write_history(self, decision: Decision) -> None:
+        """Write down this minute; a picture that lacks one is no reason to fail a tick."""
+        now = decision.state.now
+        if self.history is None or self.books is None or not self.history.is_due(now):
+            return
+        try:
+            self.history.take(figures_of(decision.state, dict(self.books.queue.active)), now=now)
+        except (SQLAlchemyError, OSError, ValueError) as error:
+            _LOG.warning("the history has no figures of this minute: %s", type(error).__name__)
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
