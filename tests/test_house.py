@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
-    "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units"},
+    "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units", "version"},
     "policies": {
         "__init__",
         "answer",
@@ -18,6 +18,7 @@ AT_THE_ROOT = {
         "claim",
         "errors",
         "model",
+        "plugins",
         "protocols",
         "registry",
         "site",

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from boa_daemon import __version__
 from boa_daemon.api.browser import Guard
 from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.api.who import Caller, Gatekeeper
@@ -26,6 +25,7 @@ from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.version import __version__
 from policies.errors import PolicyError
 
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"

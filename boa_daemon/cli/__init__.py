@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon import __version__
 from boa_daemon.cli import daemon, gate, jobs, network, state, trace
 from boa_daemon.cli.catalog import list_types
 from boa_daemon.cli.classes import classes
@@ -28,6 +27,7 @@ from boa_daemon.cli.solve import solve
 from boa_daemon.cli.systemd import systemd
 from boa_daemon.cli.up import up
 from boa_daemon.errors import BoaError, exit_code_of
+from boa_daemon.version import __version__
 from policies.errors import PolicyError
 
 app = typer.Typer(

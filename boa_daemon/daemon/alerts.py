@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
@@ -24,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AlertSettings
+from boa_daemon.errors import InputError
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
@@ -31,6 +33,8 @@ from boa_daemon.tick.ledger import bill_within
 from boa_daemon.tick.limits import Caps, Window, day_of, month_of
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from policies import plugins
+from policies.errors import BrokenPlugin
 
 _LOG = logging.getLogger("boa.alerts")
 SEND_SECONDS = 10.0
@@ -122,7 +126,7 @@ class Alerts:
         """Say something, be it the second time, without the database, which may be what is wrong."""
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
-        if settings.webhook or settings.sns_topic or settings.command:
+        if settings.webhook or settings.sns_topic or settings.command or settings.notifiers:
             self._sender.submit(self._send, sentence)
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
@@ -140,6 +144,7 @@ class Alerts:
             ("webhook", settings.webhook, _to_webhook),
             ("SNS topic", settings.sns_topic, _to_topic),
             ("command", settings.command, _to_command),
+            *((name, address, partial(_to_plugin, name)) for name, address in settings.notifiers.items()),
         )
         for name, address, do in channels:
             if address is None:
@@ -181,12 +186,23 @@ def _to_command(command: str, sentence: str) -> None:
     )
 
 
+def _to_plugin(name: str, address: str, sentence: str) -> None:
+    """Have a plug-in tell an address."""
+    tell = plugins.load("boa.notifiers", name)
+    if tell is None:
+        known = ", ".join(plugins.names("boa.notifiers")) or "none is installed"
+        raise InputError(f"[alerts] notifiers: no plug-in {name!r}; {known}")
+    tell(address, sentence)
+
+
 def _said(error: Exception) -> str:
     """Return what went wrong, without any address."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"answer {error.response.status_code}"
     if isinstance(error, subprocess.CalledProcessError):
         return f"exit code {error.returncode}"
+    if isinstance(error, InputError | BrokenPlugin):
+        return str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__

@@ -221,6 +221,9 @@ class AlertSettings(Strict):
     command: str | None = Field(
         default=None, description="command, run without a shell; the sentence is in BOA_ALERT"
     )
+    notifiers: dict[Name, str] = Field(
+        default_factory=dict, description="addresses by the name of a plug-in that tells them"
+    )
 
 
 class ApiSettings(Strict):
