@@ -26,6 +26,7 @@ from boa_daemon.cli.simulate import simulate
 from boa_daemon.cli.solve import solve
 from boa_daemon.cli.systemd import systemd
 from boa_daemon.cli.up import up
+from boa_daemon.cli.watching import alerts, grafana
 from boa_daemon.errors import BoaError, exit_code_of
 from boa_daemon.version import __version__
 from policies.errors import PolicyError
@@ -60,6 +61,8 @@ app.command("logs")(jobs.logs)
 app.command("cancel")(jobs.cancel)
 app.command("instances")(state.instances)
 app.command("cost")(state.cost)
+app.command("alerts")(alerts)
+app.command("grafana")(grafana)
 app.command("recover")(daemon.recover)
 app.command("schema")(daemon.schema)
 app.command("systemd")(systemd)

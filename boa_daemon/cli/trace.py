@@ -32,6 +32,13 @@ def _group() -> None:
     """Bring in traces of training jobs."""
 
 
+def _known(name: str) -> str:
+    """Return the name of a format, or say which there are."""
+    if name not in source_names():
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(source_names())}")
+    return name
+
+
 @app.command("import")
 def import_trace(
     src: Annotated[Path, typer.Argument(metavar="SRC", help="File or directory of the source.")],
@@ -41,7 +48,7 @@ def import_trace(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            callback=lambda name: _known(name),
+            callback=_known,
             help=f"Whose trace it is: {', '.join(SourceName)}, or of a plug-in.",
         ),
     ],
@@ -90,13 +97,6 @@ def import_trace(
         rows=lambda: summary["classes"],
         table=lambda: _print_table(summary),
     )
-
-
-def _known(name: str) -> str:
-    """Return the name of a format, or say which there are."""
-    if name not in source_names():
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(source_names())}")
-    return name
 
 
 def _seconds(flag: str, value: float | None) -> float | None:

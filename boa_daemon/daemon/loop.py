@@ -32,6 +32,7 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.gate.supervisor import GateSupervisor
@@ -120,6 +121,7 @@ class Daemon:
     ) -> None:
         self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
         self.metrics = Metrics()
+        self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
         self._lock = threading.Lock()
@@ -303,6 +305,9 @@ class Daemon:
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
         self._write_history(decision)
+        if self.books is not None:
+            budget, ages = self.settings.budget.mean_usd_per_hour, self.world.cloud.ages()
+            self.site_metrics.take(picture, self.books.queue, budget=budget, ages=ages)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
