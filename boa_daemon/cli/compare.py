@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from boa_daemon.cli.completing import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
     JsonOption,
@@ -61,7 +62,10 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     budget: Annotated[list[str], typer.Option(help="60/h, 900/day or gpus:48; may be repeated.")],
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}."),
+        typer.Option(
+            help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}.",
+            autocompletion=complete_policies,
+        ),
     ] = None,
     max_nodes: Annotated[
         list[str] | None,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
 import typer
 
+from boa_daemon.cli.completing import complete_jobs
 from boa_daemon.cli.elasticity import elastic_script
 from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
@@ -30,7 +31,7 @@ from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.units import counted
 
-LOG_SECONDS = 1.0
+LOG_SECONDS, WATCH_SECONDS = 1.0, 2.0
 
 
 def submit(
@@ -100,6 +101,8 @@ def jobs(
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every two seconds.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Ids alone, one a line.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -108,6 +111,11 @@ def jobs(
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
         document = client.get("/jobs", user=user, ended=everything, limit=limit)
+        if watch and not quiet and chosen_format(output, as_json) is OutputFormat.table:
+            _watch(lambda: client.get("/jobs", user=user, ended=everything, limit=limit), document)
+    if quiet:
+        print_text("".join(f"{row['id']}\n" for row in document["jobs"]))
+        return
     show(
         chosen_format(output, as_json),
         document,
@@ -126,6 +134,32 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
         stdout_console().print("No jobs.")
         say_next("boa submit FILE", "boa jobs --all")
         return
+    stdout_console().print(_jobs_table(document))
+    for row in rows:
+        if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
+            _print_end(row)
+    if len(rows) == limit:
+        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
+    say_as_of(dict(document))
+    say_next(f"boa explain {rows[0]['id']}", "boa status")
+
+
+def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoReturn:
+    """Show jobs again and again, as many as the terminal has lines, until Ctrl-C."""
+    from rich.live import Live  # noqa: PLC0415 - one flag needs it
+
+    console = stdout_console()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            room = max(console.height - 4, 1)
+            live.update(_jobs_table({**document, "jobs": document["jobs"][:room]}), refresh=True)
+            time.sleep(WATCH_SECONDS)
+            document = ask()
+
+
+def _jobs_table(document: Mapping[str, Any]) -> Any:
+    """Return jobs as a table."""
+    rows = document["jobs"]
     table = a_table(
         "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")
     )
@@ -142,14 +176,7 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
             age(row["arrived_at"], float(document["as_of"])),
             usd(row["usd"]),
         )
-    stdout_console().print(table)
-    for row in rows:
-        if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
-            _print_end(row)
-    if len(rows) == limit:
-        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
-    say_as_of(dict(document))
-    say_next(f"boa explain {rows[0]['id']}", "boa status")
+    return table
 
 
 def _quoted(name: str) -> str:
@@ -168,7 +195,7 @@ def _print_end(row: Mapping[str, Any]) -> None:
 
 def explain(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -187,7 +214,7 @@ def explain(
 
 def logs(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
     generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
     node: Annotated[
@@ -248,7 +275,9 @@ def logs(
 
 def cancel(
     *,
-    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.", autocompletion=complete_jobs)
+    ],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,

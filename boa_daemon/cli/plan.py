@@ -122,7 +122,7 @@ def plan(
         raise InputError(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
-    file, asked = budgeted(file, budget)
+    file, asked = budgeted(file, budget, is_plan=True)
     try:
         with best_effort_is_named():
             result = budget_plan(file, asked, whole)

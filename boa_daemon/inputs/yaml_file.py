@@ -201,6 +201,8 @@ def _line_in_csv(text: str, at: Sequence[str | int]) -> int:
 
 def _cut_short(text: str, line: int | None) -> tuple[int | None, str]:
     """Return the line, and a hint when the text breaks off at its last one: half-written files do."""
+    if line is not None and "\t" in (text.splitlines() or [""])[min(line, text.count("\n") + 1) - 1][:8]:
+        return line, ""
     last = text.rstrip().count("\n") + 1
     return (last, "The file may be cut short") if line is not None and line >= last else (line, "")
 
