@@ -99,7 +99,7 @@ def _events(text: str) -> Iterator[Any]:
         mark = error.problem_mark or error.context_mark
         if mark is not None and _is_tab(text, mark.line):
             raise BrokenYaml(
-                "this line is indented by a TAB, which YAML does not allow: use spaces", mark.line + 1
+                "not valid YAML: this line is indented by a TAB; use spaces", mark.line + 1
             ) from None
         problem = f"not valid YAML: {error.problem or error.context}"
         raise BrokenYaml(problem, None if mark is None else mark.line + 1) from None
