@@ -304,10 +304,11 @@ class Daemon:
         standing.is_ready, standing.is_late, standing.done_at = True, False, time.monotonic()
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
-        self._write_history(decision)
         if self.books is not None:
+            rates = figures_of(decision.state, dict(self.books.queue.active))
+            self._write_history(rates, now=decision.state.now)
             budget, ages = self.settings.budget.mean_usd_per_hour, self.world.cloud.ages()
-            self.site_metrics.take(picture, self.books.queue, budget=budget, ages=ages)
+            self.site_metrics.take(picture, self.books.queue, rates=rates, budget=budget, ages=ages)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
@@ -321,13 +322,12 @@ class Daemon:
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
 
-    def _write_history(self, decision: Decision) -> None:
+    def _write_history(self, rates: Mapping[str, float], *, now: float) -> None:
         """Write down this minute; a picture that lacks one is no reason to fail a tick."""
-        now = decision.state.now
-        if self.history is None or self.books is None or not self.history.is_due(now):
+        if self.history is None:
             return
         try:
-            self.history.take(figures_of(decision.state, dict(self.books.queue.active)), now=now)
+            self.history.take(rates, now=now)
         except (SQLAlchemyError, OSError, ValueError) as error:
             _LOG.warning("the history has no figures of this minute: %s", type(error).__name__)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as Count
 
-from boa_daemon.daemon.history import figures_of
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
@@ -89,13 +88,13 @@ class SiteMetrics:
         picture: DecisionSummary,
         queue: JobQueue,
         *,
+        rates: Mapping[str, float],
         budget: float,
         ages: Mapping[str, float | None],
     ) -> None:
-        """Take a tick in; O(jobs + GPUs)."""
+        """Take a tick in, with its `daemon.history.figures_of`; O(jobs + GPUs)."""
         state = picture.decision.state
         jobs = dict(queue.active)
-        rates = figures_of(state, jobs)
         self._fleet(state, rates)
         self.budget.set(budget)
         for window, figures in picture.figures.items():
