@@ -322,3 +322,6 @@ def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
         finally:
             opened.terminate()
             opened.communicate(timeout=20)
+            # Nothing of the job outlives the test.
+            subprocess.run([*boa, "cancel", "hello-1"], cwd=site.folder, env=environment, check=True)
+            wait_for(lambda: site.get("/jobs/hello-1").get("status") == "cancelled", site)
