@@ -35,6 +35,13 @@ def contracts(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site in build/site; a broken link is an error."""
+    session.install("zensical>=0.0.70")
+    session.run("zensical", "build", "--strict", "-f", "mkdocs.yml")
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Branch coverage of what decides by its own tests; a line that is left out is named."""
     session.install("-e", ".[dev]")

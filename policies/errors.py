@@ -36,5 +36,9 @@ class InfeasibleDeadline(PolicyError):
         self.least_hours = least_hours
 
 
+class BrokenPlugin(PolicyError):
+    """A package that adds something to BOA cannot be imported."""
+
+
 class UnknownPolicy(PolicyError):
     """No policy is registered under that name."""

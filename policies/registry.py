@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from policies import builders
+from policies import builders, plugins
 from policies.builders import shortfall_of_site
-from policies.errors import InvalidProblem, UnknownPolicy
+from policies.errors import BrokenPlugin, InvalidProblem, UnknownPolicy
 from policies.online.best_effort import Account
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import AnyFree, LeastWorkloadFirst
@@ -194,9 +194,13 @@ def find_policy(name: str) -> PolicyEntry:
     Raises:
         UnknownPolicy: when there is none of that name.
     """
-    if name not in POLICIES:
-        raise UnknownPolicy(f"no policy {name!r}. {closest(name, POLICIES)}")
-    return POLICIES[name]
+    found = POLICIES.get(name) or plugins.load("boa.policies", name)
+    if found is None:
+        known = frozenset((*POLICIES, *plugins.names("boa.policies")))
+        raise UnknownPolicy(f"no policy {name!r}. {closest(name, known)}")
+    if not isinstance(found, PolicyEntry):
+        raise BrokenPlugin(f"policy {name!r} of a plug-in is no PolicyEntry but {type(found).__name__}")
+    return found
 
 
 def find_placer(name: str, *, kappa: float = DEFAULT_KAPPA) -> Placer:
@@ -205,9 +209,11 @@ def find_placer(name: str, *, kappa: float = DEFAULT_KAPPA) -> Placer:
     Raises:
         UnknownPolicy: when there is none of that name.
     """
-    if name not in PLACERS:
-        raise UnknownPolicy(f"no placer {name!r}. {closest(name, PLACERS)}")
-    return PLACERS[name](kappa)
+    make: Callable[[float], Placer] | None = PLACERS.get(name) or plugins.load("boa.placers", name)
+    if make is None:
+        known = frozenset((*PLACERS, *plugins.names("boa.placers")))
+        raise UnknownPolicy(f"no placer {name!r}. {closest(name, known)}")
+    return make(kappa)
 
 
 def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOptions:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
-    "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units"},
+    "boa_daemon": {"__init__", "__main__", "clock", "errors", "serve", "units", "version"},
     "policies": {
         "__init__",
         "answer",
@@ -18,6 +18,7 @@ AT_THE_ROOT = {
         "claim",
         "errors",
         "model",
+        "plugins",
         "protocols",
         "registry",
         "site",
@@ -31,6 +32,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/backends/test_aws_nodes.py": "listing, ending and sweeping together",
     "boa_daemon/backends/test_lease.py": "the script backends/node/lease.sh",
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
+    "boa_daemon/cli/test_mistakes.py": "what a new user types wrong, over all verbs",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
     "boa_daemon/compare/test_compare.py": "the whole package",
     "boa_daemon/daemon/test_budget_settings.py": "config.py and the planner: budgets per month and per hour",

@@ -18,11 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
+from boa_daemon.api.browser import Guard
+from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.version import __version__
 from policies.errors import PolicyError
 
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
@@ -116,6 +119,9 @@ def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleas
     app = FastAPI(
         title="BOA daemon",
         version=version,
+        # Their pages load scripts from a CDN; /openapi.json is the reference.
+        docs_url=None,
+        redoc_url=None,
         responses={
             code: {"model": Problem, "description": words}
             for code, words in (
@@ -147,6 +153,9 @@ def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleas
         operation_id="metrics",
     )
     app.include_router(_routes(service, gatekeeper))
+    app.include_router(page_routes(service, gatekeeper))
+    app.include_router(file_routes())
+    app.add_middleware(Guard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)
     return app
 
 

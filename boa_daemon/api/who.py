@@ -19,6 +19,7 @@ from pathlib import Path
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
+from boa_daemon.api.browser import COOKIE, Sessions
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
 
@@ -75,6 +76,8 @@ class Gatekeeper:
     def __init__(self, settings: ApiSettings) -> None:
         self._admins, self._readers = set(settings.admins), set(settings.readers)
         self._tokens: Mapping[str, str] = {}
+        self.sessions = Sessions()
+        self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         if settings.listen is not None:
             if settings.tokens is None:
                 raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
@@ -94,14 +97,36 @@ class Gatekeeper:
             return Caller(user=user, is_admin=is_admin, is_reader=user in self._readers)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and token:
-            digest = _digest(token.strip())
-            for known, user in self._tokens.items():
-                if hmac.compare_digest(known, digest):
-                    is_admin, is_reader = user in self._admins, user in self._readers
-                    return Caller(user=user, is_admin=is_admin, is_reader=is_reader)
-            _LOG.warning("a wrong token came from %s", host)
-            await asyncio.sleep(WRONG_TOKEN_SECONDS)
-        raise HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
+            return await self.of_token(token, request)
+        known = self.sessions.user(request.cookies.get(COOKIE))
+        if known is not None:
+            if request.method not in ("GET", "HEAD"):
+                raise HTTPException(403, "a session of the page only reads; send the token itself")
+            return self._caller(known)
+        raise _unknown()
+
+    async def of_token(self, token: str, request: Request) -> Caller:
+        """Return whose token it is.
+
+        Raises:
+            HTTPException: 401 when it is nobody's, after a while.
+        """
+        digest = _digest(token.strip())
+        for known, user in self._tokens.items():
+            if hmac.compare_digest(known, digest):
+                return self._caller(user)
+        _LOG.warning("a wrong token came from %s", "" if request.client is None else request.client.host)
+        await asyncio.sleep(WRONG_TOKEN_SECONDS)
+        raise _unknown()
+
+    def _caller(self, user: str) -> Caller:
+        """Return a user who came over TCP."""
+        return Caller(user=user, is_admin=user in self._admins, is_reader=user in self._readers)
+
+
+def _unknown() -> HTTPException:
+    """Return the refusal of a caller for whom nobody vouches."""
+    return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
 
 
 @lru_cache(maxsize=1024)

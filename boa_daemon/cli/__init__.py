@@ -1,72 +1,28 @@
-"""The command line: ``boa VERB``. Each verb lives in its own module and is registered here."""
+"""The command line: ``boa VERB``. Each verb lives in its own module and is named in `verbs`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 
-from boa_daemon import __version__
-from boa_daemon.cli import daemon, gate, jobs, network, state, trace
-from boa_daemon.cli.artifacts import artifacts
-from boa_daemon.cli.catalog import list_types
-from boa_daemon.cli.classes import classes
-from boa_daemon.cli.compare import compare
-from boa_daemon.cli.demo import demo
-from boa_daemon.cli.doctor import doctor
-from boa_daemon.cli.down import down
-from boa_daemon.cli.frontier import frontier
-from boa_daemon.cli.gc import gc
-from boa_daemon.cli.iam import iam
-from boa_daemon.cli.output import stderr_console
-from boa_daemon.cli.plan import plan
-from boa_daemon.cli.simulate import simulate
-from boa_daemon.cli.solve import solve
-from boa_daemon.cli.systemd import systemd
-from boa_daemon.cli.up import up
-from boa_daemon.errors import BoaError, exit_code_of
+from boa_daemon.cli.output import forget_printed, print_json, stderr_console, was_printed
+from boa_daemon.cli.verbs import Verbs, usage_errors
+from boa_daemon.errors import USAGE, BoaError, exit_code_of
+from boa_daemon.version import __version__
 from policies.errors import PolicyError
 
 app = typer.Typer(
     name="boa",
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo)
-app.command("solve")(solve)
-app.command("frontier")(frontier)
-app.command("plan")(plan)
-app.command("simulate")(simulate)
-app.command("compare")(compare)
-app.add_typer(network.app, name="network")
-app.add_typer(gate.app, name="gate")
-app.add_typer(trace.app, name="trace")
-app.command("catalog")(list_types)
-app.command("up")(up)
-app.command("daemon")(daemon.daemon)
-app.command("submit")(jobs.submit)
-app.command("jobs")(jobs.jobs)
-app.command("status")(state.status)
-app.command("explain")(jobs.explain)
-app.command("classes")(classes)
-app.command("decisions")(state.decisions)
-app.command("replay")(state.replay)
-app.command("logs")(jobs.logs)
-app.command("artifacts")(artifacts)
-app.command("cancel")(jobs.cancel)
-app.command("instances")(state.instances)
-app.command("cost")(state.cost)
-app.command("recover")(daemon.recover)
-app.command("schema")(daemon.schema)
-app.command("systemd")(systemd)
-app.command("doctor")(doctor)
-app.command("gc")(gc)
-app.command("iam")(iam)
-app.command("down")(down)
 
 
 def _print_version(wanted: bool) -> None:
@@ -87,16 +43,37 @@ def _root(
 
 def main() -> None:
     """Run the command line; turn known errors into one sentence and the exit code that they have."""
+    forget_printed()
     try:
         app()
     except (BoaError, PolicyError) as error:
-        console = stderr_console()
-        console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-        console.print(str(error), markup=False)
+        _say(type(error).__name__, str(error), exit_code_of(error))
         sys.exit(exit_code_of(error))
+    except SystemExit as end:
+        if end.code == USAGE and _wants_json() and not was_printed():
+            said = usage_errors[0] if usage_errors else "the command is wrong: add --help"
+            print_json({"error": "UsageError", "message": said, "exit_code": USAGE})
+        raise
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
         # The reader went away (`boa ... | head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _say(name: str, sentence: str, code: int) -> None:
+    """Say what is wrong on standard error; to a program, in the one document that it waits for as well."""
+    console = stderr_console()
+    console.print(f"[bold red]{name}[/]: ", end="")
+    console.print(sentence, markup=False)
+    if _wants_json() and not was_printed():
+        print_json({"error": name, "message": sentence, "exit_code": code})
+
+
+def _wants_json() -> bool:
+    """Whether the command line asks for JSON; what is wrong with it may be why nobody read that."""
+    words = sys.argv[1:]
+    return bool({"--json", "-ojson", "-o=json", "--output=json"} & set(words)) or any(
+        first in ("-o", "--output") and second.lower() == "json" for first, second in pairwise(words)
+    )

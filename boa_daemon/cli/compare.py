@@ -13,6 +13,8 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from boa_daemon.cli.completing import complete_policies
+from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -60,7 +62,10 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     budget: Annotated[list[str], typer.Option(help="60/h, 900/day or gpus:48; may be repeated.")],
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}."),
+        typer.Option(
+            help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}.",
+            autocompletion=complete_policies,
+        ),
     ] = None,
     max_nodes: Annotated[
         list[str] | None,
@@ -84,6 +89,8 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw JCT against money: .svg, .png or .pdf.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write everything into one .html file.")] = None,
+    opens: OpenOption = False,
+    page: PageOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -114,12 +121,46 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         save_money(picture, plot)
     if report is not None:
         write_page(report, comparison, rows, lines, picture)
+    if opens or page is not None:
+        answers = {"page/compare": comparison_document(comparison, rows, lines)}
+        show_page("boa compare", answers, page=page, opens=opens)
     show(
         chosen_format(output, as_json),
         _document(comparison, rows, lines, floor),
         rows=lambda: [row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)],
         table=lambda: _print_tables(comparison, rows, lines),
     )
+
+
+def comparison_document(
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]
+) -> dict[str, object]:
+    """Return what the page draws: a group of policies per budget and cap."""
+    groups, sentences = [], [about(comparison)]
+    for budget in comparison.budgets:
+        for cap in comparison.caps:
+            own = [line for line in at_cap(lines, cap) if line.budget == budget.amount]
+            why = decompose(at_cap(rows, cap), own, budget.amount)
+            sentences += [] if why is None else [decomposition_text(why)]
+            groups.append(
+                {
+                    "name": f"Budget {budget}{cap_text(cap)}",
+                    "bound": own[0].lower_bound_mean_jct_hours,
+                    "rows": [
+                        {
+                            "policy": line.policy,
+                            "isMine": line.policy == REFERENCE,
+                            "mean_jct_hours": line.mean_jct_hours,
+                            "p95_jct_hours": line.p95_jct_hours,
+                            "usd_per_hour": line.mean_usd_per_hour,
+                            "ratio": None if line.policy == REFERENCE else line.ratio.mean,
+                        }
+                        for line in own
+                    ],
+                }
+            )
+    unit = comparison.budgets[0].unit
+    return {"title": _title(comparison), "sentences": sentences, "unit": unit, "groups": groups}
 
 
 def _rivals(names: Sequence[str]) -> tuple[str, ...]:

@@ -55,14 +55,26 @@ class What(StrEnum):
 
     job = "job"
     settings = "settings"
+    problem = "problem"
+    prices = "prices"
 
 
 def schema(
-    what: Annotated[What, typer.Argument(help="job or settings.")] = What.job,
+    what: Annotated[What, typer.Argument(help="job, settings, problem or prices.")] = What.job,
 ) -> None:
     """Print the JSON schema of a file, for editors and for checks of your own."""
     if what is What.job:
         print_json(job_schema())
+        return
+    if what is What.problem:
+        from boa_daemon.inputs.problem_file import problem_schema  # noqa: PLC0415
+
+        print_json(problem_schema())
+        return
+    if what is What.prices:
+        from boa_daemon.inputs.price_file import PriceFile  # noqa: PLC0415
+
+        print_json(PriceFile.model_json_schema())
         return
     from boa_daemon.daemon.config import Settings  # noqa: PLC0415
 

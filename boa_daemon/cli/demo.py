@@ -16,6 +16,7 @@ from rich.live import Live
 
 from boa_daemon.cli.gate_demo import gate_demo
 from boa_daemon.cli.live_view import status_line, view
+from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -62,6 +63,8 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
         ),
     ] = False,
     jobs: Annotated[int, typer.Option(min=1, max=12, help="How many jobs, with --real.")] = 6,
+    opens: OpenOption = False,
+    page: PageOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,12 +91,41 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
         {"name": "boa", **boa.to_document()},
         *({"name": r.name, **r.result.to_document()} for r in rivals),
     ]
+    if opens or page is not None:
+        show_page("boa demo", demo_answers(settings, boa, rivals, sentences), page=page, opens=opens)
     show(
         chosen,
         {"runs": rows, "sentences": sentences},
         rows=lambda: rows,
         table=lambda: _print_comparison(boa, rivals, sentences),
     )
+
+
+def demo_answers(
+    settings: SimulationSettings, boa: Simulation, rivals: list[Rival], sentences: list[str]
+) -> dict[str, object]:
+    """Return what the page of the demo needs: the runs side by side, and the curve of the workload."""
+    from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
+
+    runs = [("boa", boa), *((rival.name, rival.result) for rival in rivals)]
+    rows = [
+        {
+            "policy": name,
+            "isMine": result is boa,
+            "mean_jct_hours": result.mean_jct_hours,
+            "p95_jct_hours": result.p95_jct_hours,
+            "usd_per_hour": result.mean_usd_per_hour,
+            "ratio": None if result is boa else result.mean_jct_hours / boa.mean_jct_hours,
+        }
+        for name, result in runs
+    ]
+    group = {"name": "The same jobs", "bound": boa.lower_bound_mean_jct_hours, "rows": rows}
+    title = f"{boa.jobs} real training jobs"
+    unit = settings.budget.unit
+    return {
+        "page/compare": {"title": title, "sentences": sentences, "unit": unit, "groups": [group]},
+        "page/frontier": frontier_document(settings.problem, budget=settings.budget.amount, title=title),
+    }
 
 
 def _real_budget(text: str) -> Budget | None:

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from rich.progress import track
 
+from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -21,7 +22,16 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import PricesOption, a_budget, money, money_up, print_heading, read_problem, said
+from boa_daemon.cli.planning import (
+    PricesOption,
+    a_budget,
+    curve_answers,
+    money,
+    money_up,
+    print_heading,
+    read_problem,
+    said,
+)
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.errors import INFEASIBLE, InputError
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
@@ -52,6 +62,8 @@ def frontier(
         str | None, typer.Option(help="A budget to mark in the plot. Default: the file's.")
     ] = None,
     prices: PricesOption = None,
+    opens: OpenOption = False,
+    page: PageOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,6 +77,9 @@ def frontier(
         raise InputError(f"--mark {mark!r} and --budgets {budgets!r} are in different units")
     unit = asked[0].unit if asked else marked.unit if marked is not None else problem_file.problem.budget_unit
     problem_file = with_budget(problem_file, Budget(amount=1.0, unit=unit))
+    if opens or page is not None:
+        shown = marked if marked is not None and marked.unit == unit else None
+        show_page(f"boa frontier {file}", curve_answers(problem_file, shown), page=page, opens=opens)
     curve = Curve.of(problem_file.problem, version.value)
     amounts = [b.amount for b in asked] if asked else _default_amounts(curve)
     points = _solutions(curve, amounts)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from boa_daemon.api.answers import CancelAnswer
+from boa_daemon.cli.completing import complete_jobs
 from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
     JsonOption,
@@ -29,7 +30,7 @@ from boa_daemon.inputs.groups import size_of
 from boa_daemon.inputs.submission import read_submission
 from boa_daemon.units import counted
 
-LOG_SECONDS = 1.0
+LOG_SECONDS, WATCH_SECONDS = 1.0, 2.0
 
 
 def submit(
@@ -80,6 +81,8 @@ def jobs(
     group: Annotated[str | None, typer.Option(help="Only jobs of this group, and what they cost.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every two seconds.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Ids alone, one a line.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -87,10 +90,20 @@ def jobs(
 ) -> None:
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
-        document: dict[str, Any] = {
-            **client.jobs(user=user, group=group, ended=everything, limit=limit),
-            **({} if group is None else {"group": client.group(group)}),
-        }
+
+
+        def ask() -> dict[str, Any]:
+            return {
+                **client.jobs(user=user, group=group, ended=everything, limit=limit),
+                **({} if group is None else {"group": client.group(group)}),
+            }
+
+        document = ask()
+        if watch and not quiet and chosen_format(output, as_json) is OutputFormat.table:
+            _watch(ask, document)
+    if quiet:
+        print_text("".join(f"{row['id']}\n" for row in document["jobs"]))
+        return
     show(
         chosen_format(output, as_json),
         document,
@@ -116,6 +129,32 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
         stdout_console().print("No jobs.")
         say_next("boa submit FILE", "boa jobs --all")
         return
+    stdout_console().print(_jobs_table(document))
+    for row in rows:
+        if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
+            _print_end(row)
+    if len(rows) == limit:
+        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
+    say_as_of(dict(document))
+    say_next(f"boa explain {rows[0]['id']}", "boa status")
+
+
+def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoReturn:
+    """Show jobs again and again, as many as the terminal has lines, until Ctrl-C."""
+    from rich.live import Live  # noqa: PLC0415 - one flag needs it
+
+    console = stdout_console()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            room = max(console.height - 4, 1)
+            live.update(_jobs_table({**document, "jobs": document["jobs"][:room]}), refresh=True)
+            time.sleep(WATCH_SECONDS)
+            document = ask()
+
+
+def _jobs_table(document: Mapping[str, Any]) -> Any:
+    """Return jobs as a table."""
+    rows = document["jobs"]
     table = a_table(
         "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")
     )
@@ -132,14 +171,7 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
             age(row["arrived_at"], float(document["as_of"])),
             usd(row["usd"]),
         )
-    stdout_console().print(table)
-    for row in rows:
-        if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
-            _print_end(row)
-    if len(rows) == limit:
-        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
-    say_as_of(document)
-    say_next(f"boa explain {rows[0]['id']}", "boa status")
+    return table
 
 
 def _print_group(group: Mapping[str, Any]) -> None:
@@ -160,7 +192,7 @@ def _print_end(row: Mapping[str, Any]) -> None:
 
 def explain(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -179,7 +211,7 @@ def explain(
 
 def logs(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
     generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
     node: Annotated[
@@ -239,7 +271,10 @@ def logs(
 
 def cancel(
     *,
-    names: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs or groups.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="JOB...", help="Ids of jobs or groups.", autocompletion=complete_jobs),
+    ],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,

@@ -89,8 +89,24 @@ def stderr_console() -> Console:
     return Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+_printed: list[bool] = []
+"""Whether a document was printed: there is one at most, also where something is wrong."""
+
+
+def forget_printed() -> None:
+    """Begin a command."""
+    _printed.clear()
+
+
+def was_printed() -> bool:
+    """Whether a document was printed already: there is one at most."""
+    return bool(_printed)
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document on one line; a float that JSON cannot say becomes null."""
+    _printed.append(True)
+    _printed.append(True)
     print_text(json.dumps(_plain(document), allow_nan=False) + "\n")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -25,6 +26,7 @@ from boa_daemon.cli.planning import (
     best_effort_is_named,
     budgeted,
     cell,
+    curve_answers,
     money,
     phases_text,
     read_problem,
@@ -87,6 +89,8 @@ def plan(
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
+    opens: OpenOption = False,
+    page: PageOption = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -101,6 +105,8 @@ def plan(
     if jobs is not None:
         if trace is not None:
             raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
+        if opens or page is not None:
+            raise InputError("--open draws a stream of jobs", hint="A list has no curve of this kind")
         if best_effort:
             raise InputError(
                 "--best-effort is for a stream of jobs", hint="A list has an end: leave jobs out"
@@ -116,7 +122,7 @@ def plan(
         raise InputError(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
-    file, asked = budgeted(file, budget)
+    file, asked = budgeted(file, budget, is_plan=True)
     try:
         with best_effort_is_named():
             result = budget_plan(file, asked, whole)
@@ -127,6 +133,8 @@ def plan(
         if form is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
         raise
+    if opens or page is not None:
+        show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
     show(
         form,
         result.to_document(),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -56,13 +56,20 @@ def read_problem(path: Path, prices: Sequence[Path] | None, *, require_rates: bo
     return file
 
 
-def budgeted(file: ProblemFile, text: str | None) -> tuple[ProblemFile, Budget]:
-    """Return the file under the budget of the flag, or its own; a bare number is in the file's own unit.
+def budgeted(file: ProblemFile, text: str | None, *, is_plan: bool = False) -> tuple[ProblemFile, Budget]:
+    """Return the file under the budget of the flag, or its own.
+
+    A bare number counts GPUs, or is in the unit of the file's own budget; a plan is of whole months, so there
+    bare dollars are refused whatever the file says.
 
     Raises:
-        InputError: when neither says one.
+        InputError: when neither says a budget, or dollars are said without a time.
     """
     if text is not None:
+        is_open = is_plan or file.budget is None
+        if is_open and file.problem.budget_unit != "gpus" and _is_bare(text):
+            hint = f"Type {text}/h, {text}/day or {text}/month"
+            raise InputError(f"--budget {text} does not say for how long", hint=hint)
         budget = a_budget(text, file)
         return with_budget(file, budget), budget
     if file.budget is None:
@@ -70,6 +77,14 @@ def budgeted(file: ProblemFile, text: str | None) -> tuple[ProblemFile, Budget]:
             "no budget", file=file.path, hint="Add budget: {usd_per_hour: 40} to the file, or --budget 40/h"
         )
     return file, file.budget
+
+
+def _is_bare(text: str) -> bool:
+    """Whether a budget is a number alone."""
+    try:
+        return math.isfinite(float(text)) and float(text) > 0.0
+    except ValueError:
+        return False
 
 
 def a_budget(text: str, file: ProblemFile) -> Budget:
@@ -81,6 +96,14 @@ def a_budget(text: str, file: ProblemFile) -> Budget:
     if not (math.isfinite(amount) and amount > 0.0):
         raise InputError(f"--budget {text!r} is not a positive number", hint="For example 40/h or gpus:48")
     return Budget(amount=amount, unit=file.problem.budget_unit)
+
+
+def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
+    """Return what the page of a plan needs, by the path that it asks."""
+    from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
+
+    amount = None if budget is None else budget.amount
+    return {"page/frontier": frontier_document(file.problem, budget=amount, title=str(file.path))}
 
 
 def money(amount: float, unit: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from boa_daemon.cli.completing import complete_placers, complete_policies
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -61,11 +62,14 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     trace: TraceOption,
     classes: ClassesOption,
     budget: Annotated[str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48.")],
-    policy: Annotated[str, typer.Option(help=f"{_POLICIES}.")] = "boa",
+    policy: Annotated[str, typer.Option(help=f"{_POLICIES}.", autocompletion=complete_policies)] = "boa",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="key=value for the policy, such as gpus_per_job=4.")
     ] = None,
-    placer: Annotated[str, typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.")] = "lwf",
+    placer: Annotated[
+        str,
+        typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.", autocompletion=complete_placers),
+    ] = "lwf",
     kappa: Annotated[
         float,
         typer.Option(min=1, help="Jobs of up to so many GPUs may be spread over nodes' leftovers by lwf."),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from collections.abc import Iterable
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -253,8 +255,33 @@ def decisions(
     if chosen_format(output, as_json) is OutputFormat.json:
         print_json(document)
         return
+    for quiet, rows in groupby(reversed(document["decisions"]), key=_changes_nothing):
+        if quiet:
+            _print_quiet(list(rows))
+            continue
+        _print_decisions(rows)
+    say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
+
+
+def _changes_nothing(row: dict[str, Any]) -> bool:
+    """Whether a tick did nothing and was kept from nothing."""
+    return not row["actions"] and not row["held"]
+
+
+def _print_quiet(rows: list[dict[str, Any]]) -> None:
+    """Print ticks that changed nothing in one line."""
+    first, last = rows[0], rows[-1]
+    ticks = f"tick {first['tick']}" if len(rows) == 1 else f"ticks {first['tick']} to {last['tick']}"
+    stdout_console().print(
+        f"[dim]{ticks} {clock_time(last['at'])}: nothing changed; {usd(last['usd_per_hour'])} USD/hour, "
+        f"{counted(last['jobs'], 'job')}[/]"
+    )
+
+
+def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
+    """Print ticks that did something, or were kept from it."""
     console = stdout_console()
-    for row in reversed(document["decisions"]):
+    for row in rows:
         console.print(f"[bold]tick {row['tick']}[/] {clock_time(row['at'])}, {_options(row)}")
         for action in row["actions"]:
             console.print(f"  {action['kind']} {action['target']}: {action['reason']}", markup=False)
@@ -262,7 +289,6 @@ def decisions(
                 console.print(f"    {_choice(choice)}", markup=False)
         for held in row["held"]:
             console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
-    say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
 
 
 def _options(row: dict[str, Any]) -> str:

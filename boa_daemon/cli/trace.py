@@ -20,7 +20,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.errors import InputError
-from boa_daemon.traces.sources import SourceName, import_source
+from boa_daemon.traces.sources import SourceName, import_source, source_names
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
 
@@ -32,11 +32,26 @@ def _group() -> None:
     """Bring in traces of training jobs."""
 
 
+def _known(name: str) -> str:
+    """Return the name of a format, or say which there are."""
+    if name not in source_names():
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(source_names())}")
+    return name
+
+
 @app.command("import")
 def import_trace(
     src: Annotated[Path, typer.Argument(metavar="SRC", help="File or directory of the source.")],
     *,
-    source: Annotated[SourceName, typer.Option("--from", help="Whose trace it is.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            callback=_known,
+            help=f"Whose trace it is: {', '.join(SourceName)}, or of a plug-in.",
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
     workload: Annotated[
         str | None, typer.Option(metavar="FILE", help="Which file of SRC, when there are several.")

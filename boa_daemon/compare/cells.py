@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from boa_daemon import __version__
 from boa_daemon.errors import InputError
 from boa_daemon.sim.boot_bound import Effort
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.traces.reader import Trace, TraceJob
+from boa_daemon.version import __version__
 from policies.model import Budget
 from policies.registry import PolicyOptions, find_policy
 

@@ -15,6 +15,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import httpx
@@ -32,6 +34,8 @@ from boa_daemon.tick.ledger import bill_within
 from boa_daemon.tick.limits import Caps, Window, day_of, month_of
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from policies import plugins
+from policies.errors import BrokenPlugin
 
 _LOG = logging.getLogger("boa.alerts")
 SEND_SECONDS = 10.0
@@ -129,7 +133,9 @@ class Alerts:
         """Say something, be it the second time, without the database, which may be what is wrong."""
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
-        channels = _channels(settings.webhook, settings.sns_topic, settings.command, settings.apprise)
+        channels = _channels(
+            settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers
+        )
         if channels:
             self._sender.submit(_send, channels, sentence)
 
@@ -158,7 +164,11 @@ _Channel: TypeAlias = tuple[str, str, Callable[[str, str], None]]
 
 
 def _channels(
-    webhook: str | None, topic: str | None, command: str | None, apprise: Sequence[str]
+    webhook: str | None,
+    topic: str | None,
+    command: str | None,
+    apprise: Sequence[str],
+    notifiers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[_Channel]:
     """Return the channels that are set."""
     found = (
@@ -167,7 +177,8 @@ def _channels(
         ("command", command, _to_command),
     )
     set_ones = [(name, address, do) for name, address, do in found if address]
-    return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise)]
+    plugged = [(name, address, partial(_to_plugin, name)) for name, address in notifiers.items()]
+    return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise), *plugged]
 
 
 def _send(channels: Sequence[_Channel], sentence: str) -> None:
@@ -239,12 +250,23 @@ def _to_command(command: str, sentence: str) -> None:
     )
 
 
+def _to_plugin(name: str, address: str, sentence: str) -> None:
+    """Have a plug-in tell an address."""
+    tell = plugins.load("boa.notifiers", name)
+    if tell is None:
+        known = ", ".join(plugins.names("boa.notifiers")) or "none is installed"
+        raise InputError(f"[alerts] notifiers: no plug-in {name!r}; {known}")
+    tell(address, sentence)
+
+
 def _said(error: Exception) -> str:
     """Return what went wrong, without any address."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"answer {error.response.status_code}"
     if isinstance(error, subprocess.CalledProcessError):
         return f"exit code {error.returncode}"
+    if isinstance(error, InputError | BrokenPlugin):
+        return str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__

@@ -39,6 +39,7 @@ from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.ports import Clock, Provider, Remembering, Runner
+from policies import plugins
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
@@ -137,9 +138,13 @@ def open_world(
     Raises:
         InputError: when the two do not go together, or an extra is missing.
     """
-    cloud = _named(CLOUDS, settings.cloud.provider, "[cloud] provider")(settings, state, clock, books)
+    cloud = _named("boa.clouds", CLOUDS, settings.cloud.provider, "[cloud] provider")(
+        settings, state, clock, books
+    )
     door = job_door(settings, gate_site_of(settings) if site is None else site, state)
-    runner = _named(ENGINES, settings.engine.name, "[engine] name")(settings, state, door, cloud)
+    runner = _named("boa.engines", ENGINES, settings.engine.name, "[engine] name")(
+        settings, state, door, cloud
+    )
     if isinstance(runner, SsmEngine):
         runner.tell_time(clock.now)
     return World(clock=clock, cloud=cloud, runner=runner)
@@ -256,15 +261,18 @@ ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runne
 """How each `[engine] name` is opened."""
 
 
-def _named(table: Mapping[str, _Part], name: str, key: str) -> _Part:
-    """Return the part of a name.
+def _named(group: plugins.Group, table: Mapping[str, _Part], name: str, key: str) -> _Part:
+    """Return the part of a name, ours or of a plug-in.
 
     Raises:
         InputError: when there is no such part.
     """
-    if name not in table:
-        raise InputError(f"{key}: {name!r} is not known", hint=did_you_mean(name, table))
-    return table[name]
+    found: _Part | None = table.get(name) or plugins.load(group, name)
+    if found is None:
+        known = (*table, *plugins.names(group))
+        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
+        raise InputError(f"{key}: {name!r} is not known", hint=hint)
+    return found
 
 
 def open_books(

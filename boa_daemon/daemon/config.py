@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -120,12 +121,37 @@ def aws_settings(cloud: _CloudSettings) -> AwsSettings:
     given = {
         name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
     }
+    _check_region(cloud.region)
     try:
         return AwsSettings.model_validate(given)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(str(part) for part in fault["loc"])
         raise InputError(f"[cloud] {where}: {fault['msg']}") from None
+
+
+def _check_region(region: str) -> None:
+    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
+
+    Raises:
+        InputError: when it is not known.
+    """
+    if os.environ.get("AWS_ENDPOINT_URL"):
+        return
+    from botocore.session import get_session  # noqa: PLC0415 - slow to import, and for AWS alone
+
+    session = get_session()
+    known = [
+        name
+        for part in session.get_available_partitions()
+        for name in session.get_available_regions("ec2", part)
+    ]
+    if region not in known:
+        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
+        raise InputError(
+            f"[cloud] region: {region!r} is not known",
+            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+        )
 
 
 class EngineSettings(Strict):
@@ -229,6 +255,9 @@ class AlertSettings(Strict):
     command: str | None = Field(
         default=None, description="command, run without a shell; the sentence is in BOA_ALERT"
     )
+    notifiers: dict[Name, str] = Field(
+        default_factory=dict, description="addresses by the name of a plug-in that tells them"
+    )
 
 
 class ApiSettings(Strict):
@@ -243,6 +272,9 @@ class ApiSettings(Strict):
     admins: list[Name] = Field(default_factory=list, description="users who may cancel the jobs of others")
     readers: list[Name] = Field(
         default_factory=list, description="users who may read the files and logs of the jobs of others"
+    )
+    hosts: list[str] = Field(
+        default_factory=list, description="names by which a browser may reach the page over TCP"
     )
 
 
@@ -347,7 +379,7 @@ def load_settings(
             raise document.error("settings are a table with sections such as [budget]")
         checked(Settings, document.content, document=document)
         _merge(merged, document.content, beside=path.resolve().parent)
-    words = _from_environment(os.environ if environment is None else environment)
+    words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
     _merge(merged, words)
     given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
@@ -383,7 +415,7 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what ``BOA_<SECTION>_<KEY>`` variables say; those of other sections are not settings."""
     tables: dict[str, dict[str, Any]] = {}
     for name, text in sorted(environment.items()):

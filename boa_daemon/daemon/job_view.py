@@ -20,6 +20,7 @@ from boa_daemon.daemon.costs import spent_today
 from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.daemon.progress import Progress
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
 from boa_daemon.inputs.job_file import DEFAULT_RETRIES
 from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
@@ -70,6 +71,7 @@ class Work:
     ) -> None:
         self.learner = learner or Learner()
         self.liveness = liveness or Liveness()
+        self.progress = Progress()
         self._queue, self._runner, self._clock = queue, runner, clock
         self._group_money = GroupMoney(queue)
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
@@ -261,6 +263,8 @@ class Work:
         begun = job.begun_step if job.step is not None else None
         since = self.liveness.take(report, begun_step=begun, now=now)
         step = job.step if report.step is None else report.step
+        gpus = 0 if job.width is None else job.width.gpus
+        self.progress.take(job.id, at=now, step=report.step, loss=report.loss, gpus=gpus)
         if (step, since) != (job.step, job.stalled_since):
             self._queue.note(replace(job, step=step, stalled_since=since))
         self._watch_first_report(job, report, now)

@@ -22,6 +22,7 @@ from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, check_channels, due
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import spent_usd
+from boa_daemon.daemon.history import History, figures_of
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
@@ -31,6 +32,7 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.gate.supervisor import GateSupervisor
@@ -120,11 +122,13 @@ class Daemon:
     ) -> None:
         self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
         self.metrics = Metrics()
+        self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = Standing(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.history = None if database is None else History(database)
         self.liveness = Liveness()
         self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
@@ -304,6 +308,11 @@ class Daemon:
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
         self.news.look(decision.state.now)
+        if self.books is not None:
+            rates = figures_of(decision.state, dict(self.books.queue.active))
+            self._write_history(rates, now=decision.state.now)
+            budget, ages = self.settings.budget.mean_usd_per_hour, self.world.cloud.ages()
+            self.site_metrics.take(picture, self.books.queue, rates=rates, budget=budget, ages=ages)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
@@ -316,6 +325,15 @@ class Daemon:
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+
+    def _write_history(self, rates: Mapping[str, float], *, now: float) -> None:
+        """Write down this minute; a picture that lacks one is no reason to fail a tick."""
+        if self.history is None:
+            return
+        try:
+            self.history.take(rates, now=now)
+        except (SQLAlchemyError, OSError, ValueError) as error:
+            _LOG.warning("the history has no figures of this minute: %s", type(error).__name__)
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -73,6 +74,11 @@ class _File(Strict):
     budget: _Budget | None = Field(default=None, description="usd_per_hour or gpus, a time average")
     gpu_types: dict[Name, GpuRow | None] | None = Field(default=None, description="prices by GPU type")
     classes: list[_Class] = Field(min_length=1, description="what runs")
+
+
+def problem_schema() -> dict[str, Any]:
+    """Return the JSON schema of a problem file and of a class file, for editors."""
+    return _File.model_json_schema()
 
 
 def load_problem(

@@ -82,6 +82,24 @@ def read_speedups(
         problem = f"{spoken(at, document.content)} must be one of {', '.join(FORMS)}; got {a_kind(raw)}"
         raise document.error(problem, at=at)
     if not any(key in FORMS for key in raw):
+        if all(str(key).isdigit() for key in raw):
+            raise document.error(
+                f"{spoken(at, document.content)} lists widths without saying what they are",
+                at=at,
+                hint=_as_table(raw, gpu_types),
+            )
+        for name, form in raw.items():
+            if (
+                name in gpu_types
+                and isinstance(form, Mapping)
+                and form
+                and all(str(k).isdigit() for k in form)
+            ):
+                raise document.error(
+                    f"{spoken((*at, str(name)), document.content)} lists widths without saying what they are",
+                    at=(*at, str(name)),
+                    hint=_as_table(form, ()),
+                )
         for name in raw:
             if name not in gpu_types:
                 raise _unpriced(name, gpu_types, document, (*at, str(name)))
@@ -90,6 +108,13 @@ def read_speedups(
         problem = f"{spoken(at, document.content)} must name a GPU type: {', '.join(gpu_types)}"
         raise document.error(problem, at=at, hint=f"Write speedup: {{{gpu_types[0]}: {{...}}}}")
     return {gpu_types[0]: _curve(raw, document, at)}
+
+
+def _as_table(raw: Mapping[object, object], gpu_types: Sequence[str]) -> str:
+    """Return how widths are written."""
+    entries = ", ".join(f"{key}: {value}" for key, value in list(raw.items())[:3])
+    table = f"{{table: {{{entries}{', ...' if len(raw) > 3 else ''}}}}}"
+    return f"Write {table}" if len(gpu_types) < 2 else f"Write {{{gpu_types[0]}: {table}}}"
 
 
 def limited(

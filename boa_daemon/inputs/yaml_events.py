@@ -97,12 +97,23 @@ def _events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if mark is not None and _is_tab(text, mark.line):
+            raise BrokenYaml(
+                "not valid YAML: this line is indented by a TAB; use spaces", mark.line + 1
+            ) from None
         problem = f"not valid YAML: {error.problem or error.context}"
         raise BrokenYaml(problem, None if mark is None else mark.line + 1) from None
     except yaml.reader.ReaderError as error:
         found = yaml.reader.Reader.NON_PRINTABLE.search(text)
         line = None if found is None else text.count("\n", 0, found.start()) + 1
         raise BrokenYaml(f"not valid YAML: {error.reason}", line) from None
+
+
+def _is_tab(text: str, line: int) -> bool:
+    """Whether a line (from 0) has a TAB before its first word, or behind its dash."""
+    lines = text.splitlines()
+    head = lines[line][: len(lines[line]) - len(lines[line].lstrip(" \t-"))] if line < len(lines) else ""
+    return "\t" in head
 
 
 def _line(event: Any) -> int:

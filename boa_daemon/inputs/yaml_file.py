@@ -202,7 +202,8 @@ def _line_in_csv(text: str, at: Sequence[str | int]) -> int:
 def _cut_short(text: str, line: int | None) -> tuple[int | None, str]:
     """Return the line, and a hint when the text breaks off at its last one: half-written files do."""
     last = text.rstrip().count("\n") + 1
-    return (last, "The file may be cut short") if line is not None and line >= last else (line, "")
+    is_last = line is not None and line >= last and "\t" not in text.rstrip().rpartition("\n")[2]
+    return (last, "The file may be cut short") if is_last else (line, "")
 
 
 def _line_in_toml(text: str, at: Sequence[str | int]) -> int | None:

@@ -26,11 +26,21 @@ from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
-from moto import mock_aws
-from moto.core.models import botocore_stubber
-from moto.moto_api._internal import moto_api_backend
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import make_server
+
+try:
+    from moto import mock_aws
+    from moto.core.models import botocore_stubber
+    from moto.moto_api._internal import moto_api_backend
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
+    from werkzeug.serving import make_server
+except ImportError as missing:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f'the fake cloud needs moto ({missing}): pip install "boa-daemon[fake-cloud]"')
 
 from boa_daemon.testing.fake_answers import Answer, Call
 from boa_daemon.testing.fake_cloud import FakeCloud

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.gavel import import_gavel
 from boa_daemon.traces.helios import import_helios
 from boa_daemon.traces.itp import import_itp
@@ -17,6 +17,7 @@ from boa_daemon.traces.pollux import import_pollux
 from boa_daemon.traces.shockwave import import_shockwave
 from boa_daemon.traces.sia import import_sia
 from boa_daemon.traces.workload import Options, Workload
+from policies import plugins
 
 Importer: TypeAlias = Callable[[Path, Options], Workload]
 
@@ -53,13 +54,15 @@ SOURCES: Mapping[SourceName, _Source] = {
 _PARTIAL = ("apps", "profiles", "seed")
 
 
-def import_source(name: SourceName, source: Path, options: Options) -> Workload:
+def import_source(name: str, source: Path, options: Options) -> Workload:
     """Return the workload that a public source holds.
 
     Raises:
         InputError: when a file is missing, damaged or ambiguous, or an option does not apply.
     """
-    chosen = SOURCES[name]
+    if name not in SOURCES:
+        return _of_plugin(name)(source, options)
+    chosen = SOURCES[SourceName(name)]
     for option in _PARTIAL:
         if getattr(options, option) is not None and option not in chosen.accepts:
             others = ", ".join(other for other, entry in SOURCES.items() if option in entry.accepts)
@@ -67,3 +70,22 @@ def import_source(name: SourceName, source: Path, options: Options) -> Workload:
     if options.seed is not None and options.profiles is None:
         raise InputError("--seed draws from --profiles, which was not given")
     return chosen.importer(source, options)
+
+
+def source_names() -> tuple[str, ...]:
+    """Return whose traces are understood, those of plug-ins last."""
+    return (*(name.value for name in SourceName), *plugins.names("boa.traces"))
+
+
+def _of_plugin(name: str) -> Importer:
+    """Return the importer that another package adds.
+
+    Raises:
+        InputError: when there is none of that name.
+    """
+    found: Importer | None = plugins.load("boa.traces", name)
+    if found is None:
+        known = source_names()
+        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
+        raise InputError(f"--from {name!r} is no format of traces", hint=hint)
+    return found

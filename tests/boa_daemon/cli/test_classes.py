@@ -6,9 +6,9 @@ import csv
 import io
 import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +55,7 @@ def asked(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> DaemonInAFo
     def a_client(*_: object) -> Iterator[Any]:
         yield SimpleNamespace(get=lambda path: {"/classes": play.service.classes}[path]())
 
-    monkeypatch.setattr(sys.modules["boa_daemon.cli.classes"], "a_client", a_client)
+    monkeypatch.setattr(import_module("boa_daemon.cli.classes"), "a_client", a_client)
     return play
 
 

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 from verbs import exit_code
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli import app
+from boa_daemon.cli.verbs import VERBS
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -271,10 +273,7 @@ def test_every_verb_can_be_completed() -> None:
     environment = {**os.environ, "_BOA_COMPLETE": "complete_bash", "COMP_WORDS": "boa ", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", "from boa_daemon.cli import app; app(prog_name='boa')"]
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    verbs = {command.name for command in app.registered_commands} | {
-        group.name for group in app.registered_groups
-    }
-    assert set(found.stdout.split()) == verbs
+    assert set(found.stdout.split()) == set(VERBS)
 
 
 def test_check_says_which_jobs_are_rigid_and_what_to_do(boa: Boa, tmp_path: Path) -> None:
@@ -304,3 +303,29 @@ def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(
         code, said = boa("logs", job, *words)
         assert (code, wanted in said.replace("\n", " ")) == (2, True), said
     assert boa("logs", job, "--all")[0] == 0
+
+
+def test_ticks_that_change_nothing_are_one_line(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
+    """Five quiet ticks in a row are folded; JSON has each."""
+    for _ in range(5):
+        play[0].daemon.tick()
+    said = boa("decisions", "--last", "8")[1].replace("\n", " ")
+    assert re.search(r"ticks \d+ to \d+ .*?: nothing changed;", said)
+    assert len(json.loads(boa("decisions", "--last", "8", "--json")[1])["decisions"]) >= 5
+
+
+def test_jobs_are_listed_by_id_alone(boa: Boa) -> None:
+    """One a line, for another command's arguments."""
+    lines = boa("jobs", "-q", "--all")[1].split()
+    assert lines == [row["id"] for row in json.loads(boa("jobs", "--all", "--json")[1])["jobs"]]
+
+
+@pytest.mark.parametrize(
+    ("what", "key"),
+    [("job", "run"), ("settings", "budget"), ("problem", "classes"), ("prices", "discounts")],
+)
+def test_every_file_has_a_schema_that_knows_its_keys(what: str, key: str) -> None:
+    """A key of an example is a property, and unknown ones are refused."""
+    schema = json.loads(CliRunner().invoke(app, ["schema", what]).stdout)
+    assert key in schema["properties"]
+    assert schema["additionalProperties"] is False

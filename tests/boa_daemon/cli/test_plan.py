@@ -103,9 +103,7 @@ def test_in_gpus_the_swing_holds_the_budget(classes: Path) -> None:
 
 def test_budgets_are_dollars_per_any_time(classes: Path) -> None:
     """10 per hour, 240 per day, 7300 per month are one budget."""
-    plans = [
-        document("--classes", classes, "--budget", text) for text in ("10", "10/h", "240/day", "7300/month")
-    ]
+    plans = [document("--classes", classes, "--budget", text) for text in ("10/h", "240/day", "7300/month")]
 
     assert all(plan == plans[0] for plan in plans)
 
@@ -162,7 +160,7 @@ def test_brackets_in_names_are_shown_as_they_are(classes: Path, jobs: Path) -> N
 
 def test_csv_has_a_row_for_each_stretch_of_phases(classes: Path, jobs: Path) -> None:
     """And for a list one for each job."""
-    stream = rows_of("--classes", classes, "--budget", "10")
+    stream = rows_of("--classes", classes, "--budget", "10/h")
     listed = rows_of("--classes", classes, "--jobs", jobs, "--min-budget")
 
     assert {row["class"] for row in stream} == {"vision", "speech"}

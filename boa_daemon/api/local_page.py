@@ -1,0 +1,198 @@
+"""The page of a daemon's socket, for the browser of the user who opens it: `boa open`.
+
+A server on this machine's loopback passes what the page asks on to the socket, where the kernel names this
+user. So only this user's browser may ask it: the address holds a path that nobody guesses and a key that
+works once, which is exchanged for a cookie of that path, HttpOnly and SameSite=Strict. Other users of the
+machine reach the port and get nothing; other sites reach it through the browser and get nothing either,
+because the name that they use is not ours and their requests say where they come from. Nothing but GET goes
+through.
+"""
+
+from __future__ import annotations
+
+import hmac
+import http.client
+import secrets
+import socket
+import threading
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from boa_daemon.api.browser import COOKIE, HEADERS
+from boa_daemon.api.connection import PATIENCE_SECONDS, check_listens, check_owner
+from boa_daemon.errors import InputError
+
+_FILES = ("", "page.css", "page.js")
+
+
+class _OverSocket(http.client.HTTPConnection):
+    """HTTP to a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("boa", timeout=PATIENCE_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket, if it is still ours or root's."""
+        check_owner(self._path)
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE_SECONDS)
+        self.sock.connect(str(self._path))
+
+
+class LocalPage:
+    """Serves the page of a socket on a port of the loopback, to whoever has the address."""
+
+    def __init__(self, path: Path, *, port: int = 0) -> None:
+        """Listen.
+
+        Raises:
+            DaemonUnreachable: when nobody listens at the socket, or it is not trusted.
+            InputError: when the port is taken.
+        """
+        check_owner(path)
+        check_listens(path)
+        self.path, self.place = path, f"/{secrets.token_urlsafe(12)}/"
+        self._key: str | None = secrets.token_urlsafe(24)
+        self._cookie, self._guard = secrets.token_urlsafe(32), threading.Lock()
+        page = self
+
+        class Handler(_Handler):
+            local = page
+
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        except (OSError, OverflowError) as error:
+            raise InputError(f"--port {port}: {error}", hint="Leave it out to have any free one") from None
+        self._server.daemon_threads = True
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def url(self) -> str:
+        """The address to open; its key works once."""
+        return f"http://{self.host}{self.place}?key={self._key}"
+
+    def spend_key(self, given: str) -> bool:
+        """Whether it is the key; it works once."""
+        with self._guard:
+            is_right = self._key is not None and hmac.compare_digest(self._key.encode(), given.encode())
+            if is_right:
+                self._key = None
+            return is_right
+
+    def knows(self, cookie: str) -> bool:
+        """Whether it is our cookie."""
+        return hmac.compare_digest(self._cookie.encode(), cookie.encode())
+
+    @property
+    def set_cookie(self) -> str:
+        """The cookie as a header; browsers send it to this path alone, whatever else this machine serves."""
+        return f"{COOKIE}={self._cookie}; Path={self.place}; HttpOnly; SameSite=Strict"
+
+    def serve(self) -> None:
+        """Serve until `stop`."""
+        self._server.serve_forever()
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one browser."""
+
+    local: LocalPage
+    protocol_version = "HTTP/1.1"
+    timeout = 60.0
+
+    def do_GET(self) -> None:
+        """Pass a question on, or refuse it."""
+        asked = urlsplit(self.path)
+        local = self.local
+        key = parse_qs(asked.query).get("key", [""])[0] if asked.path == local.place else ""
+        # The key is proof enough: the file that `boa open` has a browser open counts as another site.
+        refusal = self._refusal(is_key=bool(key))
+        if refusal or not asked.path.startswith(local.place):
+            self._say(403 if refusal else 404, refusal or "there is nothing here")
+            return
+        if key:
+            self._exchange(key)
+            return
+        if not local.knows(self._cookie()):
+            self._say(403, "this page is for the user who ran boa open: run it again")
+            return
+        rest = asked.path.removeprefix(local.place)
+        if rest not in _FILES and not rest.startswith("v1/"):
+            self._say(404, "there is nothing here")
+            return
+        self._pass_on(f"/{rest}" + (f"?{asked.query}" if asked.query else ""))
+
+    def _exchange(self, key: str) -> None:
+        """Give the cookie for the key."""
+        if not self.local.spend_key(key):
+            self._say(403, "that address was used already: run boa open again")
+            return
+        # Not a redirect: a cookie that is strict is sent only where our own page leads.
+        go_on = f'<meta http-equiv="refresh" content="0;url={self.local.place}">'
+        body = f'<!DOCTYPE html><link rel="icon" href="data:,">{go_on}'.encode()
+        kind = "text/html; charset=utf-8"
+        self._answer(200, body, {"Content-Type": kind, "Set-Cookie": self.local.set_cookie})
+
+    def _refusal(self, *, is_key: bool) -> str:
+        """Return why a request is refused whatever it asks; empty where it is not."""
+        if self.headers.get("Host") != self.local.host:
+            return "this server is reached by its own address alone"
+        if is_key:
+            return ""
+        origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
+        if (origin is not None and origin != f"http://{self.local.host}") or site not in (
+            "none",
+            "same-origin",
+        ):
+            return "that was asked by another site"
+        return ""
+
+    def _cookie(self) -> str:
+        """Return the cookie that came."""
+        try:
+            found = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+    def _pass_on(self, target: str) -> None:
+        """Ask the daemon and hand its answer on."""
+        connection = _OverSocket(self.local.path)
+        try:
+            connection.request("GET", target)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self._say(502, f"the daemon does not answer: {error or type(error).__name__}")
+            return
+        except Exception as error:
+            # The socket is gone, or somebody else's by now.
+            self._say(502, str(error))
+            return
+        finally:
+            connection.close()
+        self._answer(answer.status, body, {"Content-Type": answer.headers.get("Content-Type", "")})
+
+    def _say(self, status: int, sentence: str) -> None:
+        """Answer with a sentence."""
+        self._answer(status, f"{sentence}\n".encode(), {"Content-Type": "text/plain; charset=utf-8"})
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        """Answer."""
+        self.send_response_only(status)
+        for name, value in {**HEADERS, "cache-control": "no-store", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
+        """Keep the terminal quiet."""

@@ -1,0 +1,106 @@
+"""The page and what it asks for: its files, a session for a token, and one document per view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Path as PathParameter
+from pydantic import BaseModel, ConfigDict, Field
+
+from boa_daemon.api.browser import COOKIE, SESSION_SECONDS
+from boa_daemon.api.who import Caller, Gatekeeper
+from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.replay import replay
+from boa_daemon.daemon.service import Service
+from boa_daemon.dashboard.assets import asset
+from boa_daemon.dashboard.money import MoneyView
+from boa_daemon.dashboard.now import now_document
+from boa_daemon.dashboard.one_job import job_document
+
+_TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="so many hours until now")]
+JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
+
+
+class SignIn(BaseModel):
+    """A token, in exchange for a session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: str = Field(min_length=1, max_length=1024)
+
+
+def file_routes() -> APIRouter:
+    """Return the files of the page; they hold nothing that anybody may not see."""
+    router = APIRouter(include_in_schema=False)
+
+    def serve(name: str) -> Callable[[], Response]:
+        return lambda: Response(asset(name), media_type=f"{_TYPES[name]}; charset=utf-8")
+
+    for path, name in (("/", "index.html"), ("/page.css", "page.css"), ("/page.js", "page.js")):
+        router.add_api_route(path, serve(name), operation_id=name)
+    return router
+
+
+def page_routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
+    """Return what the page asks."""
+    router = APIRouter(prefix="/v1")
+    money = MoneyView(service)
+    ask = Depends(gatekeeper.admit)
+
+    @router.post("/session")
+    async def sign_in(given: SignIn, request: Request, response: Response) -> dict[str, str]:
+        """Begin a session that only reads, for a token."""
+        caller = await gatekeeper.of_token(given.token, request)
+        response.set_cookie(
+            COOKIE,
+            gatekeeper.sessions.begin(caller.user),
+            max_age=int(SESSION_SECONDS),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return {"user": caller.user}
+
+    @router.delete("/session")
+    async def sign_out(request: Request, response: Response) -> dict[str, str]:
+        """End the session."""
+        gatekeeper.sessions.end(request.cookies.get(COOKIE))
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return {"user": ""}
+
+    @router.get("/page/now")
+    def now(caller: Caller = ask) -> dict[str, Any]:
+        """Return what the page shows first."""
+        return now_document(service)
+
+    @router.get("/page/frontier")
+    def frontier(caller: Caller = ask) -> dict[str, Any]:
+        """Return the curve of waiting against money, and where the daemon is on it."""
+        return money.frontier()
+
+    @router.get("/page/history")
+    def history(hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:
+        """Return what was, averaged over equal stretches."""
+        return money.history(hours=hours)
+
+    @router.get("/page/cost")
+    def cost(by: CostBy = "class", hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:
+        """Say who spent what in the last hours."""
+        return money.cost(by=by, hours=hours)
+
+    @router.get("/page/jobs/{name}")
+    def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Return a job with its starts, its trail and the curve of its class."""
+        return job_document(service, name, may_read=caller.may_read)
+
+    @router.get("/decisions/{tick}/replay")
+    def again(tick: Annotated[int, PathParameter(ge=0, le=2**53)], caller: Caller = ask) -> dict[str, Any]:
+        """Decide once more from the record of a tick, say whether that gives the same, and do nothing."""
+        found = replay(service.decision(tick))
+        actions = [{"id": action.id, "reason": action.reason} for action in found.decision.actions]
+        return {"tick": tick, "is_same": found.is_same, "actions": actions}
+
+    return router

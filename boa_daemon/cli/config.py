@@ -1,0 +1,60 @@
+"""``boa config show``: the settings in force, and where each has its value from."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    show,
+    stdout_console,
+)
+from boa_daemon.cli.talking import ConfigOption
+
+app = typer.Typer(
+    name="config", help="The settings in force, and where they come from.", no_args_is_help=True
+)
+
+
+@app.callback()
+def _group() -> None:
+    """The settings in force, and where they come from."""
+
+
+@app.command("show")
+def show_settings(
+    *,
+    config: ConfigOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that nobody set.")] = False,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Show each setting with its value and its origin: a file, the environment, or the default."""
+    from boa_daemon.daemon.origins import DEFAULT, settings_with_origins  # noqa: PLC0415 - slow to import
+
+    rows = settings_with_origins(config)
+    form = chosen_format(output, as_json)
+    shown = (
+        rows if everything or form is not OutputFormat.table else [r for r in rows if r["origin"] != DEFAULT]
+    )
+
+    def print_table() -> None:
+        table = a_table("Settings", "setting", "value", "origin")
+        for row in shown:
+            table.add_row(
+                f"[{row['section']}] {row['key']}".replace("[", "\\["),
+                json.dumps(row["value"]),
+                row["origin"],
+            )
+        stdout_console().print(table)
+        if len(shown) < len(rows):
+            stdout_console().print(f"[dim]{len(rows) - len(shown)} others stand at their defaults: --all[/]")
+
+    show(form, {"settings": rows}, rows=lambda: rows, table=print_table)

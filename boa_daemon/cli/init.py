@@ -1,0 +1,181 @@
+"""``boa init``: five questions, and the files that a first day needs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from boa_daemon.cli.output import print_text, stdout_console
+from boa_daemon.cli.talking import say_next
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.units import HOURS_PER_MONTH
+from policies.model import InstanceType
+
+SHOWN = ("g4dn.xlarge", "g5.xlarge", "g5.12xlarge", "g6.xlarge", "p4d.24xlarge", "p5.4xlarge", "p5.48xlarge")
+
+
+class Market(StrEnum):
+    """How machines are rented."""
+
+    on_demand = "on-demand"
+    spot = "spot"
+    spot_first = "spot-then-on-demand"
+
+
+class Where(StrEnum):
+    """Where machines come from."""
+
+    simulated = "simulated"
+    local = "local"
+    aws = "aws"
+
+
+class Whose(StrEnum):
+    """Whose jobs run."""
+
+    mine = "mine"
+    everybodys = "everybodys"
+
+
+def init(
+    *,
+    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+    gpus: Annotated[str | None, typer.Option(metavar="TYPE[,TYPE]", help="Instance types to rent.")] = None,
+    usd_per_month: Annotated[float | None, typer.Option(min=1.0, help="Budget, dollars a month.")] = None,
+    market: Annotated[Market | None, typer.Option(help="On demand, or spot.")] = None,
+    whose: Annotated[Whose | None, typer.Option(help="Whose jobs run.")] = None,
+    where: Annotated[Where | None, typer.Option(help="Simulated, this machine, or AWS.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+) -> None:
+    """Ask five questions and write boa.toml, classes and a first job."""
+    catalog = Catalog.load()
+    machines = _machines(gpus or _ask_gpus(catalog), catalog)
+    if usd_per_month is None:
+        usd_per_month = typer.prompt("Budget, dollars a month", type=float, default=2000.0)
+    if not usd_per_month > 0.0:
+        raise InputError(f"a budget is more than nothing; got {usd_per_month:g} dollars a month")
+    market = market or Market(_choose("On demand or spot", Market, Market.on_demand))
+    whose = whose or Whose(_choose("Whose jobs run here", Whose, Whose.mine))
+    where = where or Where(_choose("Where", Where, Where.simulated))
+    files = {
+        "boa.toml": _settings(machines, usd_per_month, market, whose, where),
+        "classes.yaml": _classes(machines),
+        "hello.yaml": _JOB,
+    }
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise InputError(f"{', '.join(there)} is there already", hint="Choose another --folder, or --force")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", file=folder) from None
+    hours = usd_per_month / HOURS_PER_MONTH
+    cheapest = min(machines, key=lambda kind: kind.usd_per_hour)
+    stdout_console().print(
+        f"Wrote {', '.join(files)}. {hours:.2f} dollars an hour rent {hours / cheapest.usd_per_hour:.1f} "
+        f"{cheapest.name} around the clock, more while others rest.",
+        markup=False,
+    )
+    first = "boa doctor" if where is Where.aws else "boa daemon"
+    say_next(first, "boa submit hello.yaml", "boa open", "boa plan --classes classes.yaml --open")
+
+
+def _ask_gpus(catalog: Catalog) -> str:
+    """Show machines with their prices and ask which."""
+    print_text("Which machines may be rented? Some, with list prices; `boa catalog` has all.\n")
+    for name in SHOWN:
+        kind = catalog.entries.get(name)
+        if kind is not None and kind.usd_per_hour is not None:
+            print_text(f"  {name:<14} {kind.gpus} x {kind.gpu_type:<6} {kind.usd_per_hour:8.2f} USD/hour\n")
+    print_text("On AWS new accounts may rent no p type before they ask for a quota: `boa doctor` says.\n")
+    return str(typer.prompt("Types, separated by commas", default="g5.xlarge"))
+
+
+def _machines(text: str, catalog: Catalog) -> list[InstanceType]:
+    """Return the types of a list.
+
+    Raises:
+        InputError: when one is not in the catalogue.
+    """
+    names = [word.strip() for word in text.split(",") if word.strip()]
+    if not names:
+        raise InputError("no instance type", hint="For example g5.xlarge; `boa catalog` lists them")
+    return [catalog.instance_type(name) for name in names]
+
+
+def _choose(question: str, options: type[StrEnum], default: StrEnum) -> str:
+    """Ask for one of a few.
+
+    Raises:
+        InputError: when the answer is none of them.
+    """
+    names = [one.value for one in options]
+    answer = str(typer.prompt(f"{question} ({', '.join(names)})", default=default.value)).strip()
+    if answer not in names:
+        raise InputError(f"{answer!r} is none of {', '.join(names)}", hint=did_you_mean(answer, names))
+    return answer
+
+
+def _settings(
+    machines: list[InstanceType], usd_per_month: float, market: Market, whose: Whose, where: Where
+) -> str:
+    """Return boa.toml."""
+    names = ", ".join(f'"{kind.name}"' for kind in machines)
+    engine = {Where.aws: "ssm"}.get(where, "local")
+    shared = "shared_account = true        # everybody who submits is trusted with the daemon's rights\n"
+    return (
+        "[budget]\n"
+        f"usd_per_month = {usd_per_month:g}\n"
+        f"usd_per_month_cap = {1.1 * usd_per_month:g}     # never exceeded, whatever happens\n\n"
+        "[cloud]\n"
+        f'provider = "{where}"\n'
+        f"instance_types = [{names}]\n"
+        f'market = "{market}"\n'
+        + (
+            'region = "us-east-1"            # see docs/how-to/first-rented-instance.md\n'
+            if where is Where.aws
+            else ""
+        )
+        + f'\n[engine]\nname = "{engine}"\n'
+        + (shared if whose is Whose.everybodys and where is not Where.aws else "")
+        + '\n[workload]\nclasses = "classes.yaml"\n\n[daemon]\nstate_dir = "state"\n'
+    )
+
+
+def _classes(machines: list[InstanceType]) -> str:
+    """Return a class file with guesses that the daemon corrects as jobs run."""
+    types = {kind.gpu_type: kind for kind in machines}
+    widths = {
+        kind.gpu_type: sorted({1, 2, 4, 8, kind.gpus} & set(range(1, max(8, kind.gpus) + 1)))
+        for kind in types.values()
+    }
+    lines = [
+        "# Guesses: the daemon measures speeds, sizes and rates and plans by those (boa classes).",
+        "gpu_types:",
+    ]
+    lines += [f"  {name}: {{instance_type: {kind.name}}}" for name, kind in types.items()]
+    lines += [
+        "classes:",
+        "- name: default",
+        "  arrivals_per_hour: 0.5",
+        "  phases:",
+        "  - size_gpu_hours: 1.0",
+    ]
+    lines.append("    speedup:")
+    for name, own in widths.items():
+        table = ", ".join(f"{width}: {width**0.9:.4g}" for width in own)
+        lines.append(f"      {name}: {{table: {{{table}}}}}")
+    return "\n".join(lines) + "\n"
+
+
+_JOB = """name: hello
+class: default
+run: echo hello from $BOA_JOB_ID on $BOA_GPUS GPU; sleep 5
+max_gpus: 1
+"""

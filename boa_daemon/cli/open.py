@@ -1,0 +1,71 @@
+"""``boa open``: the daemon's page in a browser; and pages of single answers, as one file."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from boa_daemon.cli.output import print_text, stderr_console
+from boa_daemon.cli.talking import ConfigOption, SocketOption
+
+OpenOption: TypeAlias = Annotated[
+    bool, typer.Option("--open", help="Show it as a page in a browser; no daemon and no network.")
+]
+PageOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--page", metavar="FILE.html", help="Write that page there instead.")
+]
+
+
+def open_page(
+    *,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the loopback; 0: any free one.")] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address alone.")
+    ] = True,
+) -> None:
+    """Show the daemon's page in a browser, as you and read-only, until Ctrl-C."""
+    from boa_daemon.api.local_page import LocalPage  # noqa: PLC0415 - slow to import
+    from boa_daemon.daemon.assembly import socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
+
+    settings = load_settings(config, flags={"daemon.socket": socket}).settings
+    page = LocalPage(Path(socket) if socket else socket_of(settings), port=port)
+    serving = threading.Thread(target=page.serve, name="boa-open", daemon=True)
+    serving.start()
+    url = page.url
+    print_text(f"{url}\n")
+    stderr_console().print("[dim]The address works once, for one browser of this machine. Ctrl-C ends it.[/]")
+    if browser:
+        # In a file that only this user reads: others see the command lines of processes.
+        door = Path(tempfile.mkdtemp(prefix="boa-")) / "open.html"
+        door.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={url}">', encoding="utf-8")
+        with contextlib.suppress(webbrowser.Error):
+            webbrowser.open(door.as_uri())
+    try:
+        serving.join()
+    finally:
+        page.stop()
+
+
+def show_page(title: str, answers: Mapping[str, Any], *, page: Path | None, opens: bool) -> None:
+    """Write answers as a page, and open it in a browser where that is asked for."""
+    from boa_daemon.dashboard.assets import write_static  # noqa: PLC0415
+
+    if page is None and not opens:
+        return
+    if page is None:
+        page = Path(tempfile.mkdtemp(prefix="boa-")) / "page.html"
+    write_static(page, title=title, answers=answers)
+    stderr_console().print(f"wrote {page}", markup=False)
+    if opens:
+        with contextlib.suppress(webbrowser.Error):
+            webbrowser.open(page.resolve().as_uri())

@@ -1,0 +1,93 @@
+"""The files of the page: served by the daemon, or put into one file with the answers inside.
+
+The scripts are plain ones that are put one after the other, so both ways run the same text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError
+
+SCRIPTS = ("lib", "charts", "solver", "now", "money", "decisions", "job", "plan", "compare", "app")
+"""In the order in which they are put together."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy of the page: nothing from elsewhere, and nothing that stands in the page itself."""
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Return a file of the page: `index.html`, `page.css` or `page.js`."""
+    folder = files("boa_daemon") / "data" / "page"
+    if name == "page.js":
+        parts = [(folder / f"{part}.js").read_text(encoding="utf-8") for part in SCRIPTS]
+        return ('"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n").encode()
+    return (folder / name).read_bytes()
+
+
+def write_static(path: Path, *, title: str, answers: Mapping[str, Any]) -> None:
+    """Write the page as one file that answers its own questions; `answers` are by the path of each.
+
+    Raises:
+        InputError: when the file cannot be written.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(static_page(title=title, answers=answers), encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"cannot write the page: {error.strerror}", file=path) from error
+
+
+def static_page(*, title: str, answers: Mapping[str, Any]) -> str:
+    """Return the page as one document, which may run its own script and fetch nothing."""
+    style, script = asset("page.css").decode(), asset("page.js").decode()
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # Within a script element only "</" could end it, and "<!--" could begin a comment.
+    data = json.dumps({"title": title, "answers": plain(answers)}, allow_nan=False).replace("<", "\\u003c")
+    page = asset("index.html").decode()
+    for link, text in (
+        ('<link rel="stylesheet" href="page.css">', f"<style>{style}</style>"),
+        (
+            '<script src="page.js" defer></script>',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        ),
+        (
+            "</body>",
+            f'<script type="application/json" id="answers">{data}</script>\n'
+            f"<script>{script}</script>\n</body>",
+        ),
+    ):
+        page = page.replace(link, text)
+    return page
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can say it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def _hash(text: str) -> str:
+    """Return the word of a policy that allows one text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

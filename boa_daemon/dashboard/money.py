@@ -1,0 +1,95 @@
+"""Where the money went, and where on the curve the daemon stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.service import NotReady, Service
+from boa_daemon.dashboard.frontier import frontier_document
+from boa_daemon.store.storage import Storage
+from boa_daemon.store.tables import JOBS
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.errors import PolicyError
+from policies.model import Problem
+
+POINTS = 360
+MEASURED_SECONDS = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A curve, and the problem that it is of."""
+
+    problem: Problem
+    budget: float
+    document: Mapping[str, Any]
+
+
+class MoneyView:
+    """Answers about money; the curve is drawn once for the classes and prices in use."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._drawn: _Drawn | None = None
+
+    def frontier(self) -> dict[str, Any]:
+        """Return the curve of the load and prices that are planned by, and where the daemon is on it.
+
+        Raises:
+            NotReady: when nothing can be planned.
+        """
+        daemon, books = self._service.daemon, self._books()
+        try:
+            site = daemon.planner.record({job.class_name for job in list(books.queue.active.values())}).site
+            problem, budget = site.problem, site.budget.amount
+            if self._drawn is None or (self._drawn.problem, self._drawn.budget) != (problem, budget):
+                self._drawn = _Drawn(problem, budget, frontier_document(problem, budget=budget))
+        except PolicyError as error:
+            raise NotReady(f"there is no curve: {error}") from None
+        return {"as_of": daemon.world.clock.now(), **self._drawn.document, "measured": self._measured(books)}
+
+    def history(self, *, hours: float) -> dict[str, Any]:
+        """Return the last hours, averaged over at most `POINTS` stretches."""
+        self._books()
+        history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
+        if history is None:
+            raise NotReady("there is no history without a database")
+        found = history.read(since=now - hours * SECONDS_PER_HOUR, until=now, points=POINTS)
+        return {"as_of": now, **found}
+
+    def cost(self, *, by: CostBy, hours: float) -> dict[str, Any]:
+        """Return who spent what in the last hours."""
+        now = self._service.daemon.world.clock.now()
+        return self._service.cost(by=by, since=max(now - hours * SECONDS_PER_HOUR, 0.0))
+
+    def _measured(self, books: Storage) -> dict[str, Any] | None:
+        """Return how long the jobs that ended well lately took, and what was burnt meanwhile on average."""
+        history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
+        since = now - MEASURED_SECONDS
+        query = select(JOBS.c.arrived_at, JOBS.c.ended_at).where(
+            JOBS.c.status == "finished", JOBS.c.ended_at >= since
+        )
+        with books.store.database.read() as connection:
+            hours = [(row.ended_at - row.arrived_at) / SECONDS_PER_HOUR for row in connection.execute(query)]
+        if not hours or history is None:
+            return None
+        burn = history.read(since=since, until=now, points=1)["series"].get("usd_per_hour", [None])[0]
+        if burn is None:
+            return None
+        return {"jobs": len(hours), "mean_jct_hours": sum(hours) / len(hours), "usd_per_hour": burn}
+
+    def _books(self) -> Storage:
+        """Return what is on disk.
+
+        Raises:
+            NotReady: when the database cannot be read.
+        """
+        books = self._service.daemon.books
+        if books is None:
+            raise NotReady(self._service.daemon.standing.fault)
+        return books

@@ -1,0 +1,51 @@
+"""One job as the page shows it: its widths over time, how it gets on, the curve of its class, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+
+from boa_daemon.daemon.service import Service
+from boa_daemon.store.tables import GENERATIONS
+from policies.model import JobId
+
+MOST_GENERATIONS = 500
+
+
+def job_document(service: Service, name: JobId, *, may_read: Callable[[str], bool]) -> dict[str, Any]:
+    """Return a job with its starts, its trail and its class.
+
+    Raises:
+        InputError: when there is no such job.
+    """
+    job = service.job(name, may_read=may_read)
+    explained = service.explain(name)
+    class_name = str(job["class"]).partition("[")[0]
+    own = [one for one in service.classes()["classes"] if one["name"] == class_name]
+    return {
+        **job,
+        "text": explained["text"],
+        "reason": explained["reason"],
+        "generations": _generations(service, name),
+        "trail": service.daemon.work.progress.of(name),
+        "speedups": own[0]["speedups"] if own else [],
+    }
+
+
+def _generations(service: Service, name: JobId) -> list[dict[str, Any]]:
+    """Return the starts of a job, the newest at the end."""
+    books = service.daemon.books
+    if books is None:
+        return []
+    columns = GENERATIONS.c
+    query = (
+        select(columns.generation, columns.gpu_type, columns.gpus, columns.started_at, columns.ended_at)
+        .add_columns(columns.end)
+        .where(columns.job == name)
+        .order_by(columns.generation.desc())
+        .limit(MOST_GENERATIONS)
+    )
+    with books.store.database.read() as connection:
+        return [dict(row._mapping) for row in connection.execute(query)][::-1]

@@ -1,0 +1,99 @@
+// Jobs: a list to search, and one job with its widths, progress, curve and log.
+
+const find = { text: "", ended: false };
+const log = { job: "", node: 0, text: "", next: 0, nodes: 1, said: "" };
+
+const STATUS_WAITS = { queued: "waiting" };
+
+const jobs = {
+  title: "Jobs", every: 6000,
+  load: () => ask("jobs", { limit: 500, ended: find.ended }),
+  draw(doc) {
+    const words = find.text.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = doc.jobs.filter((job) => words.every((word) => `${job.id} ${job.user} ${job.class} ${job.status}`.toLowerCase().includes(word)));
+    return [card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.jobs.length >= 500 ? " of the newest 500" : ""}`)], "",
+      el("div", { class: "tools" },
+        el("input", { type: "search", placeholder: "id, user, class, state", "aria-label": "Search jobs", value: find.text, "data-key": "search", oninput: (event) => { find.text = event.target.value; redraw(); } }),
+        segments("Which", [[false, "active"], [true, "also ended"]], find.ended, (ended) => { find.ended = ended; reload(); })),
+      rows.length ? table([
+        ["job", (job) => el("a", { href: `#job/${encodeURIComponent(job.id)}` }, job.id), "id"], ["user", (job) => job.user], ["class", (job) => job.class],
+        ["state", (job) => el("span", { class: `chip ${STATUS_WAITS[job.status] ?? job.status}` }, STATUS_WAITS[job.status] ?? job.status)],
+        ["GPUs", (job) => (job.gpus ? `${job.gpus} × ${job.gpu_type}` : ""), "n"], ["step", (job) => (job.step === null ? "" : number(job.step)), "n"],
+        ["arrived", (job) => clock(job.arrived_at, true), "n"], ["dollars", (job) => number(job.usd, 2), "n"]], rows.slice(0, 300), "Jobs")
+        : empty(words.length ? "No job is called that." : "No jobs. Submit one: ", words.length ? null : code("boa submit job.yaml")))];
+  },
+};
+
+function widthChart(job, until) {
+  const starts = job.generations;
+  if (!starts.length) return empty("It was not started yet.");
+  const since = starts[0].started_at, step = Math.max((until - since) / 300, 1);
+  const count = Math.ceil((until - since) / step);
+  const values = Array.from({ length: count }, (_, i) => {
+    const at = since + (i + 0.5) * step;
+    return starts.find((one) => one.started_at <= at && (one.ended_at === null || one.ended_at > at))?.gpus ?? 0;
+  });
+  return timeChart({ since, step, series: [{ name: "GPUs", values, kind: "area" }], stacked: true, height: 200, part: 7, label: "GPUs over time", yName: "GPUs", say: (value) => number(value) });
+}
+
+function trailCharts(job) {
+  const trail = job.trail;
+  if (trail.length < 2) return empty("Nothing was reported in this daemon's lifetime. ", code("boa_daemon.job.report(step, loss=…)"), " reports.");
+  const since = trail[0][0], until = trail.at(-1)[0], count = Math.min(120, trail.length), step = (until - since) / count || 1;
+  const at = (column) => Array.from({ length: count }, (_, i) => {
+    const point = trail.filter(([when]) => when <= since + (i + 1) * step + 1e-6).at(-1);
+    return point?.[column] ?? null;
+  });
+  const chart = (name, column, colour) => timeChart({ since, step, series: [{ name, values: at(column), kind: "line", colour }], height: 170, label: `${name} over time`, yName: name, say: (value) => number(value, column === 2 ? 4 : 0) });
+  return [chart("step", 1, 0), trail.some((point) => point[2] !== null) ? chart("loss", 2, 1) : null];
+}
+
+function speedupChart(rows, job) {
+  const byType = new Map();
+  for (const row of rows) byType.set(row.gpu_type, [...(byType.get(row.gpu_type) ?? []), row]);
+  if (!byType.size) return empty("Nothing is known of its class.");
+  return [...byType].map(([type, points]) => {
+    const most = Math.max(...points.map((row) => Math.max(row.stated, row.high ?? 0, row.estimate ?? 0))) * 1.08, wide = Math.max(...points.map((row) => row.gpus));
+    const f = frame({ x: [0, wide * 1.04], y: [0, most], height: 230, part: 5, label: `Speed-up on ${type}`, xName: "GPUs", yName: `speed-up, ${type}`, xTicks: 5 });
+    const known = points.filter((row) => row.estimate !== null && row.low !== null);
+    if (known.length > 1) f.node.append(svg("path", { class: "band", d: `${path(known.map((row) => [f.px(row.gpus), f.py(row.high)]))}${path(known.toReversed().map((row) => [f.px(row.gpus), f.py(row.low)])).replace("M", "L")}Z` }));
+    f.node.append(svg("path", { class: "line thin dash softline", d: path(points.map((row) => [f.px(row.gpus), f.py(row.stated)])) }));
+    if (known.length) f.node.append(svg("path", { class: "line", d: path(known.map((row) => [f.px(row.gpus), f.py(row.estimate)])) }));
+    for (const row of points) if (row.gpus === job.gpus && type === job.gpu_type) f.node.append(svg("circle", { class: "dot here", cx: f.px(row.gpus), cy: f.py(row.estimate ?? row.stated), r: 6 }, svg("title", {}, "its width now")));
+    return f.node;
+  });
+}
+
+async function tail(name) {
+  if (log.job !== name) Object.assign(log, { job: name, node: 0, text: "", next: 0, nodes: 1, said: "" });
+  try {
+    const chunk = await ask(`jobs/${name}/logs`, { since: log.next, node: log.node });
+    log.text = (log.text + chunk.text).slice(-60000);
+    Object.assign(log, { next: chunk.next_offset, nodes: chunk.nodes, said: "" });
+  } catch (error) {
+    log.said = error.message;
+  }
+}
+
+const job = {
+  title: "Job", every: 3000, parent: "jobs",
+  load: async (name) => {
+    const doc = await ask(`page/jobs/${name}`);
+    await tail(name);
+    return { doc, log: `${log.next}/${log.node}/${log.said}` };
+  },
+  draw({ doc }, name) {
+    const until = doc.ended_at ?? Date.now() / 1000, status = STATUS_WAITS[doc.status] ?? doc.status;
+    const facts = [["state", el("span", { class: `chip ${status}` }, status)], ["user", doc.user], ["class", doc.class], ["holds", doc.gpus ? `${doc.gpus} × ${doc.gpu_type} on ${counted(doc.nodes.length, "node")}` : "nothing"], ["step", number(doc.step)], ["dollars", number(doc.usd, 2)],
+      ["arrived", clock(doc.arrived_at, true)], ["ran", span(doc.ran_seconds)], ["starts, failures", `${doc.generation}, ${doc.failures}`], doc.lost_gpu_hours >= 0.001 ? ["lost", `${number(doc.lost_gpu_hours, 3)} GPU-hours`] : null].filter(Boolean);
+    return [el("h1", {}, name), el("div", { class: "grid" },
+      card("Why", "w7", el("p", { class: "whole" }, doc.text)),
+      card("Facts", "w5", el("dl", { class: "facts" }, facts.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]))),
+      card("Width over time", "w7", widthChart(doc, until)),
+      card(["Speed-up of its class ", el("small", {}, "dashed: stated; line with band: measured, 95 %")], "w5", speedupChart(doc.speedups, doc)),
+      card("Progress", "", trailCharts(doc)),
+      card(["Log ", el("small", {}, "the end of it, live")], "",
+        log.nodes > 1 ? el("div", { class: "tools" }, segments("Node", Array.from({ length: Math.min(log.nodes, 16) }, (_, i) => [i, `node ${i}`]), log.node, (node) => { Object.assign(log, { node, text: "", next: 0 }); reload(); })) : null,
+        log.said ? empty(log.said) : log.text ? el("pre", { class: "log", tabindex: "0", "data-scroll": "end" }, log.text) : empty("It has printed nothing yet.")))];
+  },
+};

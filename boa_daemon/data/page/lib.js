@@ -1,0 +1,97 @@
+// Elements, numbers as people say them, and questions to the daemon.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  return fill(node, attributes, children);
+}
+
+function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  // Text only: nothing that a job is called ever becomes markup.
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const number = (value, digits = 0) =>
+  value === null || value === undefined ? "–" : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const usd = (value) => (value === null || value === undefined ? "–" : `$${number(value, Math.abs(value) < 1000 ? 2 : 0)}`);
+const amount = (value, unit) => (unit === "gpus" ? `${number(value, 1)} GPUs` : `${usd(value)}/h`);
+const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+
+function span(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 99) return `${Math.round(seconds)} s`;
+  if (seconds < 5940) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 48 * 3600) return `${number(seconds / 3600, 1)} h`;
+  return `${number(seconds / 86400, 1)} days`;
+}
+
+const two = (value) => String(value).padStart(2, "0");
+function clock(seconds, withDay = false) {
+  const at = new Date(seconds * 1000);
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  return withDay ? `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}` : time;
+}
+
+const STATIC = (() => {
+  const data = document.getElementById("answers");
+  return data ? JSON.parse(data.textContent) : null;
+})();
+
+class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function ask(path, query = {}) {
+  if (STATIC) {
+    if (path in STATIC.answers) return STATIC.answers[path];
+    throw new Refused(404, "This file holds no such answer.");
+  }
+  const words = new URLSearchParams(query).toString();
+  let answer;
+  try {
+    answer = await fetch(`v1/${path}${words ? `?${words}` : ""}`, { credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(20000) });
+  } catch {
+    throw new Refused(0, "The daemon does not answer.");
+  }
+  const document_ = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, document_.message || answer.statusText);
+  return document_;
+}
+
+function card(title, width, ...children) {
+  return el("section", { class: `card ${width}` }, title === null ? null : el("h2", {}, title), ...children);
+}
+
+function tile(title, value, unit, ...below) {
+  return el("section", { class: "card tile w3" }, el("h2", {}, title), el("div", { class: "value" }, value, " ", el("small", {}, unit)), ...below.map((one) => el("p", { class: "soft" }, one)));
+}
+
+// Columns: [heading, cell of a row, class]; on a narrow screen rows become blocks.
+function table(columns, rows, caption) {
+  const head = el("tr", {}, columns.map(([name, , kind]) => el("th", { scope: "col", class: kind }, name)));
+  const body = rows.map((row) =>
+    el("tr", { class: row.isMine ? "me" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, cell(row)))));
+  return el("div", { class: "scroll" }, el("table", { class: "stack", "aria-label": caption }, el("thead", {}, head), el("tbody", {}, body)));
+}
+
+function segments(label, options, chosen, choose) {
+  return el("div", { class: "seg", role: "group", "aria-label": label }, options.map(([value, text]) =>
+    el("button", { type: "button", "aria-pressed": String(value === chosen), "data-key": `${label}:${value}`, onclick: () => choose(value) }, text)));
+}
+
+const empty = (...said) => el("p", { class: "empty" }, ...said);
+const code = (text) => el("code", {}, text);

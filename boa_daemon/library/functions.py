@@ -1,0 +1,225 @@
+"""What the commands do, as functions: solve, plan, frontier, simulate, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from boa_daemon.dashboard.frontier import frontier_document
+from boa_daemon.errors import InputError
+from boa_daemon.library.problem import Problem
+from boa_daemon.library.results import Compared, Frontier, Planned, Simulated, Solved
+from boa_daemon.planning.answers import landmarks, solution_document
+from boa_daemon.planning.budget_plan import budget_plan
+from boa_daemon.planning.curve import Curve
+from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, settings_for
+from boa_daemon.traces.reader import Trace, TraceFault, TraceJob, check_classes, read_trace
+from policies.model import Budget
+from policies.model import Problem as Model
+from policies.optimum.boa import solve as solve_problem
+from policies.optimum.solution import Solution, Version
+from policies.registry import find_policy, parse_options
+
+Arrivals: TypeAlias = str | PathLike[str] | Iterable[tuple[float, str]]
+"""A trace file, or pairs of (seconds from the start, name of a class)."""
+
+
+def solve(
+    problem: Problem, budget: str | float | None = None, *, version: Version = "integer-mixed"
+) -> Solved:
+    """Return the widths that wait least within a budget, with a proof of optimality.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job; it names the least that can.
+        InputError: when the budget is none.
+    """
+    file, asked = problem.under(budget)
+    found = solve_problem(file.problem, asked.amount, version=version)
+    return Solved(
+        title=f"Optimum for {asked}",
+        document=solution_document(found, file.problem),
+        rows=_widths(found),
+        **_of(found),
+    )
+
+
+def plan(problem: Problem, budget: str | float | None = None) -> Planned:
+    """Return the optimum with what surrounds it: the knee, the next unit of budget, quotas to ask for.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job; it names the least that can.
+        InputError: when the budget is none.
+    """
+    file, asked = problem.under(budget)
+    found = budget_plan(file, asked, "integer-mixed")
+    return Planned(
+        title=f"Plan for {asked}",
+        document=found.to_document(),
+        rows=_widths(found.solution),
+        knee_budget=found.knee.budget,
+        next_unit_saves_hours=found.next_unit_saves_hours,
+        **_of(found.solution),
+    )
+
+
+def frontier(problem: Problem, *, unit: str | None = None) -> Frontier:
+    """Return the least mean JCT at every budget; ``unit="gpus"`` counts GPUs where prices are given."""
+    model: Model = problem.file.problem
+    if unit is not None:
+        if unit not in ("gpus", "usd_per_hour"):
+            raise InputError(f"unit is gpus or usd_per_hour; got {unit!r}")
+        model = problem.under("gpus:1" if unit == "gpus" else "1/h")[0].problem
+    curve = Curve.of(model, "integer-mixed")
+    budgets, hours = curve.vertices()
+    pairs = list(zip(budgets.tolist(), hours.tolist(), strict=True))
+    own = problem.file.budget
+    mark = own.amount if own is not None and own.unit == model.budget_unit else None
+    document = {
+        "version": "integer-mixed",
+        "budget_unit": model.budget_unit,
+        "cheapest_feasible_spend": curve.cheapest,
+        "largest_useful_spend": curve.largest_useful,
+        **landmarks(curve),
+        "points": [{"budget": budget, "weighted_mean_jct_hours": jct} for budget, jct in pairs],
+    }
+    return Frontier(
+        title="Waiting against money",
+        document=document,
+        rows=[{"budget": budget, "mean_jct_hours": jct} for budget, jct in pairs],
+        budgets=tuple(budget for budget, _ in pairs),
+        hours=tuple(jct for _, jct in pairs),
+        unit=model.budget_unit,
+        knee_budget=curve.knee().budget,
+        cheapest_feasible_spend=curve.cheapest,
+        largest_useful_spend=curve.largest_useful,
+        page=frontier_document(model, budget=mark),
+    )
+
+
+def simulate(
+    problem: Problem,
+    trace: Arrivals,
+    budget: str | float | None = None,
+    *,
+    policy: str = "boa",
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    boot_seconds: float = 180.0,
+    rehearse: bool = False,
+) -> Simulated:
+    """Replay arrivals under a policy; ``rehearse`` tunes the plan first, so that the run spends the budget.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job.
+        InputError: when the trace is none, or has a class that the problem lacks.
+        UnknownPolicy: when there is none of that name.
+    """
+    settings = replace(_settings(problem, trace, budget), seed=seed, boot_seconds=boot_seconds, policy=policy)
+    words = {key: str(value) for key, value in (options or {}).items()}
+    settings = replace(settings, options=parse_options(find_policy(policy), words))
+    found = prepare(rehearsed(settings) if rehearse else settings).finish()
+    document = found.to_document()
+    return Simulated(
+        title=f"{policy}: {found.finished} of {found.jobs} jobs finished",
+        document=document,
+        rows=[{"figure": key, "value": value} for key, value in document.items()],
+        policy=policy,
+        mean_jct_hours=found.mean_jct_hours,
+        p95_jct_hours=found.p95_jct_hours,
+        mean_usd_per_hour=found.mean_usd_per_hour,
+        lower_bound_mean_jct_hours=found.lower_bound_mean_jct_hours,
+    )
+
+
+def compare(
+    problem: Problem,
+    trace: Arrivals,
+    budget: str | float | None = None,
+    *,
+    policies: Sequence[str] = ("equal-width", "static-fifo"),
+    seeds: int = 1,
+    processes: int = 1,
+) -> Compared:
+    """Run policies on the same jobs, each tuned to spend what BOA spends.
+
+    Raises:
+        InputError: when the trace is none, or has a class that the problem lacks.
+        UnknownPolicy: when there is none of a name.
+    """
+    from boa_daemon.compare.cells import REFERENCE, Comparison  # noqa: PLC0415 - few compare
+    from boa_daemon.compare.run import Kept, run_all  # noqa: PLC0415
+    from boa_daemon.compare.summary import lines_of  # noqa: PLC0415
+
+    settings = _settings(problem, trace, budget)
+    rivals = tuple(dict.fromkeys(find_policy(name).name for name in policies if name != REFERENCE))
+    comparison = Comparison(shared=settings, budgets=(settings.budget,), rivals=rivals, seeds=seeds)
+    comparison.check()
+    rows = run_all(comparison, kept=Kept(None), processes=processes, on_row=lambda _row: None)
+    lines = lines_of(comparison, rows)
+    return Compared(
+        title=f"Policies for {settings.budget}",
+        document={"reference": REFERENCE, "summary": [line.to_document() for line in lines]},
+        rows=[
+            {
+                "policy": line.policy,
+                "mean_jct_hours": line.mean_jct_hours,
+                "p95_jct_hours": line.p95_jct_hours,
+                "mean_usd_per_hour": line.mean_usd_per_hour,
+                "ratio": line.ratio.mean,
+            }
+            for line in lines
+        ],
+        ratios={line.policy: line.ratio.mean for line in lines},
+    )
+
+
+def _settings(problem: Problem, trace: Arrivals, budget: str | float | None) -> SimulationSettings:
+    """Return a run of arrivals under a budget."""
+    file, asked = problem.under(budget)
+    arrivals, name = _arrivals(trace)
+    check_classes(arrivals, [one.name for one in file.problem.classes], Path(name))
+    return settings_for(file, arrivals, Budget(amount=asked.amount, unit=asked.unit))
+
+
+def _arrivals(trace: Arrivals) -> tuple[Trace, str]:
+    """Return arrivals, and what to call them."""
+    if isinstance(trace, str | PathLike):
+        return read_trace(Path(trace)), str(trace)
+    try:
+        ordered = sorted((float(at), str(name)) for at, name in trace)
+        jobs = tuple(TraceJob(f"{name}-{n}", at, name) for n, (at, name) in enumerate(ordered))
+        return Trace(jobs), "the arrivals"
+    except (TypeError, ValueError, TraceFault) as error:
+        raise InputError(f"arrivals are pairs of seconds and the name of a class: {error}") from None
+
+
+def _of(found: Solution) -> dict[str, float]:
+    """Return the figures of a solution that have names of their own."""
+    return {
+        "mean_jct_hours": found.mean_jct_hours,
+        "mean_spend": found.mean_spend,
+        "multiplier": found.multiplier,
+        "cheapest_feasible_spend": found.cheapest_feasible_spend,
+        "largest_useful_spend": found.largest_useful_spend,
+    }
+
+
+def _widths(found: Solution) -> list[dict[str, Any]]:
+    """Return one row per class, plan and phase."""
+    return [
+        {
+            "class": answer.name,
+            "job_fraction": share.job_fraction,
+            "phase": number,
+            "gpu_type": step.gpu_type,
+            "gpus": step.gpus,
+            "hours": step.hours,
+            "spend_per_job": step.spend,
+        }
+        for answer in found.classes
+        for share in answer.plans
+        for number, step in enumerate(share.steps)
+    ]

@@ -1,0 +1,163 @@
+"""A problem for programs: from a file, a mapping, or a table with one row per class and width."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.problem_file import ProblemFile, load_problem, parse_problem, with_budget
+from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.units import parse_budget
+from policies.model import Budget
+
+COLUMNS = ("class", "arrivals_per_hour", "size_gpu_hours", "gpu_type", "gpus", "speedup")
+_ALSO = ("weight",)
+_FACTS = ("arrivals_per_hour", "size_gpu_hours", "weight")
+"""What a class has once, though each of its rows says it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Classes of jobs, the GPU types that they may run on with their prices, and maybe a budget."""
+
+    file: ProblemFile
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> Problem:
+        """Return the problem in a YAML, JSON or TOML file.
+
+        Raises:
+            InputError: when it is none, with file and line.
+        """
+        return cls(load_problem(Path(path), require_rates=False))
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Problem:
+        """Return the problem that a mapping holds, with the keys of a problem file.
+
+        Raises:
+            InputError: when it is none, with the key.
+        """
+        whole = Document(name="the problem", content=dict(document), language="json")
+        return cls(parse_problem(whole, require_rates=False))
+
+    @classmethod
+    def from_csv(cls, path: str | PathLike[str], *, prices: Mapping[str, float] | None = None) -> Problem:
+        """Return the problem in a CSV file with the columns of `from_rows`.
+
+        Raises:
+            InputError: when it cannot be read, or holds no problem.
+        """
+        try:
+            with Path(path).open(encoding="utf-8", newline="") as file:
+                rows = list(csv.DictReader(file))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"cannot be read: {error}", file=Path(path)) from None
+        return cls.from_rows(rows, prices=prices, name=str(path))
+
+    @classmethod
+    def from_frame(cls, frame: Any, *, prices: Mapping[str, float] | None = None) -> Problem:
+        """Return the problem in a pandas data frame with the columns of `from_rows`.
+
+        Raises:
+            InputError: when it holds no problem.
+        """
+        return cls.from_rows(frame.to_dict("records"), prices=prices, name="the data frame")
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        prices: Mapping[str, float] | None = None,
+        name: str = "the rows",
+    ) -> Problem:
+        """Return the problem of rows, one per class, GPU type and width.
+
+        Columns: `class`, `arrivals_per_hour`, `size_gpu_hours` (hours on one reference GPU), `gpu_type`,
+        `gpus`, `speedup` (times as fast as one reference GPU), and optionally `weight`. `prices` are dollars
+        per GPU-hour by GPU type; without them a budget counts GPUs, and there is one type.
+
+        Raises:
+            InputError: when a column lacks or a class contradicts itself, with the row.
+        """
+        classes: dict[str, dict[str, Any]] = {}
+        for number, row in enumerate(rows, start=2):
+            _check_columns(row, name)
+            one = {
+                key: _number(row[key], key, name, number) for key in row if key not in ("class", "gpu_type")
+            }
+            label, kind = str(row["class"]), str(row["gpu_type"])
+            facts = {key: one[key] for key in _FACTS if key in one}
+            found = classes.setdefault(label, {"facts": facts, "tables": {}})
+            if facts != found["facts"]:
+                raise InputError(
+                    f"class {label!r} has another rate, size or weight than in an earlier row",
+                    file=name,
+                    line=number,
+                )
+            found["tables"].setdefault(kind, {})[int(one["gpus"])] = one["speedup"]
+        if not classes:
+            raise InputError("there are no rows", file=name, hint=f"Its columns are {', '.join(COLUMNS)}")
+        document: dict[str, Any] = {"classes": [_class(label, one, prices) for label, one in classes.items()]}
+        if prices is not None:
+            document["gpu_types"] = {kind: {"usd_per_gpu_hour": usd} for kind, usd in prices.items()}
+        return cls.from_dict(document)
+
+    def under(self, budget: str | float | None) -> tuple[ProblemFile, Budget]:
+        """Return the problem and its budget: ``"40/h"``, ``"gpus:48"``, a number in its unit, or its own.
+
+        Raises:
+            InputError: when there is no budget, or it is none.
+        """
+        if budget is None:
+            if self.file.budget is None:
+                raise InputError("no budget", hint='Give one, such as "40/h" or "gpus:48"')
+            return self.file, self.file.budget
+        asked = parse_budget(budget) if isinstance(budget, str) else _plain(budget, self.file)
+        return with_budget(self.file, asked), asked
+
+
+def _plain(amount: float, file: ProblemFile) -> Budget:
+    """Return a number as a budget in the problem's own unit."""
+    try:
+        return Budget(amount=float(amount), unit=file.problem.budget_unit)
+    except ValueError as error:
+        raise InputError(f"a budget is a positive number: {error}") from None
+
+
+def _check_columns(row: Mapping[str, Any], name: str) -> None:
+    """Refuse a row that lacks a column, or has one that nobody reads."""
+    lacks = [column for column in COLUMNS if row.get(column) in (None, "")]
+    if lacks:
+        raise InputError(f"column {lacks[0]!r} lacks", file=name, hint=f"Columns: {', '.join(COLUMNS)}")
+    for column in row:
+        if column not in (*COLUMNS, *_ALSO):
+            hint = did_you_mean(str(column), (*COLUMNS, *_ALSO)) or f"Columns: {', '.join(COLUMNS)}"
+            raise InputError(f"column {column!r} is none of a problem's", file=name, hint=hint)
+
+
+def _number(value: Any, key: str, name: str, line: int) -> float:
+    """Return a cell as a number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{key} is a number; got {value!r}", file=name, line=line) from None
+
+
+def _class(label: str, one: Mapping[str, Any], prices: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return a class as a problem file has it."""
+    tables = {kind: {"table": table} for kind, table in one["tables"].items()}
+    if prices is None and len(tables) > 1:
+        raise InputError(
+            f"class {label!r} has several GPU types", hint="Give prices, dollars per GPU-hour by type"
+        )
+    speedup = tables if prices is not None else next(iter(tables.values()))
+    facts = {key: value for key, value in one["facts"].items() if key != "size_gpu_hours"}
+    phase = {"size_gpu_hours": one["facts"]["size_gpu_hours"], "speedup": speedup}
+    return {"name": label, **facts, "phases": [phase]}

@@ -1,0 +1,228 @@
+"""What BOA relies on in what other packages add; for the tests of those packages.
+
+Each function takes what an entry point stands for, tries what the program does with it, and raises
+AssertionError with a sentence where a promise is broken. `policies.plugins` lists the entry points, and
+`examples/plugin` is a package that adds one of each and tests it by these.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.testing import a_class as make_class
+from boa_daemon.testing import a_job as make_job
+from boa_daemon.testing import a_node, a_problem, an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, StartJob, TerminateNode
+from boa_daemon.tick.ports import Accepted, JobSpec, Launched, Provider, Runner, RunReport
+from boa_daemon.traces.reader import read_trace
+from boa_daemon.traces.workload import Options, Workload
+from boa_daemon.traces.writer import write_workload
+from policies.model import Budget, GpuSlot, InstanceType, Job, Node, Width
+from policies.protocols import Placer
+from policies.site import PolicyEntry, PolicyOptions, Site
+
+PATIENCE_SECONDS = 60.0
+NOW = 1_800_000_000.0
+
+
+def check_policy(entry: PolicyEntry, *, draws: int = 20) -> None:
+    """Try a policy on random queues: widths that its classes allow, and the same answer to the same facts.
+
+    Nobody relies on more: which widths are good is the policy's own business.
+    """
+    assert isinstance(entry, PolicyEntry), f"a policy is a PolicyEntry, not {type(entry).__name__}"
+    classes = (make_class("small"), make_class("large"))
+    kind = an_instance_type()
+    site = Site(
+        problem=a_problem(*classes),
+        budget=Budget(amount=60.0),
+        instance_types={kind.gpu_type: kind},
+        max_nodes=8,
+    )
+    allowed = {
+        one.name: {
+            Width(kind.gpu_type, int(gpus)) for gpus in one.phases[0].speedups[kind.gpu_type].whole_widths()
+        }
+        for one in classes
+    }
+    built, twin = (entry.build(site, PolicyOptions()).allocator for _ in range(2))
+    assert dict(built.allocate([], now=NOW).widths) == {}, "no jobs have no widths"
+    draw = random.Random(0)
+    for queue in range(draws):
+        # A policy may remember a job by its id, which is given once.
+        jobs = [_random_job(draw, f"j{queue}-{n}", allowed) for n in range(draw.randint(1, 30))]
+        found = built.allocate(jobs, now=NOW)
+        known = {job.id: job for job in jobs}
+        for name, width in found.widths.items():
+            assert name in known, f"a width for {name!r}, which is no job that was asked about"
+            mine = known[name].class_name
+            assert width in allowed[mine], f"{width} for a job of class {mine}, which allows {allowed[mine]}"
+        again = twin.allocate(jobs, now=NOW)
+        assert dict(again.widths) == dict(found.widths), (
+            "the same facts gave other widths: is there chance in it?"
+        )
+        assert all(count >= 0 for count in (found.nodes or {}).values()), "a count of nodes is zero or more"
+
+
+def check_placer(make: Callable[[float], Placer], *, draws: int = 50) -> None:
+    """Try a placer on random fleets: whole widths, on ready nodes, no GPU twice, and who sits well stays."""
+    draw = random.Random(0)
+    for _ in range(draws):
+        kind = an_instance_type(gpus=draw.choice((1, 4, 8)))
+        nodes = [
+            Node(id=f"n{number}", instance_type=kind, is_ready=draw.random() < 0.8)
+            for number in range(draw.randint(0, 6))
+        ]
+        ready = [node for node in nodes if node.is_ready]
+        widths = {f"j{n}": Width(kind.gpu_type, draw.randint(1, 10)) for n in range(draw.randint(0, 8))}
+        held = _held(widths, ready[:1])
+        found = make(1.0).place(widths, nodes=nodes, held=held).slots
+        taken: set[GpuSlot] = set()
+        for name, slots in found.items():
+            assert name in widths, f"GPUs for {name!r}, which is no job that was asked about"
+            assert len(slots) == widths[name].gpus, f"{len(slots)} GPUs for a job of width {widths[name]}"
+            for slot in slots:
+                assert slot.node in {node.id for node in ready}, f"{slot}: that node is not ready"
+                assert 0 <= slot.index < kind.gpus, f"{slot}: that node has {kind.gpus} GPUs"
+                assert slot not in taken, f"{slot} is given to two jobs"
+                taken.add(slot)
+        for name, slots in held.items():
+            assert found.get(name) == slots, f"job {name} sat well and was moved"
+        again = make(1.0).place(widths, nodes=nodes, held=held).slots
+        assert dict(again) == dict(found), "the same facts gave other places: is there chance in it?"
+
+
+def check_trace_format(read: Callable[[Path, Options], Workload], source: Path) -> None:
+    """Try an importer on a file of its kind: what it makes can be written, and read by the simulator."""
+    found = read(source, Options())
+    assert found.trace.jobs, "no jobs were found"
+    names = {one.name for one in found.classes}
+    strangers = {job.class_name for job in found.trace.jobs} - names
+    assert not strangers, f"jobs of classes that are not there: {sorted(strangers)}"
+    with TemporaryDirectory() as name:
+        trace, classes = write_workload(found, Path(name))
+        assert read_trace(trace).jobs == found.trace.jobs, "the trace is another when it is read back"
+        kept = {one.name for one in load_problem(classes, require_rates=False).problem.classes}
+        assert kept == names, "the classes are others when they are read back"
+    assert read(source, Options()).trace == found.trace, "the same file gave another trace"
+    few = read(source, Options(limit=1)).trace.jobs
+    assert len(few) == 1, f"limit=1 gave {len(few)} jobs: pass the options to `workload.assemble`"
+
+
+def check_cloud(
+    cloud: Provider, *, kind: InstanceType, now: Callable[[], float], pass_time: Callable[[float], None]
+) -> None:
+    """Try an empty cloud, which is left empty: launches, listings, ends, and what the daemon does besides.
+
+    `pass_time` lets seconds pass by the clock that the cloud was given; nodes boot within ten minutes of it.
+    """
+    assert list(cloud.nodes()) == [], "it begins with nodes that nobody launched"
+    order = LaunchNodes(id="t1-launch-0", instance_type=kind, count=2, reason="a contract test")
+    outcome = cloud.launch(order)
+    assert isinstance(outcome, Launched), f"two nodes could not be launched: {outcome}"
+    assert len(set(outcome.nodes)) == 2, "two nodes have two names"
+    again = cloud.launch(order)
+    assert isinstance(again, Launched), f"the same order a second time: {again}"
+    listed = {node.id: node for node in cloud.nodes() if node.ended_at is None}
+    assert set(listed) == set(outcome.nodes), "the same order, sent twice, launched twice: its id is a token"
+    assert {node.launched_by for node in listed.values()} == {order.id}, "a node names the order it came from"
+    pass_time(600.0)
+    assert all(node.phase == "ready" for node in cloud.nodes()), "ten minutes later the nodes are not ready"
+    cloud.remember(list(cloud.nodes()))
+    cloud.listen(lambda: None)
+    cloud.renew(list(outcome.nodes))
+    cloud.refresh()
+    assert dict(cloud.sweep()) == {}, "a sweep took nodes that were remembered"
+    assert all(age is None or age >= 0.0 for age in cloud.ages().values()), "an age is no time to come"
+    ended = now()
+    orders = [TerminateNode(id=f"end-{name}", node=name, reason="a contract test") for name in outcome.nodes]
+    said = cloud.terminate(orders)
+    assert set(said) == set(outcome.nodes), "every order to end has an answer"
+    assert set(said.values()) == {Accepted()}, f"nodes that run could not be ended: {said}"
+    seen: dict[str, float] = {}
+    for _ in range(10):
+        seen |= {node.id: node.ended_at for node in cloud.nodes() if node.ended_at is not None}
+        pass_time(60.0)
+    assert set(seen) == set(outcome.nodes), "an end is listed once at least: bills are made of it"
+    assert all(at >= ended - 1.0 for at in seen.values()), "a node ended before it was told to"
+    assert set(cloud.terminate(orders).values()) == {Accepted()}, "what is gone is accepted as ended"
+    cloud.close()
+    cloud.close()
+
+
+def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[str] = ("n1",)) -> None:
+    """Try an engine with three jobs of a shell: one that ends well, one that fails, one that is killed."""
+    engine = make()
+    machines = [a_node(name) for name in nodes]
+    _wait(lambda: set(engine.prepare(machines).values()) == {Accepted()}, "its nodes are never ready")
+    slots = (GpuSlot(nodes[0], 0),)
+
+    def run(job: str, command: str) -> None:
+        spec = JobSpec(job=job, name=job, class_name="default", run=command, workdir=str(folder))
+        assert engine.admit(spec) == Accepted(), f"job {job} was not admitted"
+        start = StartJob(
+            id=f"start-{job}", job=job, generation=1, width=Width("gpu", 1), slots=slots, reason="test"
+        )
+        assert engine.start(start) == Accepted(), f"job {job} was not started"
+
+    def end_of(job: str) -> RunReport:
+        _wait(lambda: job in engine.poll() and engine.poll()[job].is_over, f"job {job} never ended")
+        return engine.poll()[job]
+
+    run("good", "echo $BOA_JOB_ID on $BOA_GPUS of $BOA_NODES in generation $BOA_GENERATION; echo kept > made")
+    assert end_of("good").phase == "finished", f"a job that ended with 0: {end_of('good')}"
+    assert "good on 1 of 1 in generation 1" in engine.logs("good").text, engine.logs("good").text
+    assert (folder / "made").read_text() == "kept\n", "it did not run in its workdir"
+    run("bad", "echo oh no; exit 3")
+    assert (end_of("bad").phase, end_of("bad").exit_code) == ("failed", 3), f"exit 3: {end_of('bad')}"
+    run("slow", "sleep 600")
+    _wait(lambda: engine.poll()["slow"].phase in ("starting", "running"), "job slow was never seen")
+    again = make()
+    assert "slow" in again.reattach(), "a second process of the daemon does not find what runs"
+    assert again.kill("slow", 1) == Accepted(), "it could not be killed"
+    _wait(lambda: again.poll()["slow"].is_over, "job slow was killed and goes on")
+    assert again.kill("nobody", 1) == Accepted(), "what is not there is accepted as killed"
+    again.forget("slow")
+    assert "slow" not in again.poll(), "what was forgotten is still listed"
+
+
+def check_notifier(
+    tell: Callable[[str, str], object], address: str, heard: Callable[[], Iterable[str]]
+) -> None:
+    """Try a notifier: what is told is heard, whole and within ten seconds; `heard` returns what came."""
+    sentence = "at 41.20 USD/hour this day would end at 988.80 USD: the cap of 900.00 USD holds it back – ¥€"
+    began = time.monotonic()
+    tell(address, sentence)
+    assert time.monotonic() - began < 10.0, "it kept the sender waiting for more than ten seconds"
+    assert sentence in list(heard()), "the sentence did not arrive, or not whole"
+
+
+def _random_job(draw: random.Random, job: str, allowed: Mapping[str, set[Width]]) -> Job:
+    """Return a job that waits, or runs at some width."""
+    name = draw.choice(sorted(allowed))
+    width = draw.choice([None, *sorted(allowed[name])])
+    made = make_job(job, class_name=name, arrived_at=NOW - draw.uniform(0.0, 1e5))
+    return replace(made, width=width, draw=draw.random(), remaining_gpu_hours=draw.uniform(0.01, 2.0))
+
+
+def _held(widths: Mapping[str, Width], nodes: Sequence[Node]) -> dict[str, tuple[GpuSlot, ...]]:
+    """Return the GPUs of the first job that fits whole on the first of these nodes."""
+    for node in nodes:
+        for name, width in widths.items():
+            if width.gpus <= node.instance_type.gpus:
+                return {name: tuple(GpuSlot(node.id, index) for index in range(width.gpus))}
+    return {}
+
+
+def _wait(is_so: Callable[[], bool], sentence: str) -> None:
+    """Wait for something."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < until, sentence
+        time.sleep(0.05)

@@ -1,0 +1,55 @@
+"""What other packages add, found by their entry points and loaded when it is named.
+
+    group               an entry is
+    boa.policies        a `policies.site.PolicyEntry`
+    boa.placers         a function of kappa that returns a `policies.protocols.Placer`
+    boa.traces          a function of a path and `Options` that returns a `Workload`
+    boa.clouds          a function of settings, folder, clock and ledger id that returns a `Provider`
+    boa.engines         a function of settings, folder, door and cloud that returns a `Runner`
+    boa.notifiers       a function of an address and a sentence
+
+What BOA itself has wins over an entry of the same name. Cost: one look through the installed packages.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal, TypeAlias
+
+from policies.errors import BrokenPlugin
+
+Group: TypeAlias = Literal[
+    "boa.policies", "boa.placers", "boa.traces", "boa.clouds", "boa.engines", "boa.notifiers"
+]
+
+
+@cache
+def _found(group: Group) -> dict[str, EntryPoint]:
+    """Return the entries of a group by name."""
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def names(group: Group) -> tuple[str, ...]:
+    """Return what other packages add to a group."""
+    return tuple(sorted(_found(group)))
+
+
+@cache
+def load(group: Group, name: str) -> Any:
+    """Return what an entry stands for; None where nobody adds one of that name.
+
+    Raises:
+        BrokenPlugin: when the package that adds it cannot be imported.
+    """
+    entry = _found(group).get(name)
+    if entry is None:
+        return None
+    try:
+        return entry.load()
+    except Exception as error:
+        package = "a package" if entry.dist is None else entry.dist.name
+        raise BrokenPlugin(
+            f"{name!r} of {group}, which {package} adds as {entry.value}, cannot be loaded: "
+            f"{type(error).__name__}: {error}. Update that package, or remove it"
+        ) from error

@@ -1,0 +1,327 @@
+"""The page in a real browser, on a daemon with a day behind it: every view, both schemes, two widths."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsers import Tab, a_browser
+from daemon_site import a_site, wait_for
+from page_site import TOKEN, Served, a_day, served
+from PIL import Image
+
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
+from policies.optimum.boa import solve
+
+pytestmark = pytest.mark.browser
+VIEWS = ("now", "money", "decisions", "jobs", "job", "plan")
+IMAGES = Path(__file__).resolve().parents[3] / "docs/images"
+INSTANT = 1_794_571_200.0 + 14 * 3600.0
+CONTRAST = """() => {
+  const light = (rgb) => rgb.map((c) => c / 255)
+    .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const found = parse(getComputedStyle(node).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const faults = [];
+  for (const node of document.querySelectorAll("body *")) {
+    if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
+    if (!node.checkVisibility() || node.closest(".skip, noscript, script, style, title")) continue;
+    const style = getComputedStyle(node), text = parse(node instanceof SVGElement ? style.fill : style.color);
+    const [a, b] = [light(text.slice(0, 3)), light(ground(node))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) faults.push(`${ratio.toFixed(2)}: ${node.tagName} ${node.textContent.slice(0, 40)}`);
+  }
+  return faults;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with a_browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("day")
+    play = a_day(folder, now=INSTANT)
+    with served(play, folder) as found:
+        yield found
+    play.close()
+
+
+@pytest.fixture
+def tab(browser: Any, site: Served) -> Iterator[Tab]:
+    found = signed_in(browser, site)
+    yield found
+    found.close()
+
+
+def signed_in(browser: Any, site: Served, **given: Any) -> Tab:
+    """Return a tab that has signed in and shows the first view."""
+    tab = Tab(browser, **given)
+    tab.page.clock.set_fixed_time(INSTANT)
+    tab.page.goto(site.url)
+    tab.page.fill("input[type=password]", TOKEN)
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector(".tile")
+    # Without a session nobody is known: the first question is answered by 401, and the browser says so.
+    tab.complaints.clear()
+    return tab
+
+
+def show(tab: Tab, site: Served, view: str) -> None:
+    """Show a view and wait until it is drawn."""
+    jobs = sorted(
+        (job for job in site.play.books.queue.active.values() if job.slots and job.user == "ann"),
+        key=lambda job: (-job.generation, job.seq),
+    )
+    name = f"job/{jobs[0].id}" if view == "job" else view
+    tab.page.goto(f"{site.url}#{name}")
+    tab.page.wait_for_selector("main .card")
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_drawn(browser: Any, site: Served, width: int, scheme: str) -> None:
+    """No complaint, no request to another host, nothing wider than the screen, and text that can be read."""
+    tab = signed_in(browser, site, width=width, scheme=scheme)
+    for view in VIEWS:
+        show(tab, site, view)
+        wide = tab.page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert wide <= 0, view
+        assert tab.page.evaluate(CONTRAST) == [], view
+        assert tab.page.locator("main").inner_text().count("NaN") == 0, view
+        assert tab.page.locator("main").inner_text().count("undefined") == 0, view
+        if os.environ.get("BOA_RECORD_DOCS") and (width, scheme) in ((1280, "light"), (360, "dark")):
+            tall = min(1100, tab.page.evaluate("document.documentElement.scrollHeight"))
+            clip = {"x": 0, "y": 0, "width": width, "height": tall}
+            picture = Image.open(BytesIO(tab.page.screenshot(clip=clip, full_page=True)))
+            few = picture.convert("RGB").quantize(200, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            few.save(IMAGES / f"page-{view}-{width}.png", optimize=True)
+    assert tab.complaints == []
+    assert {url.split("/")[2] for url in tab.asked} == {site.url.split("/")[2]}
+    tab.close()
+
+
+def test_the_first_view_says_what_the_daemon_says(tab: Tab, site: Served) -> None:
+    """Burn, GPUs, jobs, caps and every job of the queue, with a reason each."""
+    picture = site.play.daemon.standing.picture
+    assert picture is not None
+    said = tab.page.locator("main").inner_text()
+    assert f"${picture.usd_per_hour:.2f}" in said
+    assert f"cap ${1300:,}" in said
+    rows = tab.page.locator("table[aria-label=Jobs] tbody tr")
+    assert rows.count() == picture.running + picture.waiting
+    for row in rows.all():
+        assert "on 1 node" in row.inner_text() or "nodes" in row.inner_text() or "GPUs" in row.inner_text()
+
+
+def test_the_page_solves_as_boa_does(tab: Tab, site: Served) -> None:
+    """At eight budgets, in the browser: the waiting and the spend of the exact optimum."""
+    daemon = site.play.daemon
+    problem = daemon.planner.record(
+        {job.class_name for job in site.play.books.queue.active.values()}
+    ).site.problem
+    least = solve(problem, 1e6).cheapest_feasible_spend
+    for share in (1.0, 1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 10.0):
+        found = tab.page.evaluate(
+            "async ([budget]) => boa.solve(await (await fetch('v1/page/frontier')).json(), budget)",
+            [share * least],
+        )
+        exact = solve(problem, share * least)
+        assert found["hours"] == pytest.approx(exact.weighted_mean_jct_hours, rel=1e-6)
+        assert found["spend"] == pytest.approx(exact.mean_spend, rel=1e-6)
+
+
+def test_sliders_move_the_plan_by_keyboard(tab: Tab, site: Served) -> None:
+    """Dearer prices make the curve move and the widths narrower; the slider keeps the focus meanwhile."""
+    show(tab, site, "plan")
+    before = tab.page.locator("main table").inner_text()
+    tab.page.locator("[data-key=Prices]").focus()
+    for _ in range(60):
+        tab.page.keyboard.press("ArrowRight")
+    assert tab.page.evaluate("document.activeElement.dataset.key") == "Prices"
+    assert tab.page.locator("label:has([data-key=Prices]) output").inner_text() == "160 %"
+    assert tab.page.locator("main").inner_text() != before
+    assert tab.page.locator("path.dash").count() == 1
+
+
+def test_everything_is_reached_by_keyboard(tab: Tab, site: Served) -> None:
+    """Tab leads past a link to the content, through the views, to the first job; Enter opens it."""
+    tab.page.goto(site.url)
+    tab.page.wait_for_selector(".tile")
+    tab.page.locator("body").click(position={"x": 1, "y": 700})
+    reached = []
+    for _ in range(30):
+        tab.page.keyboard.press("Tab")
+        reached.append(tab.page.evaluate("document.activeElement.textContent"))
+        if "-" in reached[-1] and tab.page.evaluate("document.activeElement.tagName") == "A":
+            break
+    assert {"Money", "Decisions", "Jobs", "Plan"} <= set(reached)
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector("h1")
+    assert tab.page.locator("h1").inner_text() == reached[-1]
+
+
+def test_a_decision_is_decided_once_more(tab: Tab, site: Served) -> None:
+    """The newest that acted: what it did, the runner-up, and the same again from its record."""
+    show(tab, site, "decisions")
+    newest = tab.page.locator("details.tick").first
+    newest.locator("summary").click()
+    assert "runner-up" in newest.inner_text()
+    newest.locator("button").click()
+    tab.page.wait_for_selector("text=Decided once more: the same")
+
+
+def test_scripts_of_others_do_not_run(tab: Tab, site: Served) -> None:
+    """Neither inline nor from elsewhere, nor styles: the browser refuses and says why."""
+    tab.page.evaluate(
+        """() => {
+          window.ran = false;
+          const add = (tag, given) => document.body.append(Object.assign(document.createElement(tag), given));
+          add("script", { textContent: "window.ran = true" });
+          add("img", { src: "http://evil.example/x.png" });
+          add("style", { textContent: "body { color: red }" });
+        }"""
+    )
+    tab.page.wait_for_timeout(100)
+    assert tab.page.evaluate("window.ran") is False
+    said = " ".join(tab.complaints)
+    assert [rule for rule in ("script-src", "img-src", "style-src") if rule not in said] == []
+
+
+def test_another_site_sees_nothing(browser: Any, site: Served, tmp_path: Path) -> None:
+    """A page of another origin, in a browser that is signed in: no answer to its script, no frame."""
+    tab = signed_in(browser, site)
+    evil = tmp_path / "evil.html"
+    evil.write_text(f'<iframe src="{site.url}"></iframe>')
+    tab.page.goto(evil.as_uri())
+    said = tab.page.evaluate(
+        "url => fetch(url, {credentials: 'include', mode: 'no-cors'}).then(a => a.type, e => String(e))",
+        site.url + "v1/page/now",
+    )
+    assert said == "opaque" or "TypeError" in said
+    assert any(
+        "frame-ancestors" in one or "X-Frame-Options" in one or "refused" in one for one in tab.complaints
+    )
+    tab.close()
+
+
+def test_a_daemon_that_is_gone_and_comes_back_is_said(browser: Any, tmp_path: Path) -> None:
+    """What was seen stays, with since when it is old; when the daemon answers again the note goes."""
+    play = DaemonInAFolder(tmp_path, ManualClock(INSTANT))
+    play.daemon.tick()
+    with served(play, tmp_path) as site:
+        tab = signed_in(browser, site)
+        tab.page.route("**/v1/**", lambda route: route.abort())
+        tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        tab.page.wait_for_selector("#banner >> text=has not answered since")
+        assert tab.page.locator(".tile").count() == 4
+        assert tab.page.locator("#freshness.error").count() == 1
+        tab.page.unroute("**/v1/**")
+        tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        tab.page.wait_for_selector("#banner:empty", state="attached")
+        tab.close()
+    play.close()
+
+
+def test_a_daemon_without_anything_says_what_to_do(browser: Any, tmp_path: Path) -> None:
+    """No nodes, no jobs, no decisions that act: each place says so, and how that changes."""
+    play = DaemonInAFolder(tmp_path, ManualClock(INSTANT))
+    play.daemon.tick()
+    with served(play, tmp_path) as site:
+        tab = signed_in(browser, site)
+        said = tab.page.locator("main").inner_text()
+        assert "Nothing is rented" in said
+        assert "boa submit job.yaml" in said
+        for view, words in (
+            ("decisions", "No tick has done anything"),
+            ("jobs", "No jobs"),
+            ("money", "Nothing was spent"),
+        ):
+            tab.page.goto(f"{site.url}#{view}")
+            tab.page.wait_for_selector("main .card")
+            assert words in tab.page.locator("main").inner_text()
+        tab.page.goto(f"{site.url}#job/none-7")
+        tab.page.wait_for_selector("text=no job 'none-7'")
+        tab.close()
+    play.close()
+
+
+def test_ticks_that_do_not_come_are_said(browser: Any, tmp_path: Path) -> None:
+    """An hour after the last tick the picture is marked as old."""
+    clock = ManualClock(INSTANT)
+    play = DaemonInAFolder(tmp_path, clock)
+    play.daemon.tick()
+    clock.instant += 3600.0
+    with served(play, tmp_path) as site:
+        tab = signed_in(browser, site)
+        tab.page.wait_for_selector("#freshness.stale")
+        assert "No tick was done for" in tab.page.locator("#banner").inner_text()
+        tab.close()
+    play.close()
+
+
+def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
+    """`boa daemon`, `boa submit`, `boa open`: the job is in the queue, its loss and its log on its page."""
+    with a_site() as site:
+        site.up()
+        (site.folder / "train.py").write_text(
+            "import time\n"
+            "from boa_daemon import job\n"
+            "for step in range(600):\n"
+            "    job.report(step + 1, samples=1, loss=1 / (step + 1))\n"
+            "    print('step', step, flush=True)\n"
+            "    time.sleep(0.5)\n"
+        )
+        (site.folder / "job.yaml").write_text(
+            f"name: hello\nclass: default\nrun: {sys.executable} train.py\nmax_gpus: 1\n"
+        )
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        boa = [sys.executable, "-m", "boa_daemon"]
+        subprocess.run(
+            [*boa, "submit", "job.yaml"], cwd=site.folder, env=environment, check=True, capture_output=True
+        )
+        wait_for(lambda: (site.get("/jobs/hello-1").get("step") or 0) > 3, site)
+        opened = subprocess.Popen(
+            [*boa, "open", "--no-browser"],
+            cwd=site.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert opened.stdout is not None
+            url = opened.stdout.readline().strip()
+            tab = Tab(browser)
+            tab.page.goto(url)
+            tab.page.wait_for_selector(".tile")
+            assert "hello-1" in tab.page.locator("main").inner_text()
+            tab.page.click("text=hello-1")
+            tab.page.wait_for_selector("pre.log >> text=step 3")
+            tab.page.wait_for_selector("svg[aria-label='loss over time']", timeout=30_000)
+            assert tab.complaints == []
+            tab.close()
+        finally:
+            opened.terminate()
+            opened.communicate(timeout=20)
+            # Nothing of the job outlives the test.
+            subprocess.run([*boa, "cancel", "hello-1"], cwd=site.folder, env=environment, check=True)
+            wait_for(lambda: site.get("/jobs/hello-1").get("status") == "cancelled", site)

@@ -1,0 +1,62 @@
+"""Five questions make files that work: the settings load, the classes plan, the job is valid."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from verbs import exit_code
+
+from boa_daemon.cli import app
+from boa_daemon.cli.init import Market, Where, Whose
+from boa_daemon.daemon.config import load_settings
+from boa_daemon.daemon.planner import Planner
+
+
+def test_the_answers_of_enter_are_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five times Enter: a plan, a valid job, settings with the month's budget and cap."""
+    found = CliRunner().invoke(app, ["init", "--folder", str(tmp_path)], input="\n" * 5)
+    assert found.exit_code == 0, found.output
+    assert "p5.48xlarge" in found.output
+    settings = load_settings(tmp_path / "boa.toml").settings
+    assert (settings.budget.usd_per_month, settings.budget.usd_per_month_cap) == (2000.0, 2200.0)
+    assert "default" in Planner(settings).classes
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(monkeypatch, "submit", "hello.yaml", "--check") == 0
+    assert exit_code(monkeypatch, "plan", "--classes", "classes.yaml", "--budget", "2000/month") == 0
+
+
+@pytest.mark.parametrize(("market", "whose", "where"), list(itertools.product(Market, Whose, Where)))
+def test_every_choice_makes_settings_that_load(
+    market: Market, whose: Whose, where: Where, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flags answer the questions; two machines of one GPU type are one row of the classes."""
+    words = (
+        "--gpus",
+        "g5.xlarge, g5.12xlarge,p4d.24xlarge",
+        "--usd-per-month",
+        "500",
+        "--folder",
+        str(tmp_path),
+    )
+    assert exit_code(monkeypatch, "init", *words, "--market", market, "--whose", whose, "--where", where) == 0
+    settings = load_settings(tmp_path / "boa.toml").settings
+    assert (settings.cloud.market, settings.cloud.provider) == (market, where)
+    assert settings.engine.shared_account is (whose is Whose.everybodys and where is not Where.aws)
+    assert settings.cloud.instance_types == ["g5.xlarge", "g5.12xlarge", "p4d.24xlarge"]
+
+
+def test_what_is_there_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless it is forced."""
+    (tmp_path / "boa.toml").write_text("mine")
+    words = ("init", "--gpus", "g5.xlarge", "--usd-per-month", "5", "--folder", str(tmp_path))
+    words += ("--market", "spot", "--whose", "mine", "--where", "local")
+    assert exit_code(monkeypatch, *words) == 2
+    assert "boa.toml is there already" in capsys.readouterr().err
+    assert (tmp_path / "boa.toml").read_text() == "mine"
+    assert exit_code(monkeypatch, *words, "--force") == 0
+    assert (tmp_path / "boa.toml").read_text() != "mine"

@@ -1,0 +1,121 @@
+"""Pages of single answers, as files; and that a browser is handed a file, not a command line with a key."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsers import Tab, a_browser
+from daemon_site import a_site
+from verbs import exit_code
+
+from boa_daemon.inputs.problem_file import load_problem
+from policies.optimum.boa import solve
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+TWO = EXAMPLES / "two-gpu-types.yaml"
+
+
+def answers_in(page: Path) -> dict[str, Any]:
+    """Return what a page holds."""
+    (text,) = re.findall(r'id="answers">(.*?)</script>', page.read_text(), re.DOTALL)
+    found: dict[str, Any] = json.loads(text)["answers"]
+    return found
+
+
+def test_a_plan_is_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hulls of its classes and the budget that was asked for; the answer is printed as ever."""
+    page = tmp_path / "plan.html"
+    words = ("plan", "--classes", str(TWO), "--budget", "27/h", "--page", str(page))
+    assert exit_code(monkeypatch, *words) == 0
+    found = answers_in(page)["page/frontier"]
+    problem = load_problem(TWO).problem
+    assert found["budget"] == 27.0
+    assert found["cheapest"] == pytest.approx(solve(problem, 27.0).cheapest_feasible_spend)
+    assert [one["name"] for one in found["classes"]] == [one.name for one in problem.classes]
+
+
+def test_a_page_is_opened_from_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--open` writes it where nobody else looks, and has a browser open that file."""
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert exit_code(monkeypatch, "frontier", str(TWO), "--open") == 0
+    (page,) = tmp_path.glob("boa-*/page.html")
+    assert opened == [page.as_uri()]
+    assert page.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_list_of_jobs_has_no_curve(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said before any work is done."""
+    words = ("plan", "--classes", str(TWO), "--jobs", str(EXAMPLES / "jobs.csv"), "--budget", "100", "--open")
+    assert exit_code(monkeypatch, *words) == 2
+    assert "--open draws a stream of jobs" in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+@pytest.mark.browser
+def test_the_pages_of_a_comparison_and_of_the_demo_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the file, under its own policy, without a request: every policy of the answer stands there."""
+    demo = Path(__file__).resolve().parents[3] / "boa_daemon/data/demo"
+    files = ("--trace", str(demo / "trace.csv"), "--classes", str(demo / "classes.yaml"))
+    compared, shown = tmp_path / "compare.html", tmp_path / "demo.html"
+    words = (*files, "--budget", "60/h", "--policy", "equal-width", "--jobs", "1", "--page", str(compared))
+    assert exit_code(monkeypatch, "compare", *words) == 0
+    assert exit_code(monkeypatch, "demo", "--json", "--page", str(shown)) == 0
+    with a_browser() as browser:
+        for page, views in ((compared, ["compare"]), (shown, ["compare", "money", "plan"])):
+            tab = Tab(browser, width=360, scheme="dark")
+            for view in views:
+                tab.page.goto(f"{page.as_uri()}#{view}")
+                tab.page.wait_for_selector("main .card")
+                assert "NaN" not in tab.page.locator("main").inner_text()
+            tab.page.goto(f"{page.as_uri()}#compare")
+            tab.page.wait_for_selector("table")
+            assert "equal-width" in tab.page.locator("main").inner_text()
+            assert tab.complaints == []
+            assert {url.partition("#")[0] for url in tab.asked} == {page.as_uri()}
+            tab.close()
+
+
+def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
+    """The browser gets a file of this user alone, which leads to the address."""
+    with a_site() as site:
+        site.up()
+        browser = tmp_path / "browser"
+        browser.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given\n')
+        browser.chmod(0o700)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "boa_daemon", "open"],
+            cwd=site.folder,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": ":".join(p for p in sys.path if p),
+                "BROWSER": str(browser),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        with process:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            given = tmp_path / "given"
+            while not (given.exists() and given.read_text()):
+                assert process.poll() is None
+            door = Path(given.read_text().strip().removeprefix("file://"))
+            assert "key=" not in given.read_text()
+            assert url in door.read_text()
+            assert door.parent.stat().st_mode & 0o077 == 0
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == 130

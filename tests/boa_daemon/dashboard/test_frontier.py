@@ -1,0 +1,55 @@
+"""The hulls that the page solves by: with them, the greedy is the exact optimum."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies_planner import problems
+
+from boa_daemon.dashboard.frontier import START_MINUTES, frontier_document
+from policies.model import Problem
+from policies.optimum.frontier import MixedFrontier
+
+
+def solved(document: dict[str, Any], budget: float) -> tuple[float, float]:
+    """Return (least spend, weighted mean hours) as the page works them out."""
+    edges, spend, hours = [], 0.0, 0.0
+    for group in document["starts"][0]["groups"]:
+        one = document["classes"][group["class"]]
+        rate, hull = one["arrivals_per_hour"], group["hull"]
+        spend += rate * hull[0]["spend"]
+        hours += rate * one["weight"] * hull[0]["hours"]
+        for before, after in pairwise(hull):
+            more = rate * (after["spend"] - before["spend"])
+            edges.append((rate * one["weight"] * (before["hours"] - after["hours"]), more))
+    least = spend
+    for saved, more in sorted(edges, key=lambda edge: -edge[0] / edge[1]):
+        part = max(0.0, min(1.0, (budget - spend) / more))
+        spend, hours = spend + part * more, hours - part * saved
+    return least, hours / sum(one["arrivals_per_hour"] * one["weight"] for one in document["classes"])
+
+
+@given(problem=problems(), share=st.floats(0.0, 1.2))
+def test_the_page_has_what_the_optimum_needs(problem: Problem, share: float) -> None:
+    """At any budget the greedy over the page's hulls is what `boa solve` answers."""
+    frontier = MixedFrontier.of(problem)
+    least, most = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
+    budget = least + share * (most - least)
+
+    found_least, hours = solved(frontier_document(problem), budget)
+
+    assert found_least == pytest.approx(least, rel=1e-6, abs=1e-6)
+    assert hours == pytest.approx(frontier.solution_at(budget).weighted_mean_jct_hours, rel=1e-5, abs=1e-6)
+
+
+@given(problem=problems())
+def test_a_later_start_costs_time_and_money(problem: Problem) -> None:
+    """Hulls of each start, the first as stated; the cheapest plan gets slower and dearer with each."""
+    starts = frontier_document(problem)["starts"]
+    assert [one["minutes"] for one in starts] in ([0.0], list(START_MINUTES))
+    hours = [sum(group["hull"][0]["hours"] for group in one["groups"]) for one in starts]
+    assert hours == sorted(hours)

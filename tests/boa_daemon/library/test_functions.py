@@ -1,0 +1,157 @@
+"""The public face: the same answers as the commands, and errors that say what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import boa_daemon
+from boa_daemon import Problem, compare, frontier, plan, simulate, solve
+from boa_daemon.errors import InputError
+from policies.errors import InfeasibleBudget, UnknownPolicy
+
+ROOT = Path(__file__).resolve().parents[3]
+PRICES = {"a10g": 1.418}
+DAY = [(3600.0 * hour, name) for hour in range(6) for name in ("vision", "speech")]
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return Problem.from_csv(ROOT / "examples/classes.csv", prices=PRICES)
+
+
+def test_a_file_a_mapping_rows_and_a_frame_are_the_same_problem(problem: Problem) -> None:
+    """The optimum at a budget is the same, whichever way it came in."""
+    import pandas
+
+    table = {1: 1.0, 2: 1.9, 4: 3.5, 8: 5.8}
+    vision = {"name": "vision", "arrivals_per_hour": 3.0}
+    vision |= {"phases": [{"size_gpu_hours": 2.0, "speedup": {"a10g": {"table": table}}}]}
+    document = {"gpu_types": {"a10g": {"usd_per_gpu_hour": 1.418}}, "classes": [vision]}
+    frame = pandas.read_csv(ROOT / "examples/classes.csv").query("`class` == 'vision'")
+    hours = {
+        solve(one, "12/h").mean_jct_hours
+        for one in (Problem.from_dict(document), Problem.from_frame(frame, prices=PRICES))
+    }
+    assert len(hours) == 1
+
+
+def test_a_plan_is_that_of_the_command(problem: Problem) -> None:
+    """Its document has the promised keys; its figures are fields; its rows make a frame and a table."""
+    found = plan(problem, "40/h")
+    assert found.to_dict()["mean_jct_hours"] == found.mean_jct_hours == solve(problem, 40.0).mean_jct_hours
+    assert found.knee_budget == frontier(problem).knee_budget
+    assert list(found.to_frame()["class"]) == ["vision", "language", "speech"]
+    assert "<caption>Plan for 40.00 USD/hour</caption>" in found._repr_html_()
+
+
+def test_the_curve_is_the_optimum_at_every_budget(problem: Problem) -> None:
+    """At its vertices and between them; below the least there is none. It can be drawn, and be a page."""
+    curve = frontier(problem)
+    for budget in (curve.cheapest_feasible_spend, 26.0, 31.7, 200.0):
+        assert curve.hours_at(budget) == pytest.approx(solve(problem, budget).mean_jct_hours)
+    assert curve.hours_at(1.0) == float("inf")
+    assert curve.plot(mark=30.0).get_xlabel() == "USD per hour"
+    assert frontier(problem, unit="gpus").unit == "gpus"
+
+
+def test_text_from_a_file_is_no_markup() -> None:
+    """A class of any name stands as it is in the table."""
+    rows = [
+        {
+            "class": "<b>x",
+            "arrivals_per_hour": 1,
+            "size_gpu_hours": 1,
+            "gpu_type": "g",
+            "gpus": 1,
+            "speedup": 1,
+        }
+    ]
+    said = plan(Problem.from_rows(rows), "gpus:5")._repr_html_()
+    assert "&lt;b&gt;x" in said
+    assert "<b>x" not in said
+
+
+def test_a_run_and_a_comparison(problem: Problem, tmp_path: Path) -> None:
+    """Arrivals as pairs or as a file are the same run; a comparison has BOA and each rival."""
+    lines = [
+        "job_id,arrived_at_seconds,class_name",
+        *(f"j{n},{at},{name}" for n, (at, name) in enumerate(DAY)),
+    ]
+    (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n")
+    found = simulate(problem, DAY, "60/h")
+    assert found.to_dict()["finished"] == len(DAY)
+    assert found.lower_bound_mean_jct_hours <= found.mean_jct_hours
+    assert simulate(problem, tmp_path / "trace.csv", "60/h").mean_jct_hours == found.mean_jct_hours
+    compared = compare(problem, DAY, "60/h", policies=["equal-width"])
+    assert set(compared.ratios) == {"boa", "equal-width"}
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind", "sentence"),
+    [
+        (solve, InputError, 'Give one, such as "40/h"'),
+        (lambda one: solve(one, "40"), InputError, "unit"),
+        (lambda one: solve(one, -3.0), InputError, "positive"),
+        (lambda one: plan(one, "1/h"), InfeasibleBudget, "at least"),
+        (lambda one: simulate(one, [(0.0, "vison")], "60/h"), InputError, "vison"),
+        (lambda one: simulate(one, [3], "60/h"), InputError, "pairs of seconds"),
+        (lambda one: simulate(one, DAY, "60/h", policy="bao"), UnknownPolicy, "Did you mean 'boa'"),
+        (lambda one: frontier(one, unit="eur"), InputError, "gpus or usd_per_hour"),
+        (lambda one: Problem.from_rows([]), InputError, "no rows"),
+        (lambda one: Problem.from_rows([{"class": "a"}]), InputError, "'arrivals_per_hour' lacks"),
+        (lambda one: Problem.from_csv("none.csv"), InputError, "none.csv"),
+    ],
+)
+def test_what_is_wrong_is_said(problem: Problem, ask: object, kind: type[Exception], sentence: str) -> None:
+    """What, with which value, what to try."""
+    assert callable(ask)
+    with pytest.raises(kind, match=sentence):
+        ask(problem)
+
+
+def test_a_class_that_contradicts_itself_is_refused() -> None:
+    """With the line of the second row."""
+    row = {
+        "class": "a",
+        "arrivals_per_hour": 1,
+        "size_gpu_hours": 1,
+        "gpu_type": "g",
+        "gpus": 1,
+        "speedup": 1,
+    }
+    with pytest.raises(InputError, match="another rate, size or weight") as caught:
+        Problem.from_rows([row, {**row, "gpus": 2, "size_gpu_hours": 2}])
+    assert ":3" in str(caught.value)
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    """Nodes import it too; numpy comes with the first public name that is used."""
+    said = "import sys, boa_daemon; print('numpy' in sys.modules, 'boa_daemon.library' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert set(boa_daemon.__all__) == {
+        "Problem",
+        "__version__",
+        "compare",
+        "frontier",
+        "plan",
+        "simulate",
+        "solve",
+    }
+    with pytest.raises(AttributeError, match="no attribute 'sovle'"):
+        boa_daemon.sovle  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a CSV to a plotted curve."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = subprocess.run(
+        [sys.executable, "examples/curve_from_csv.py"], capture_output=True, text=True, check=True
+    )
+    assert "knee at 26.42 USD/hour" in done.stdout
+    assert (tmp_path / "curve.png").stat().st_size > 5000

@@ -1,0 +1,36 @@
+"""The documentation builds as a site, and a link to a page that is not there is an error."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a folder."""
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "-f", str(folder / "mkdocs.yml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_the_site_builds_and_broken_links_do_not_pass(tmp_path: Path) -> None:
+    """Every page with its search index; then a page that leads nowhere."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    done = build(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = [path for path in (tmp_path / "docs").rglob("*.md") if path.name != "README.md"]
+    site = tmp_path / "build/site"
+    missing = [
+        path
+        for path in pages
+        if not (site / path.relative_to(tmp_path / "docs").with_suffix("") / "index.html").is_file()
+    ]
+    assert missing == []
+    assert (site / "search.json").is_file()
+
+    (tmp_path / "docs/how-to/look-at-it.md").write_text("[nowhere](none.md)\n")
+    assert build(tmp_path).returncode != 0

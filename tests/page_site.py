@@ -1,0 +1,108 @@
+"""A daemon with a day behind it, served over TCP and a socket: what tests of the page look at."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from boa_daemon.api.app import an_app
+from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.who import Gatekeeper
+from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+TOKEN = "a-token-that-is-long-enough"
+CLASSES = """
+gpu_types:
+  a10g: {instance_type: g5.12xlarge}
+classes:
+- name: vision
+  arrivals_per_hour: 3.0
+  phases: [{size_gpu_hours: 2.0, speedup: {a10g: {table: {1: 1.0, 2: 1.9, 4: 3.5, 8: 5.8}}}}]
+- name: language
+  arrivals_per_hour: 0.7
+  phases: [{size_gpu_hours: 14.0, speedup: {a10g: {table: {1: 1.0, 2: 1.95, 4: 3.8, 8: 7.2, 16: 12.5}}}}]
+- name: speech
+  arrivals_per_hour: 2.0
+  phases: [{size_gpu_hours: 1.0, speedup: {a10g: {table: {1: 1.0, 2: 1.7, 4: 2.6}}}}]
+"""
+USERS = {"vision": ("ann", "bob"), "language": ("carol",), "speech": ("dora", "ann")}
+MOST = {"vision": 8, "language": 16, "speech": 4}
+SIZES = {"vision": 2.0, "language": 14.0, "speech": 1.0}
+TICK_SECONDS = 180.0
+
+
+def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> DaemonInAFolder:
+    """Return a daemon that has worked for hours until now: jobs came, ran, were resized and ended."""
+    (folder / "classes.yaml").write_text(CLASSES)
+    ends_at = time.time() if now is None else now
+    clock = ManualClock(ends_at - hours * 3600.0)
+    settings = {
+        "budget": {
+            "usd_per_hour": 42.0,
+            "usd_per_day_cap": 1300.0,
+            "usd_per_month_cap": 32000.0,
+            "max_instances": 9,
+        },
+        "cloud": {"instance_types": ["g5.12xlarge"], "boot_seconds": 240.0},
+        "workload": {"classes": str(folder / "classes.yaml")},
+        "daemon": {"tick_seconds": 30.0},
+    }
+    found = DaemonInAFolder(folder, clock, settings)
+    draw = random.Random(3)
+    rates = {"vision": 3.0, "language": 0.7, "speech": 2.0}
+    while clock.instant < ends_at:
+        for name, rate in rates.items():
+            if draw.random() < rate * TICK_SECONDS / 3600.0:
+                size = SIZES[name] * draw.lognormvariate(-0.1, 0.5)
+                content = job_content(
+                    name, hours=size, **{"class": name}, max_gpus=MOST[name], scale=size / SIZES[name]
+                )
+                found.service.submit([content], user=draw.choice(USERS[name]))
+        found.daemon.tick()
+        clock.instant += TICK_SECONDS
+    # A rush at the end: nodes boot and jobs wait.
+    rush = [("vision", 2.0), ("language", 14.0), ("vision", 1.5), ("language", 11.0), ("vision", 3.0)]
+    for name, size in rush:
+        more = {"class": name, "max_gpus": MOST[name], "scale": size / SIZES[name]}
+        found.service.submit([job_content(name, hours=size, **more)], user=USERS[name][0])
+    clock.instant = ends_at - 60.0
+    found.daemon.tick()
+    clock.instant = ends_at
+    found.daemon.tick()
+    return found
+
+
+@dataclass(frozen=True)
+class Served:
+    """A daemon that is served, and where."""
+
+    play: DaemonInAFolder
+    socket: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+
+@contextmanager
+def served(play: DaemonInAFolder, folder: Path) -> Iterator[Served]:
+    """Serve a daemon at a socket and at a port of this machine."""
+    tokens = folder / "tokens"
+    tokens.write_text(f"{TOKEN} ann\n")
+    tokens.chmod(0o600)
+    settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
+    tcp = tcp_socket("127.0.0.1:0")
+    app = an_app(play.service, Gatekeeper(settings))
+    server = ApiServer(app, [unix_socket(folder / "boa.sock"), tcp])
+    server.start()
+    try:
+        yield Served(play, folder / "boa.sock", tcp.getsockname()[1])
+    finally:
+        server.stop()
