@@ -91,7 +91,6 @@ def jobs(
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
 
-
         def ask() -> dict[str, Any]:
             return {
                 **client.jobs(user=user, group=group, ended=everything, limit=limit),

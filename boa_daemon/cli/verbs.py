@@ -68,9 +68,7 @@ VERBS: dict[str, Verb] = {
     "jobs": Verb("jobs:jobs", RUN, "List jobs, the newest first."),
     "explain": Verb("jobs:explain", RUN, "Say why a job has its width and its nodes, or why it waits."),
     "logs": Verb("jobs:logs", RUN, "Print what a job printed."),
-    "artifacts": Verb(
-        "artifacts:artifacts", RUN, "List the files that a job has left, or copy them here."
-    ),
+    "artifacts": Verb("artifacts:artifacts", RUN, "List the files that a job has left, or copy them here."),
     "cancel": Verb("jobs:cancel", RUN, "Cancel jobs; one that runs may write its checkpoint first."),
     "classes": Verb(
         "classes:classes",
