@@ -20,8 +20,10 @@ from boa_daemon.cli.down import down
 from boa_daemon.cli.frontier import frontier
 from boa_daemon.cli.gc import gc
 from boa_daemon.cli.iam import iam
+from boa_daemon.cli.orders import resize, simulate_interrupt
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.cli.plan import plan
+from boa_daemon.cli.run import run
 from boa_daemon.cli.simulate import simulate
 from boa_daemon.cli.solve import solve
 from boa_daemon.cli.systemd import systemd
@@ -47,6 +49,7 @@ app.add_typer(trace.app, name="trace")
 app.command("catalog")(list_types)
 app.command("up")(up)
 app.command("daemon")(daemon.daemon)
+app.command("run")(run)
 app.command("submit")(jobs.submit)
 app.command("jobs")(jobs.jobs)
 app.command("status")(state.status)
@@ -55,6 +58,8 @@ app.command("classes")(classes)
 app.command("decisions")(state.decisions)
 app.command("replay")(state.replay)
 app.command("logs")(jobs.logs)
+app.command("resize")(resize)
+app.command("simulate-interrupt")(simulate_interrupt)
 app.command("cancel")(jobs.cancel)
 app.command("instances")(state.instances)
 app.command("cost")(state.cost)

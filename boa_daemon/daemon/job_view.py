@@ -386,9 +386,10 @@ class Work:
         usd_per_hour = sum(
             record.node.usd_per_hour / record.node.instance_type.gpus for record in nodes if record
         )
-        if left <= 0.0:
-            return now
-        return now + left / usd_per_hour * SECONDS_PER_HOUR if usd_per_hour else None
+        if usd_per_hour > 0.0:
+            # An instant in the past where it is used up: the tick read its clock before this was asked.
+            return now + left / usd_per_hour * SECONDS_PER_HOUR
+        return None if left > 0.0 else job.started_at
 
     def _hours_end_at(self, job: JobRecord, now: float) -> float | None:
         """Return when a job has run for as long as its file allows, if it runs until then."""
@@ -532,6 +533,7 @@ class Work:
                 money_ends_at=self._money_ends_at(job, now) if job.slots else None,
                 hours_end_at=self._hours_end_at(job, now) if job.slots else None,
                 waits_for=self._waits_for(job),
+                ordered_gpus=job.content.get("ordered_gpus"),
             ),
             is_rigid=job.is_rigid,
         )

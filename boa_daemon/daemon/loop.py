@@ -54,7 +54,7 @@ from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import counted
 from policies.errors import InfeasibleBudget, PolicyError
-from policies.model import JobClass, JobId, Width
+from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.best_effort import Account
 from policies.online.pacing import Pace
 
@@ -514,6 +514,25 @@ class Daemon:
         job = self.work.cancel(name)
         self.wake(0.0)
         return job
+
+    def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
+        """Change a job between two ticks, and tick soon; None where it is over."""
+        if self.books is None:
+            return None
+        with self._lock:
+            job = self.books.queue.active.get(name)
+            if job is not None:
+                job = how(job)
+                self.books.queue.save(job)
+        self.wake(0.0)
+        return job
+
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Have the cloud announce that a node is taken back; return when, None where it cannot."""
+        with self._lock:
+            at = self.world.cloud.rehearse_end(node)
+        self.wake(0.0)
+        return at
 
     def watch(self) -> None:
         """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""

@@ -268,6 +268,10 @@ class Cloud(Protocol):
         ...
 
 
+WARNING_SECONDS = 120.0
+"""Between the announcement that a node is taken back and its end, as EC2 has it for spot."""
+
+
 class Provider(Cloud, Protocol):
     """A cloud as the daemon uses it, for months and over restarts; one that has nothing to tell inherits."""
 
@@ -305,6 +309,10 @@ class Provider(Cloud, Protocol):
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""
         return {}
+
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Announce that a node is taken back, as the cloud announces it, and return when; None: it cannot."""
+        return None
 
     def close(self) -> None:
         """Stop listening and let go of files; nodes stay as they are."""

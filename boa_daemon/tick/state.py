@@ -100,7 +100,8 @@ class JobTerms:
     `failures` times so far, the last time as the sentence `last_end` says. `money_ends_at` is when it will
     have cost what its file allows, if it holds its GPUs until then, `hours_end_at` when it will have run for
     as long as that allows; None where its file sets no limit. It is not started before the job that it
-    `waits_for` has ended.
+    `waits_for` has ended. `ordered_gpus` is the width that its user ordered with `boa resize`; None: any that
+    its file allows.
     """
 
     user: str = ""
@@ -110,6 +111,7 @@ class JobTerms:
     money_ends_at: float | None = None
     hours_end_at: float | None = None
     waits_for: JobId | None = None
+    ordered_gpus: int | None = None
 
 
 NO_TERMS = JobTerms()

@@ -306,6 +306,29 @@ def test_a_spot_warning_moves_the_jobs_at_once(rig: AwsRig) -> None:
     assert node.ends_by == rig.clock.now() + 120.0
 
 
+def test_a_rehearsed_warning_goes_the_way_of_a_real_one(rig: AwsRig) -> None:
+    """EC2 takes nothing back then: half a minute after its time the node is given back, and only then."""
+    [name] = launched(rig)
+    wakes: list[int] = []
+    rig.cloud.listen(lambda: wakes.append(1))
+    rig.pass_time(100.0)
+    assert rig.cloud.rehearse_end("i-unknown") is None
+    assert rig.cloud.rehearse_end(name) is None
+    rig.cloud.nodes()
+    assert rig.cloud.rehearse_end(name) == rig.clock.now() + 120.0
+    [node] = rig.cloud.nodes()
+    assert (node.phase, node.ends_by, wakes) == ("terminating", rig.clock.now() + 120.0, [1])
+    rig.pass_time(125.0)
+    rig.cloud.nodes()
+    assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 0
+    rig.pass_time(30.0)
+    rig.cloud.nodes()
+    rig.pass_time(60.0)
+    rig.cloud.nodes()
+    assert rig.fake.live() == []
+    assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 1
+
+
 def test_spot_is_billed_at_the_prices_of_its_time(make_rig: RigMaker) -> None:
     """The price at launch, then those that the market asked; the same after a restart."""
     path = [(START - 500.0, 0.40), (START + 1000.0, 0.60)]

@@ -247,6 +247,27 @@ def test_a_job_that_reaches_its_dollars_is_stopped(stage: Stage) -> None:
     assert 0.5 <= record["usd"] < 0.6
 
 
+class RunningClock(ManualClock):
+    """A clock that goes on while it is asked, as every real one does."""
+
+    def now(self) -> float:
+        self.instant += 1e-3
+        return self.instant
+
+
+def test_dollars_end_a_job_on_a_clock_that_goes_on(tmp_path: Path) -> None:
+    """The money ends before the tick that sees it: on a real clock the job was never stopped."""
+    stage = Stage(tmp_path)
+    try:
+        stage.clock = RunningClock(START)
+        stage.restart()
+        (job,) = stage.submit(job_content(hours=2.0, max_usd=0.5))
+        stage.run(3600.0)
+        assert stage.play.service.job(job)["cause"] == "max_usd reached"
+    finally:
+        stage.play.close()
+
+
 def test_what_keeps_a_job_from_starting_stands_in_the_record_of_the_decision(tmp_path: Path) -> None:
     """A job that rests and one whose user has no money left: both are in the state that replays."""
     stage = Stage(tmp_path, budget={"max_instances": 2}, users={"bob": {"usd_per_day_cap": 0.01}})
