@@ -46,6 +46,7 @@ class By(StrEnum):
     class_ = "class"
     user = "user"
     day = "day"
+    kind = "kind"
 
 
 def status(
@@ -186,7 +187,9 @@ def _print_instances(document: dict[str, Any]) -> None:
 
 def cost(
     *,
-    by: Annotated[By, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = By.job,
+    by: Annotated[
+        By, typer.Option(help="job, class, user, day or kind.", metavar="job|class|user|day|kind")
+    ] = By.job,
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
@@ -212,7 +215,7 @@ def cost(
     show(
         chosen_format(output, as_json),
         document,
-        rows=lambda: document["rows"],
+        rows=lambda: [{name: row[name] for name in row if name != "kinds"} for row in document["rows"]],
         table=lambda: _print_cost(by.value, document),
     )
 

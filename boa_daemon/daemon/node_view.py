@@ -263,8 +263,6 @@ def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until
             spent = bill(node, until=until) - bill(node, until=job.started_at)
         else:
             seconds = max(until - job.started_at, 0.0)
-            spent = round(
-                seconds * node.instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
-            )
+            spent = round(seconds * node.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
         total += spent / node.instance_type.gpus
     return round(total)

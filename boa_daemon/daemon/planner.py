@@ -344,6 +344,7 @@ class Planner(LearntClasses):
                 usd_per_month=budget.usd_per_month_cap,
                 usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
+                standing_usd_per_hour=budget.standing_usd_per_hour,
                 checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
-from boa_daemon.tick.offers import Cooldown, Market, Offer
+from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
 from policies.answer import NodePrices
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
@@ -57,7 +57,8 @@ class NodeState:
     ready or its last job left; None while a job is on it or before it is ready. `launched_by` is the id of
     the action that asked for it, so that an intent and its instance find each other after a crash.
     `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
-    that it costs from an instant on, in order; where there are none, its type's price holds. `ends_by` is
+    that its compute costs from an instant on, in order; where there are none, its type's price holds.
+    `extras` are what it costs beside that per hour, by kind (disk, public address, requests). `ends_by` is
     when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
     listing shows it yet: it cannot be given back.
     """
@@ -75,11 +76,18 @@ class NodeState:
     prices: tuple[tuple[float, float], ...] = ()
     ends_by: float | None = None
     is_listed: bool = True
+    extras: Extras = ()
 
     @property
     def usd_per_hour(self) -> float:
         """What it costs per hour now."""
-        return self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
+        compute = self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
+        return compute + self.extra_usd_per_hour if self.extras else compute
+
+    @property
+    def extra_usd_per_hour(self) -> float:
+        """What it costs per hour beside its compute."""
+        return sum(usd for _, usd in self.extras)
 
     @property
     def free_gpus(self) -> int:
