@@ -334,7 +334,13 @@ class Work:
         )
 
     def _fail(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """A generation has failed: ask the breaker whether the job is tried again, and when."""
+        """A generation has failed: ask the breaker whether the job is tried again, and when.
+
+        A fault of its node is none of the job's: it is not counted, and the job goes on elsewhere at once.
+        """
+        if report.cause == "node-fault":
+            self._let_go(job, now, end="node-fault", status="queued")
+            return
         step = report.manifest.step if report.manifest is not None else 0
         failed = (*job.failed, (now, step))[-MOST_FAILURES:]
         job = replace(job, failures=job.failures + 1, failed=failed)

@@ -160,4 +160,5 @@ def errands_for(
         source = quote(f"{uri}/g{stands['generation']}/checkpoint")
         before = f"{move} fetch {quote(checkpoints)} {source} {stands['step']} {quote(str(stands['sha256']))}"
     # Word goes last: what it says is there can then be read.
-    return Errands(before=before, beat=f"{logs}; {tell}", after=f"{logs}; {tell}", keep=keep)
+    look = f"python3 -m boa_daemon.job.health --watch {quote(f'{unit_folder}/health.json')}"
+    return Errands(before=before, beat=f"{logs}; {tell}", after=f"{logs}; {tell}", keep=keep, look=look)

@@ -57,6 +57,7 @@ class Errands:
     beat: str = ""
     after: str = ""
     keep: str = ""
+    look: str = ""
     beat_seconds: float = 15.0
 
 

@@ -23,7 +23,8 @@ class Unit:
     `before`, `beat` and `after` are shell scripts: before the command starts, every `beat_seconds`, and
     after its end. They find the unit's status as JSON in `BOA_STATUS`. `note` is the first line of the log.
     `keep` brings checkpoints to where they outlive the node; it takes the time it takes, beside the others.
-    Where `before` fails the command is not started. The newest `keep_checkpoints` are kept.
+    Where `before` fails the command is not started. The newest `keep_checkpoints` are kept. `look` writes
+    what is wrong with the node into `health.json`: with each fourth beat, and where the command fails.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Unit:
     note: str = ""
     keep: str = ""
     keep_checkpoints: int = 2
+    look: str = ""
 
     def write(self) -> None:
         """Write `unit.json`.
@@ -167,6 +169,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "wrong_manifest": "",
         "last_lines": [],
         "failure": None,
+        "node_faults": node_faults(folder),
         "kept": (read_json(folder / "kept.json") or {}).get("kept", [])[:4],
     }
     # Where a unit brings its checkpoints away, what counts is what stands there; its own copy may be a part.
@@ -177,6 +180,12 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         status["last_lines"] = list(last_lines(folder))
         status["failure"] = read_failure(folder)
     return status
+
+
+def node_faults(folder: Path) -> list[str]:
+    """Return what the last look found wrong with the node that the unit is on."""
+    found = (read_json(folder / "health.json", most_bytes=MOST_PROGRESS_BYTES) or {}).get("faults", [])
+    return [str(fault)[:200] for fault in found[:8]] if isinstance(found, list) else []
 
 
 def _manifest(found: Checkpoint, folder: Path) -> dict[str, Any]:

@@ -105,6 +105,7 @@ FailureCause: TypeAlias = Literal[
     "agent-lost",
     "killed",
     "no-checkpoint",
+    "node-fault",
 ]
 """Why a generation failed; a closed list."""
 ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
@@ -402,6 +403,15 @@ class Warned(Protocol):
 
     def interruptions(self) -> Mapping[NodeId, float]:
         """Return the nodes that the cloud takes back, and when, as far as its warnings have come."""
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A runner whose units look at their nodes while jobs run."""
+
+    def unfit(self) -> Mapping[NodeId, str]:
+        """Return the nodes whose hardware has faults, and which."""
         ...
 
 
