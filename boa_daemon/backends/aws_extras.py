@@ -13,6 +13,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.offers import EXTRAS, Extras
 
 ADDRESS_USD_PER_HOUR, GP3_USD_PER_GIB_MONTH = 0.005, 0.08
+FREE_MB_PER_SECOND, GP3_USD_PER_MB_MONTH = 125, 0.04
 HOURS_OF_A_MONTH = 730.0
 BEATS_PER_HOUR = 240.0
 """A unit lists its folder in S3 and sends a message every 15 s (`engines.ssm_scripts.errands_for`)."""
@@ -27,7 +28,9 @@ def extras_of(settings: AwsSettings, *, has_address: bool = True) -> Extras:
     One listing and one upload of a log that grew, and one message, for each beat: only of nodes that run jobs
     through SSM, which those without an instance profile do not.
     """
-    found = [("disk", settings.volume_gib * GP3_USD_PER_GIB_MONTH / HOURS_OF_A_MONTH)]
+    paid_mb = settings.volume_mb_per_second - FREE_MB_PER_SECOND
+    disk = settings.volume_gib * GP3_USD_PER_GIB_MONTH + paid_mb * GP3_USD_PER_MB_MONTH
+    found = [("disk", disk / HOURS_OF_A_MONTH)]
     if has_address:
         found.append(("address", ADDRESS_USD_PER_HOUR))
     if settings.instance_profile:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from boa_daemon.backends.aws_extras import extras_of, tag_of
+from boa_daemon.backends.aws_extras import FREE_MB_PER_SECOND, extras_of, tag_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.user_data import user_data
 from boa_daemon.tick.actions import LaunchNodes
@@ -115,7 +115,9 @@ def run_request(
 
 def _root_volume(site: Site, settings: AwsSettings) -> dict[str, Any]:
     """Return the root volume: encrypted, and gone with its instance."""
-    disk = {"VolumeSize": settings.volume_gib, "VolumeType": "gp3"}
+    disk: dict[str, Any] = {"VolumeSize": settings.volume_gib, "VolumeType": "gp3"}
+    if settings.volume_mb_per_second > FREE_MB_PER_SECOND:
+        disk["Throughput"] = settings.volume_mb_per_second
     return {"DeviceName": site.root_device, "Ebs": {**disk, "Encrypted": True, "DeleteOnTermination": True}}
 
 

@@ -252,6 +252,7 @@ class Service:
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "refused_messages": REFUSED.counts(),
+            "boots": self.daemon.boots.document(),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
             "why_no_gate": self.daemon.why_no_gate,
         }

@@ -265,7 +265,7 @@ class Keeper:
             "before_failed": self._before_failed,
             "ended_at": time.time(),
         }
-        if code and unit.look:
+        if code and unit.look and self._stop_asked_at is None:
             # A GPU that fails takes its process with it at once: the look of the last beat is too old.
             self._kill_asked = False
             self._do_errand(unit.look, slot="look", seconds=LOOK_SECONDS, wait=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.backends.aws_extras import extras_in, extras_of, tag_of
 from boa_daemon.backends.aws_listing import tags_of_instance
-from boa_daemon.backends.aws_request import EXTRAS_TAG
+from boa_daemon.backends.aws_request import EXTRAS_TAG, Site, run_request
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ports import Launched
@@ -30,6 +30,8 @@ def test_what_is_counted() -> None:
     )
     plain = AwsSettings(instance_types=("g5.xlarge",), volume_gib=73)
     assert extras_of(plain, has_address=False) == (("disk", 0.008),)
+    fast = plain.model_copy(update={"volume_mb_per_second": 500})
+    assert extras_of(fast, has_address=False) == (("disk", round(0.008 + 375 * 0.04 / 730.0, 6)),)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,19 @@ def test_a_node_keeps_what_it_was_born_with(make_rig: RigMaker) -> None:
     [instance] = rig.cloud._instances
     assert tags_of_instance(instance)[EXTRAS_TAG] == tag_of(offer.extras)
     assert node.launched_at == START
+
+
+def test_a_faster_disk_is_asked_for_and_paid(make_rig: RigMaker) -> None:
+    """Above what gp3 gives for nothing the launch says how fast; the offer, and the tag, what it costs."""
+    plain, fast = (make_rig(Terms(), **more) for more in ({}, {"volume_mb_per_second": 500}))
+    requests = [
+        run_request(
+            a_launch(rig.offer()), rig.offer(), Site(image="ami-1", root_device="/dev/sda1"), rig.settings,
+            books="b", lease=0.0,
+        )
+        for rig in (plain, fast)
+    ]  # fmt: skip
+    disks = [each["BlockDeviceMappings"][0]["Ebs"] for each in requests]
+    assert ["Throughput" in disk for disk in disks] == [False, True]
+    assert disks[1]["Throughput"] == 500
+    assert dict(fast.offer().extras)["disk"] > dict(plain.offer().extras)["disk"]

@@ -659,3 +659,28 @@ def test_giving_a_node_back_is_weighed_against_holding_it(stage: Stage) -> None:
     ends = [action for row in rows for action in row["actions"] if action["kind"] == "terminate"]
     price = stage.play.service.instances(ended=True)["instances"][0]["usd_per_hour"]
     assert [(end["choice"]["cost"], end["choice"]["runner_up_cost"]) for end in ends] == [(0.0, price)]
+
+
+def test_a_real_clouds_boots_are_learnt_and_outlive_a_restart(tmp_path: Path) -> None:
+    """It is said to take 180 s and takes 30: after three boots plans know, and a new process knows too."""
+
+    def fixed(cloud: Any) -> Any:
+        cloud.boot_seconds = 180.0
+        return cloud
+
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=fixed)
+    assert play.daemon.planner.record(()).site.boot_hours == 180.0 / 3600.0
+    for name in "abc":
+        play.service.submit([job_content(name, hours=0.02)], user="ann")
+        for _ in range(20):
+            play.daemon.tick()
+            assert not play.daemon.standing.fault
+            clock.instant += 10.0
+    learnt = play.daemon.planner.record(()).site.boot_hours * 3600.0
+    assert play.service.status()["boots"]["g5.xlarge"]["boots"] >= 3
+    assert 24.0 <= learnt <= 50.0
+    play.close()
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=fixed)
+    assert play.daemon.planner.record(()).site.boot_hours * 3600.0 == learnt
+    play.close()
