@@ -108,6 +108,7 @@ def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[Non
         with client:
             one.client = client
             yield
+            one.look_once_more()
         return
     options = [*(("--config", str(config)) if config else ()), *(("--socket", socket) if socket else ())]
     caps = caps_within(settings, places(settings), one.max_usd, now=time.time())
@@ -346,10 +347,12 @@ class Run:
         if self._job is not None:
             self._job = self._ask(f"/jobs/{self._job['id']}")
 
+    def look_once_more(self) -> None:
+        """Take in what became of the nodes of a job that is over, while the daemon can be asked."""
+        self._take_nodes(self._job)
+
     def receipt(self) -> dict[str, Any]:
         """Return what the run was and cost, and what is left of it."""
-        if self._revive is None and self._job is not None:
-            self._take_nodes(self._job)
         self.phases.close(at=time.time(), usd=self._usd)
         job = self._job or {}
         left = self.left

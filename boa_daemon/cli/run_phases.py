@@ -3,7 +3,7 @@
 starting the daemon   until it has done its first look
 planning              nobody rents anything for the job yet
 booting               nodes are asked for, boot, and are looked at
-starting              it holds GPUs and has printed and reported nothing
+starting              a node is ready, or it holds GPUs and has said nothing yet
 running               it works
 stopping              it writes a checkpoint: a move, a limit, or the end of the money
 giving back           it is over, and nodes are still there
@@ -79,7 +79,9 @@ def phase_of(
         if job["status"] == "cancelling":
             return "stopping"
         return "running" if has_printed or _has_step(job) else "starting"
-    return "booting" if any(row["phase"] == "requested" for row in instances) else "planning"
+    if any(row["phase"] == "requested" for row in instances):
+        return "booting"
+    return "starting" if any(row["phase"] == "ready" for row in instances) else "planning"
 
 
 def place_of(job: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> str:

@@ -122,7 +122,10 @@ def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
         for line in said.splitlines()
         if line.startswith("-- ") and " s, " not in line
     ]
-    assert order == ["starting the daemon", "planning", "booting", "starting", "running", "giving back"]
+    every = ["starting the daemon", "planning", "booting", "starting", "running", "giving back"]
+    # A phase that is shorter than half a second may pass between two looks.
+    assert order == [phase for phase in every if phase in order]
+    assert {"starting the daemon", "booting", "running", "giving back"} <= set(order)
     assert "step 8 on 1 total 36" in said
     assert said.splitlines()[-1] == "Nothing is left running."
     assert not (site.folder / "state" / "boa.sock").exists()
@@ -243,6 +246,7 @@ def test_with_a_daemon_that_runs(site: Site) -> None:
     a_job(site, steps=8)
     site.up()
     code, said = boa(site, "run", "job.yaml", "--max-usd", "2", "--json")
+    assert code == 0, said + site.log
     receipt = receipt_of(said)
 
     assert (code, receipt["status"], receipt["is_own_daemon"], receipt["left"]) == (

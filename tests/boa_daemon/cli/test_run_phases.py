@@ -22,7 +22,8 @@ def a_job(**changes: Any) -> dict[str, Any]:
     [
         ({}, None, False, "planning"),
         ({}, "requested", False, "booting"),
-        ({}, "ready", False, "planning"),
+        ({}, "ready", False, "starting"),
+        ({}, "terminating", False, "planning"),
         ({"nodes": ["i-1"], "generation": 1}, "ready", False, "starting"),
         ({"nodes": ["i-1"], "generation": 1}, "ready", True, "running"),
         ({"nodes": ["i-1"], "generation": 1, "step": 3}, "ready", False, "running"),
