@@ -6,7 +6,7 @@ last look of the daemon that an answer rests on. Keys may be added; none changes
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 _Class = TypedDict("_Class", {"class": str})
 
@@ -162,6 +162,7 @@ class _Standing(TypedDict):
     budget_usd_per_hour: float
     reattached: dict[str, int]
     fact_ages_seconds: dict[str, float | None]
+    boots: dict[str, dict[str, float]]
     refused_messages: dict[str, int]
     gate: dict[str, Any] | None
     why_no_gate: str
@@ -207,10 +208,13 @@ class PlanAnswer(TypedDict):
 
 
 class CostRow(TypedDict):
-    """What one job, class, user or day cost."""
+    """What one job, class, user, team, day or kind cost; which figures there are depends on which."""
 
     name: str
     usd: float
+    boot_usd: NotRequired[float]
+    gpu_hours: NotRequired[float | None]
+    kinds: NotRequired[dict[str, float]]
 
 
 class CostAnswer(TypedDict):
@@ -257,4 +261,4 @@ class DownAnswer(TypedDict):
     is_down: bool
 
 
-By = Literal["job", "class", "user", "day"]
+By = Literal["job", "class", "user", "day", "kind", "team"]

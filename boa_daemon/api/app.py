@@ -22,6 +22,7 @@ from boa_daemon.api.browser import Guard
 from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.orders import CannotRehearse
 from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.leader import LedElsewhere
@@ -57,11 +58,20 @@ class Down(BaseModel):
     is_down: bool
 
 
+class Resize(BaseModel):
+    """On how many GPUs a job is to run; null: on what its file allows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gpus: Annotated[int, Field(ge=1, le=100_000)] | None
+
+
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (UnknownJob, 404),
     (InputError, 422),
     (PolicyError, 422),
     (NotAllowed, 403),
+    (CannotRehearse, 409),
     (NotReady, 503),
     (LedElsewhere, 503),
 )
@@ -128,6 +138,7 @@ def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleas
                 (401, "No valid token."),
                 (403, "Not yours, or more than you may have."),
                 (404, "There is no such thing."),
+                (409, "That cannot be done as things are."),
                 (413, "Too large."),
                 (422, "Wrong; nothing was stored."),
                 (503, "The daemon cannot do that now."),
@@ -263,6 +274,16 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:
         """Cancel a job."""
         return service.cancel(name, user=caller.user, is_admin=caller.is_admin)
+
+    @router.post("/jobs/{name}/resize")
+    def resize(name: JobName, order: Resize, caller: Caller = ask) -> dict[str, Any]:
+        """Have a job run on so many GPUs, null for what its file allows."""
+        return service.resize(name, gpus=order.gpus, user=caller.user, is_admin=caller.is_admin)
+
+    @router.post("/jobs/{name}/interrupt")
+    def interrupt(name: JobName, caller: Caller = ask) -> dict[str, Any]:
+        """Rehearse that the cloud takes back a node of a job."""
+        return service.interrupt(name, user=caller.user, is_admin=caller.is_admin)
 
     @router.get("/status", response_model=dict[str, Any])
     async def status(caller: Caller = ask) -> JSONResponse:

@@ -19,7 +19,7 @@ from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices
+from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws_launch import Launcher
 from boa_daemon.backends.aws_listing import lease_of, node_of, tags_of_instance
 from boa_daemon.backends.aws_market import AwsMarket
@@ -43,6 +43,8 @@ RENEWED_AFTER = 0.25
 """A lease is renewed when this part of it is over: what is left outlasts an hour without AWS."""
 OVERLONG_SECONDS = 60.0
 """A lease that is longer than a new one by so much was written by a clock that was wrong: it is shortened."""
+OVERDUE_SECONDS = 30.0
+"""What EC2 announced as taken back ends on time; what runs on so long after is given back."""
 _TAG_BATCH = 500
 _ID_BATCH = 200
 _LIVING = ("pending", "running", "stopping", "stopped")
@@ -90,12 +92,24 @@ class AwsCloud(Provider):
         self._ready_at: dict[NodeId, float] = {}
         self._stopped_at: dict[NodeId, float] = {}
         self._listener: Listener | None = None
+        self._wake: Callable[[], None] = lambda: None
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Hear spot warnings through the queue of the settings, if there is one; `wake` calls for a tick."""
+        self._wake = wake
         if self.settings.queue_url and self._listener is None:
-            queue = InterruptionQueue(self.calls, self.settings.queue_url, self.notices, wake)
-            self._listener = Listener(queue, self._say)
+            self._listener = Listener(self._queue(), self._say)
+
+    def _queue(self) -> InterruptionQueue:
+        """Return the reader of the queue of the settings."""
+        return InterruptionQueue(self.calls, self.settings.queue_url, self.notices, self._wake)
+
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Read EC2's warning of a node as if the queue had brought it; EC2 itself leaves the node alone."""
+        if not self._touches or node not in self._live:
+            return None
+        self._queue().take([spot_warning(node, self._clock.now())])
+        return self.notices.ends_by(node)
 
     def refresh(self) -> None:
         """Ask for prices, quotas and zones that are getting old."""
@@ -136,9 +150,19 @@ class AwsCloud(Provider):
         self._look_for(missing - found.keys(), now)
         if self._touches:
             self.releaser.follow_up({each["InstanceId"]: each["State"]["Name"] for each in instances})
+            self._end_overdue(instances, now)
         self._instances = instances
         self._forget(found, now)
         return [*self._live.values(), *self._ended.values()]
+
+    def _end_overdue(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
+        """End what EC2 said it would take back and did not: its jobs have left it, and it is paid for."""
+        running = [each["InstanceId"] for each in instances if each["State"]["Name"] == "running"]
+        due = [name for name in running if name not in self.releaser.asked]
+        overdue = [name for name in due if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS]
+        if overdue:
+            self._say(f"{', '.join(overdue)}: announced as taken back, and runs on: it is given back")
+            self.releaser.terminate(overdue)
 
     def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
         """Take descriptions in and return them as nodes; one that lives was never ended, whatever we knew."""

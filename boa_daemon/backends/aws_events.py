@@ -6,16 +6,19 @@ node lives, since when it does not. That a node vanished from the listing is see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from threading import Event, Lock, Thread
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.inputs.messages import event, json_object
+from boa_daemon.tick.ports import WARNING_SECONDS
 from policies.model import NodeId
 
-SPOT_WARNING_SECONDS = 120.0
+SPOT_WARNING_SECONDS = WARNING_SECONDS
 _PAUSE_SECONDS = 30.0
 SOURCE = "the cloud's queue"
 NoticeKind: TypeAlias = Literal["spot-warning", "rebalance", "state-change"]
@@ -25,6 +28,17 @@ _KINDS: Mapping[str, NoticeKind] = {
     "EC2 Instance State-change Notification": "state-change",
 }
 _ENDING_STATES = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
+
+
+def spot_warning(node: NodeId, at: float) -> dict[str, str]:
+    """Return a message of the queue as EC2 sends it where it takes a spot instance back."""
+    document = {
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "source": "aws.ec2",
+        "time": datetime.fromtimestamp(at, tz=UTC).isoformat(),
+        "detail": {"instance-id": node, "instance-action": "terminate"},
+    }
+    return {"Body": json.dumps(document)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +114,7 @@ class InterruptionQueue:
             VisibilityTimeout=20,
         )
         messages = answer.get("Messages", [])
-        notices = [notice for message in messages if (notice := self._read(message)) is not None]
-        news = [self._notices.add(notice) for notice in notices]
-        if any(news):
-            self._wake()
+        notices = self.take(messages)
         if messages:
             handles = [
                 {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
@@ -111,6 +122,14 @@ class InterruptionQueue:
                 if message.get("ReceiptHandle")
             ]
             self._calls.call("sqs:DeleteMessageBatch", QueueUrl=self._queue_url, Entries=handles)
+        return notices
+
+    def take(self, messages: Sequence[Mapping[str, Any]]) -> list[Notice]:
+        """Note what messages say, call for a tick where that is news, and return it."""
+        notices = [notice for message in messages if (notice := self._read(message)) is not None]
+        news = [self._notices.add(notice) for notice in notices]
+        if any(news):
+            self._wake()
         return notices
 
     def _read(self, message: Mapping[str, Any]) -> Notice | None:

@@ -75,7 +75,8 @@ class Launcher:
                     reason=why, kind="bad-request", scopes=(scope,), retry_after_seconds=CUT_OFF_SECONDS
                 )
                 continue
-            outcome = self._ask(action, offer, replace(site, subnet=subnet))
+            has_address = self._gives_address(subnet, interfaces)
+            outcome = self._ask(action, offer, replace(site, subnet=subnet, has_address=has_address))
             if not (isinstance(outcome, Refused) and "InsufficientFreeAddressesInSubnet" in outcome.reason):
                 break
             self._full_until[subnet] = self._clock.now() + SUBNET_SECONDS
@@ -180,6 +181,13 @@ class Launcher:
         found = self._ways.get(self._ask_ways, now=self._clock.now())
         way = (found or {}).get(subnet)
         return "" if way is None else way.why(interfaces)
+
+    def _gives_address(self, subnet: str, interfaces: int) -> bool:
+        """Return whether a node in a subnet gets a public address, which is paid; yes if nobody knows."""
+        asks = subnet and self._settings.instance_profile
+        found = self._ways.get(self._ask_ways, now=self._clock.now()) if asks else None
+        way = (found or {}).get(subnet)
+        return interfaces <= 1 and (way is None or way.gives_public_addresses)
 
     def ways(self) -> Mapping[str, Way]:
         """Return how the subnets to rent in get out.

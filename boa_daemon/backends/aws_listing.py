@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boa_daemon.backends.aws_request import INTENT_TAG, LEASE_TAG, MARKET_TAG, PRICE_TAG
+from boa_daemon.backends.aws_extras import extras_in
+from boa_daemon.backends.aws_request import EXTRAS_TAG, INTENT_TAG, LEASE_TAG, MARKET_TAG, PRICE_TAG
 from boa_daemon.tick.offers import Market
 from boa_daemon.tick.state import NodePhase, NodeState
 from policies.model import InstanceType
@@ -101,6 +102,7 @@ def node_of(
         market=_market_of(instance, tags),
         prices=_prices(launched_at, price or kind.usd_per_hour, spot_prices),
         ends_by=ends_by,
+        extras=extras_in(tags.get(EXTRAS_TAG, "")) or (),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_extras import extras_of
 from boa_daemon.backends.caches import Cached
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
@@ -75,13 +76,7 @@ class AwsMarket:
         return [
             *self._reserved_offers(),
             *(
-                Offer(
-                    instance_type=name,
-                    zone=zone,
-                    market=market,
-                    usd_per_hour=self.price(name, zone, market),
-                    nodes_left=self._nodes_left(name, market, vcpus_in_use),
-                )
+                self._offer(name, zone, market, self._nodes_left(name, market, vcpus_in_use))
                 for name in self.settings.instance_types
                 for zone in zones.get(name, ())
                 for market in self.settings.markets
@@ -173,12 +168,21 @@ class AwsMarket:
             entry = self.reservation(name)
             if entry is not None:
                 _, zone, left = entry
-                price = self.price(name, zone, "on-demand")
-                offer = Offer(
-                    instance_type=name, zone=zone, market="reserved", usd_per_hour=price, nodes_left=left
-                )
-                found.append(offer)
+                found.append(self._offer(name, zone, "reserved", left))
         return found
+
+    def _offer(self, name: str, zone: str, market: Market, nodes_left: int | None) -> Offer:
+        """Return an offer at all that a node of it costs; a reservation costs what is asked on demand."""
+        price = self.price(name, zone, "on-demand" if market == "reserved" else market)
+        extras = extras_of(self.settings)
+        return Offer(
+            instance_type=name,
+            zone=zone,
+            market=market,
+            usd_per_hour=None if price is None else price + sum(usd for _, usd in extras),
+            nodes_left=nodes_left,
+            extras=extras,
+        )
 
     def _nodes_left(self, name: str, market: Market, vcpus_in_use: Mapping[str, int]) -> int | None:
         """Return how many more nodes the quota allows; None where it is not known."""

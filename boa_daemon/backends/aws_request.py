@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from boa_daemon.backends.aws_extras import FREE_MB_PER_SECOND, extras_of, tag_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.user_data import user_data
 from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.offers import Extras, Offer
 
 CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
+EXTRAS_TAG = "boa:extra-usd-per-hour"
 JOB_TAG, GENERATION_TAG = "boa:job", "boa:generation"
 
 
@@ -34,6 +36,7 @@ class Site:
     subnet: str = ""
     efa_interfaces: int = 0
     reservation: str = ""
+    has_address: bool = True
 
 
 def client_token(action_id: str, *, books: str, attempt: int, place: str) -> str:
@@ -47,10 +50,10 @@ def client_token(action_id: str, *, books: str, attempt: int, place: str) -> str
 
 
 def tags_of(
-    action: LaunchNodes, offer: Offer, settings: AwsSettings, *, books: str, lease: float
+    action: LaunchNodes, offer: Offer, settings: AwsSettings, *, books: str, lease: float, extras: Extras = ()
 ) -> dict[str, str]:
     """Return the tags that a node is born with: from them alone its record can be rebuilt."""
-    price = offer.usd_per_hour or action.instance_type.usd_per_hour
+    price = offer.compute_usd_per_hour or action.instance_type.usd_per_hour
     rented_for = {}
     if action.for_jobs:
         job, generation = action.for_jobs[0]
@@ -61,6 +64,7 @@ def tags_of(
         BOOKS_TAG: books,
         MARKET_TAG: offer.market,
         PRICE_TAG: f"{price:.6g}",
+        EXTRAS_TAG: tag_of(extras or offer.extras or extras_of(settings)),
         LEASE_TAG: str(int(lease)),
         "Name": f"{settings.cluster}-{action.instance_type.name}",
     }
@@ -77,7 +81,8 @@ def run_request(
     attempt: int = 0,
 ) -> dict[str, Any]:
     """Return the arguments of RunInstances. A gang comes whole or not at all: MinCount = MaxCount."""
-    tags = tags_of(action, offer, settings, books=books, lease=lease)
+    extras = extras_of(settings, has_address=site.has_address)
+    tags = tags_of(action, offer, settings, books=books, lease=lease, extras=extras)
     request: dict[str, Any] = {
         "ImageId": site.image,
         "InstanceType": action.instance_type.name,
@@ -110,7 +115,9 @@ def run_request(
 
 def _root_volume(site: Site, settings: AwsSettings) -> dict[str, Any]:
     """Return the root volume: encrypted, and gone with its instance."""
-    disk = {"VolumeSize": settings.volume_gib, "VolumeType": "gp3"}
+    disk: dict[str, Any] = {"VolumeSize": settings.volume_gib, "VolumeType": "gp3"}
+    if settings.volume_mb_per_second > FREE_MB_PER_SECOND:
+        disk["Throughput"] = settings.volume_mb_per_second
     return {"DeviceName": site.root_device, "Ebs": {**disk, "Encrypted": True, "DeleteOnTermination": True}}
 
 

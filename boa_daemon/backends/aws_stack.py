@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from boa_daemon.backends.aws_extras import ADDRESS_USD_PER_HOUR
 from boa_daemon.backends.aws_policy import (
     Uses,
     control_role_name,
@@ -27,8 +28,7 @@ from boa_daemon.job.gate.address import PORT as GATE_PORT
 ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
 LETTER_DAYS, MOST_RECEIVES = 14, 5
 NAT_USD_PER_HOUR, NAT_USD_PER_GB = 0.045, 0.045
-S3_USD_PER_GB_MONTH, ADDRESS_USD_PER_HOUR = 0.023, 0.005
-GP3_USD_PER_GIB_MONTH = 0.08
+S3_USD_PER_GB_MONTH = 0.023
 """List prices of us-east-1, as of October 2026; other regions are up to a half dearer."""
 _TAKEN_BACK = ("EC2 Spot Instance Interruption Warning",)
 _ENDS = ("shutting-down", "terminated", "stopping", "stopped")

@@ -14,7 +14,7 @@ from typing import Any
 from boa_daemon.job.unit import read_json, write_json
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
@@ -40,9 +40,11 @@ class LocalCloud(Provider):
     def nodes(self) -> Sequence[NodeState]:
         """Return the nodes, and those that ended since the last call."""
         now = self._clock.now()
-        for node in self._live.values():
+        for node in list(self._live.values()):
             ready_at = node.launched_at + self._boot_seconds
-            if node.phase == "requested" and now >= ready_at:
+            if node.ends_by is not None and now >= node.ends_by:
+                self._end(node.id, node.ends_by)
+            elif node.phase == "requested" and now >= ready_at:
                 self._live[node.id] = replace(node, phase="ready", idle_since=ready_at)
         listed = [*self._live.values(), *self._ended]
         if self._ended:
@@ -90,11 +92,25 @@ class LocalCloud(Provider):
         """Give places back; their bills are final."""
         now = self._clock.now()
         for action in actions:
-            node = self._live.pop(action.node, None)
-            if node is not None:
-                self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
+            self._end(action.node, now)
         self._save()
         return {action.node: Accepted() for action in actions}
+
+    def _end(self, name: NodeId, at: float) -> None:
+        """Take a node from its place; its bill is final."""
+        node = self._live.pop(name, None)
+        if node is not None:
+            self._ended.append(replace(node, phase="terminated", ended_at=at, idle_since=None))
+
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Announce that a place is taken back; two minutes later it is."""
+        if node not in self._live:
+            return None
+        found = self._live[node]
+        at = self._clock.now() + WARNING_SECONDS if found.ends_by is None else found.ends_by
+        self._live[node] = replace(found, ends_by=at)
+        self._save()
+        return at
 
     def _save(self) -> None:
         """Write everything down."""

@@ -53,6 +53,8 @@ class AwsSettings(BaseModel):
     """Instance type to capacity reservation: its id, or `tag:KEY=VALUE`."""
     volume_gib: int = Field(default=200, ge=8, le=16384)
     """GiB of the root volume of a node."""
+    volume_mb_per_second: int = Field(default=125, ge=125, le=750)
+    """MB/s of the root volume; what is above 125 is paid, and 750 is what its 3,000 IOPS carry."""
     spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
     """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
     lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)

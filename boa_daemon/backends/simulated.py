@@ -8,23 +8,29 @@ launch to termination. What runs on its nodes runs on this machine, by the `loca
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import TypeAlias
 
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused
+from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused
 from boa_daemon.tick.state import NodePhase, NodeState
 from policies.model import NodeId
 
 SHOWN_SECONDS = 3600.0
+RENEW_SECONDS, LEASE_SECONDS = 30.0, 180.0
+"""A node that is wanted is noted as such so often; one that is not for so long is a leak."""
+_Row: TypeAlias = tuple[str, float, float | None, float | None, float | None]
 _SCHEMA = """CREATE TABLE IF NOT EXISTS nodes (
     id TEXT PRIMARY KEY, token TEXT NOT NULL, node TEXT NOT NULL, ready_at REAL NOT NULL, ended_at REAL)"""
+_NOTES = """CREATE TABLE IF NOT EXISTS notes (id TEXT PRIMARY KEY, ends_by REAL, renewed_at REAL)"""
+"""Beside the nodes, so that a file of an earlier version is read as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +48,13 @@ class FileCloud(Provider):
         self, path: Path, clock: Clock, *, limits: SimulatedLimits | None = None, durable: bool = True
     ) -> None:
         self._clock, self._limits, self._lock = clock, limits or SimulatedLimits(), Lock()
+        self._renewed: dict[NodeId, float] = {}
         self._file = sqlite3.connect(path, check_same_thread=False)
         self._file.execute("PRAGMA journal_mode=WAL").close()
         self._file.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}").close()
         with self._file:
             self._file.execute(_SCHEMA).close()
+            self._file.execute(_NOTES).close()
 
     def close(self) -> None:
         """Close the file; the nodes stay."""
@@ -55,18 +63,32 @@ class FileCloud(Provider):
     def nodes(self) -> Sequence[NodeState]:
         """Return the nodes that live, and those that ended within the hour."""
         now = self._clock.now()
-        return [
-            self._as_of(loads(text), ready_at, ended_at, now) for text, ready_at, ended_at in self._rows(now)
-        ]
+        self._take_back(now)
+        return [self._as_of(now, row) for row in self._rows(now - SHOWN_SECONDS)]
 
-    def _rows(self, now: float) -> list[tuple[str, float, float | None]]:
-        """Return the rows that a listing shows."""
-        query = "SELECT node, ready_at, ended_at FROM nodes WHERE ended_at IS NULL OR ended_at > ?"
-        with self._lock, closing(self._file.execute(query, (now - SHOWN_SECONDS,))) as cursor:
+    def _rows(self, since: float) -> list[_Row]:
+        """Return the rows of nodes that live, and of those that ended after an instant."""
+        query = (
+            "SELECT nodes.node, ready_at, ended_at, ends_by, renewed_at FROM nodes "
+            "LEFT JOIN notes USING (id) WHERE ended_at IS NULL OR ended_at > ?"
+        )
+        with self._lock, closing(self._file.execute(query, (since,))) as cursor:
             return cursor.fetchall()
 
-    def _as_of(self, node: NodeState, ready_at: float, ended_at: float | None, now: float) -> NodeState:
+    def _take_back(self, now: float) -> None:
+        """End the nodes whose announced end has come."""
+        due = "SELECT id, ends_by FROM notes JOIN nodes USING (id) WHERE ended_at IS NULL AND ends_by <= ?"
+        with self._lock, self._file:
+            rows = self._file.execute(due, (now,)).fetchall()
+            if rows:
+                self._file.executemany(
+                    "UPDATE nodes SET ended_at = ? WHERE id = ?", [(at, name) for name, at in rows]
+                ).close()
+
+    def _as_of(self, now: float, row: _Row) -> NodeState:
         """Return a node as it is now."""
+        text, ready_at, ended_at, ends_by, _renewed_at = row
+        node: NodeState = loads(text)
         phase: NodePhase = "ready" if now >= ready_at else "requested"
         return NodeState(
             id=node.id,
@@ -76,6 +98,7 @@ class FileCloud(Provider):
             gpus=(None,) * node.instance_type.gpus,
             launched_by=node.launched_by,
             ended_at=ended_at,
+            ends_by=ends_by if ended_at is None else None,
             idle_since=ready_at if phase == "ready" and ended_at is None else None,
         )
 
@@ -139,16 +162,56 @@ class FileCloud(Provider):
         """End a node as the cloud does: for tests and rehearsals."""
         self.terminate([TerminateNode(id="interrupted", node=node, reason="the cloud took it back")])
 
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Announce that a node is taken back; two minutes later it is, whether anybody looks or not."""
+        at = self._clock.now() + WARNING_SECONDS
+        with self._lock, self._file:
+            lives = "SELECT 1 FROM nodes WHERE id = ? AND ended_at IS NULL"
+            if self._file.execute(lives, (node,)).fetchone() is None:
+                return None
+            self._file.execute(
+                "INSERT INTO notes (id, ends_by) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET ends_by = coalesce(ends_by, excluded.ends_by)",
+                (node, at),
+            ).close()
+            (found,) = self._file.execute("SELECT ends_by FROM notes WHERE id = ?", (node,)).fetchone()
+        return float(found)
+
+    def renew(self, nodes: Collection[NodeId]) -> None:
+        """Note which nodes somebody wants: `boa gc` takes the others for leaks after a while."""
+        now = self._clock.now()
+        due = [name for name in nodes if now - self._renewed.get(name, 0.0) >= RENEW_SECONDS]
+        if not due:
+            return
+        with self._lock, self._file:
+            self._file.executemany(
+                "INSERT INTO notes (id, renewed_at) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at",
+                [(name, now) for name in due],
+            ).close()
+        self._renewed = {name: now if name in due else self._renewed[name] for name in nodes}
+
+    def unwanted(self) -> Mapping[NodeId, float]:
+        """Return the nodes that live and that nobody has wanted for so many seconds, by their ids."""
+        now = self._clock.now()
+        found = {}
+        for text, _ready_at, ended_at, _ends_by, renewed_at in self._rows(now):
+            node: NodeState = loads(text)
+            silent = now - max(node.launched_at, renewed_at or 0.0)
+            if ended_at is None and silent >= LEASE_SECONDS:
+                found[node.id] = silent
+        return found
+
     def everything(self) -> list[NodeState]:
         """Return every node that there ever was, however long ago it ended."""
         now = self._clock.now()
-        with self._lock:
-            rows = self._file.execute("SELECT node, ready_at, ended_at FROM nodes").fetchall()
-        return [self._as_of(loads(text), ready_at, ended_at, now) for text, ready_at, ended_at in rows]
+        self._take_back(now)
+        return [self._as_of(now, row) for row in self._rows(-1.0)]
 
     def bill_micro_dollars(self) -> int:
         """Return what the cloud will bill for every node so far, from its own records."""
         now = self._clock.now()
+        self._take_back(now)
         with self._lock:
             rows = self._file.execute("SELECT node, ended_at FROM nodes").fetchall()
         return sum(bill(loads(text), until=now if ended is None else ended) for text, ended in rows)

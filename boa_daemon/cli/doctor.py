@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import typer
@@ -17,6 +18,7 @@ from boa_daemon.cli.aws_site import (
     settings_of,
     uses_of,
 )
+from boa_daemon.cli.local_checks import local_checks
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -26,9 +28,13 @@ from boa_daemon.cli.output import (
     show,
     stdout_console,
 )
+from boa_daemon.cli.remains import SIMULATED, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
+from boa_daemon.daemon.assembly import places
+from boa_daemon.daemon.config import Settings, load_settings
 from boa_daemon.errors import FAILED
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.units import counted
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[red]failed[/]", "skipped": "-"}
 
@@ -41,24 +47,42 @@ def doctor(
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
-    """Check credentials, clock, types, subnets, prices, quotas, images, permissions and the queue.
+    """Check this machine, and on AWS credentials, types, subnets, prices, quotas, images, rights and queue.
 
     Nothing is started: launches and ends are tried as DryRun. Exit code 1 when a check failed.
     """
-    settings = settings_of(config, region=region, cluster=cluster)
-    catalog = Catalog.load()
-    cloud = an_aws_cloud(settings)
-    checks = list(Doctor(cloud, catalog, SystemClock(), uses=uses_of(config)).checks())
+    simulated = simulated_settings(config) if region is None and cluster is None else None
+    if simulated is not None:
+        name, where, checks = SIMULATED, SIMULATED, [*local_checks(simulated), *_leaks(simulated)]
+    else:
+        settings = settings_of(config, region=region, cluster=cluster)
+        name, where, cloud = settings.cluster, settings.region, an_aws_cloud(settings)
+        checks = list(Doctor(cloud, Catalog.load(), SystemClock(), uses=uses_of(config)).checks())
+        loaded = load_settings(config if config.exists() else None).settings
+        if loaded.cloud.provider == "aws":
+            checks += local_checks(loaded)
     failed = [check for check in checks if check.status == "failed"]
     rows = [asdict(check) for check in checks]
     show(
         chosen_format(output, as_json),
-        {"cluster": settings.cluster, "region": settings.region, "is_ready": not failed, "checks": rows},
+        {"cluster": name, "region": where, "is_ready": not failed, "checks": rows},
         rows=lambda: rows,
-        table=lambda: _print_checks(f"Cluster {settings.cluster} in {settings.region}", checks),
+        table=lambda: _print_checks(f"Cluster {name} in {where}", checks),
     )
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _leaks(settings: Settings) -> Iterator[Check]:
+    """Yield whether nodes of the simulated cloud run that nobody wants."""
+    if not places(settings).state.is_dir():
+        return
+    leaks = [each for each in find_simulated(settings) if each.leak]
+    if leaks:
+        said = f"{counted(len(leaks), 'node')} that nobody wants"
+        yield Check(name="leaks", status="warning", said=said, fix="`boa gc` ends them")
+    else:
+        yield Check(name="leaks", status="ok", said="none")
 
 
 def _print_checks(title: str, checks: list[Check]) -> None:

@@ -14,6 +14,7 @@ from boa_daemon.backends.aws_up import Stack
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, settings_of
 from boa_daemon.cli.gc import RegionsOption, print_receipts
 from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, show, stdout_console
+from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
@@ -44,7 +45,8 @@ def down(
 
     With --all end all instances, disks, interfaces and spot requests of this cluster, in each region named,
     whoever started them; stop the daemon first, or it will rent anew. With --stack what `boa up` made goes as
-    well, once nothing is rented any more. Exit code 4 when something is left.
+    well, once nothing is rented any more. On the simulated cloud the processes of jobs end too. Exit code 4
+    when something is left.
     """
     if (stack and not everything) or (data and not stack):
         raise InputError("--stack goes with --all, and --data with --all --stack")
@@ -54,6 +56,12 @@ def down(
         return
     if resume:
         raise InputError("--all and --resume exclude each other")
+    simulated = simulated_settings(config) if region is None and cluster is None else None
+    if simulated is not None:
+        if stack:
+            raise InputError("--stack is about AWS: the simulated cloud has none")
+        _show(SIMULATED, [end_simulated(simulated)], None, stack=False, form=chosen_format(output, as_json))
+        return
     settings = settings_of(config, cluster=cluster)
     clock = SystemClock()
     calls = AwsCalls(settings)
@@ -61,22 +69,26 @@ def down(
     regions = list(dict.fromkeys(region or [settings.region]))
     receipts = [end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds) for where in regions]
     is_clean = all(receipt.is_clean for receipt in receipts)
-    document: dict[str, Any] = {
-        "cluster": settings.cluster,
-        "regions": [receipt.row() for receipt in receipts],
-    }
     # While something is rented the role that could end it, and the node's own, stay.
     gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
+    _show(settings.cluster, receipts, gone, stack=stack, form=chosen_format(output, as_json))
+    if not is_clean:
+        raise typer.Exit(PARTLY_DONE)
+
+
+def _show(
+    cluster: str, receipts: list[Receipt], gone: dict[str, Any] | None, *, stack: bool, form: OutputFormat
+) -> None:
+    """Show the receipts, and what became of the stack."""
+    document: dict[str, Any] = {"cluster": cluster, "regions": [receipt.row() for receipt in receipts]}
     if stack:
         document["stack"] = gone
     show(
-        chosen_format(output, as_json),
+        form,
         document,
         rows=lambda: [{**receipt.row(), "failed": len(receipt.failed)} for receipt in receipts],
         table=lambda: _print(receipts, gone, asked=stack),
     )
-    if not is_clean:
-        raise typer.Exit(PARTLY_DONE)
 
 
 def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from boa_daemon.cli.output import (
     show,
     stdout_console,
 )
+from boa_daemon.cli.remains import SIMULATED, end_simulated, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
 from boa_daemon.units import counted
@@ -43,28 +44,31 @@ def gc(
     """End instances, disks, interfaces and spot requests of this cluster that nobody wants any more.
 
     A leak bears the cluster's tag and has no intent, or its lease ran out, or it is attached to nothing. What
-    does not bear the tag is never touched.
+    does not bear the tag is never touched. On the simulated cloud a leak is a node that no daemon wants.
     """
-    settings = settings_of(config, cluster=cluster)
-    clock = SystemClock()
-    sweeper = Sweeper(settings, AwsCalls(settings), clock)
-    regions = list(dict.fromkeys(region or [settings.region]))
-    found = [each for where in regions for each in sweeper.find(region=where)]
+    simulated = simulated_settings(config) if region is None and cluster is None else None
+    if simulated is not None:
+        name, found = SIMULATED, find_simulated(simulated)
+    else:
+        settings, clock = settings_of(config, cluster=cluster), SystemClock()
+        name, sweeper = settings.cluster, Sweeper(settings, AwsCalls(settings), clock)
+        regions = list(dict.fromkeys(region or [settings.region]))
+        found = [each for where in regions for each in sweeper.find(region=where)]
     leaks = [each for each in found if each.leak]
     ids = {each.id for each in leaks}
-    receipts = (
-        []
-        if check
-        else [
+    receipts: list[Receipt] = []
+    if not check and simulated is not None:
+        receipts = [end_simulated(simulated, ids)]
+    elif not check:
+        receipts = [
             end_everything(
                 sweeper, where, clock=clock, wait_seconds=wait_seconds, which=lambda each: each.id in ids
             )
             for where in regions
         ]
-    )
     rows, wanted = [_row(each) for each in leaks], len(found) - len(leaks)
     document = {
-        "cluster": settings.cluster,
+        "cluster": name,
         "leaks": rows,
         "wanted": wanted,
         "regions": [each.row() for each in receipts],
@@ -73,7 +77,7 @@ def gc(
         chosen_format(output, as_json),
         document,
         rows=lambda: rows,
-        table=lambda: _print(settings.cluster, leaks, wanted, receipts, is_check=check),
+        table=lambda: _print(name, leaks, wanted, receipts, is_check=check),
     )
     if check and leaks:
         raise typer.Exit(DRIFT_FOUND)

@@ -16,6 +16,8 @@ from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
 from boa_daemon.daemon.config import aws_settings, load_settings
 from boa_daemon.errors import DRIFT_FOUND, InputError
+from boa_daemon.tick.ledger import COMPUTE
+from boa_daemon.tick.offers import EXTRAS
 
 DEFAULT_DAYS = 14
 
@@ -41,9 +43,11 @@ def reconcile(
     with a_client(config, socket) as client:
         ledger = client.cost(by="day", since=begins)
     aws = aws_settings(settings.cloud)
+    ours = {date.fromisoformat(row["name"]): _kinds(row) for row in ledger["rows"]}
+    theirs = explorer_days(AwsCalls(aws), aws.cluster, first, today)
     found = compared(
-        {date.fromisoformat(row["name"]): float(row["usd"]) for row in ledger["rows"]},
-        explorer_days(AwsCalls(aws), aws.cluster, first, today),
+        {day: kinds[COMPUTE] for day, kinds in ours.items()},
+        {day: kinds[COMPUTE] for day, kinds in theirs.items()},
         first=first,
         now=now,
         fraction=fraction,
@@ -58,25 +62,48 @@ def reconcile(
             "tolerance_usd": day.tolerance_usd,
             "is_final": day.is_final,
             "note": day.note,
+            "kinds": {
+                kind: {
+                    "ledger_usd": ours.get(day.day, {}).get(kind, 0.0),
+                    "cost_explorer_usd": theirs[day.day].get(kind) if day.day in theirs else None,
+                }
+                for kind in (COMPUTE, *EXTRAS)
+            },
         }
         for day in found
     ]
     drifting = [day.day.isoformat() for day in found if day.is_drift]
     document = {"as_of": ledger["as_of"], "cluster": aws.cluster, "days": rows, "drift": drifting}
-    show(form, document, rows=lambda: rows, table=lambda: _print(document, rows))
+    plain = [{key: value for key, value in row.items() if key != "kinds"} for row in rows]
+    show(form, document, rows=lambda: plain, table=lambda: _print(document, rows))
     if drifting:
         raise typer.Exit(DRIFT_FOUND)
 
 
+def _kinds(row: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return a day of the ledger by kind; what no node is known of any more was compute."""
+    kinds: dict[str, float] = {kind: float(usd) for kind, usd in row.get("kinds", {}).items()}
+    rest = float(row["usd"]) - sum(kinds.values())
+    return {**kinds, COMPUTE: kinds.get(COMPUTE, 0.0) + rest}
+
+
 def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the days for people."""
-    numbers = ("ledger USD", "Cost Explorer USD", "difference USD")
+    numbers = ("compute USD", "Cost Explorer USD", "difference USD")
     table = a_table(f"Ledger and bill of cluster {document['cluster']}", "day", *numbers, "", right=numbers)
     for row in rows:
         amounts = (usd(row[name]) for name in ("ledger_usd", "cost_explorer_usd", "difference_usd"))
         table.add_row(row["day"], *amounts, row["note"])
     console = stdout_console()
     console.print(table)
+    for kind in EXTRAS:
+        pairs = [row["kinds"][kind] for row in rows]
+        said = [each["cost_explorer_usd"] for each in pairs if each["cost_explorer_usd"] is not None]
+        estimated = sum(each["ledger_usd"] for each in pairs)
+        console.print(
+            f"{kind}: {usd(estimated)} USD estimated, {usd(sum(said)) if said else '-'} in Cost Explorer",
+            soft_wrap=True,
+        )
     if document["drift"]:
         days = ", ".join(document["drift"])
         console.print(f"Drift on {days}: what runs under the tag that the ledger does not know?")

@@ -48,6 +48,7 @@ class By(StrEnum):
     class_ = "class"
     user = "user"
     day = "day"
+    kind = "kind"
 
 
 def status(
@@ -188,7 +189,9 @@ def _print_instances(document: Mapping[str, Any]) -> None:
 
 def cost(
     *,
-    by: Annotated[By, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = By.job,
+    by: Annotated[
+        By, typer.Option(help="job, class, user, day or kind.", metavar="job|class|user|day|kind")
+    ] = By.job,
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
@@ -210,11 +213,11 @@ def cost(
         return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
-        document = client.cost(by=by.value, since=since)
+        document: Mapping[str, Any] = client.cost(by=by.value, since=since)
     show(
         chosen_format(output, as_json),
         document,
-        rows=lambda: document["rows"],
+        rows=lambda: [{name: row[name] for name in row if name != "kinds"} for row in document["rows"]],
         table=lambda: _print_cost(by.value, document),
     )
 

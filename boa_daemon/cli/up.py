@@ -11,9 +11,9 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_extras import GP3_USD_PER_GIB_MONTH, HOURS_OF_A_MONTH
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_stack import (
-    GP3_USD_PER_GIB_MONTH,
     Wishes,
     as_yaml,
     monthly_costs,
@@ -234,7 +234,11 @@ def _keys(
     }
     if usd_per_hour is not None:
         cap = _DAY_CAP_DAYS * 24.0 * usd_per_hour
-        found = {"budget": {"usd_per_hour": usd_per_hour, "usd_per_day_cap": cap}, **found}
+        budget: dict[str, Value] = {"usd_per_hour": usd_per_hour, "usd_per_day_cap": cap}
+        found = {"budget": budget, **found}
+    standing = sum(usd for _, usd, _ in monthly_costs(plan.wishes)) / HOURS_OF_A_MONTH
+    if standing:
+        found["budget"] = {**found.get("budget", {}), "standing_usd_per_hour": round(standing, 6)}
     return found
 
 

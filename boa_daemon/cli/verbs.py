@@ -64,10 +64,21 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "List instance types: GPUs, price, price per GPU-hour, the day of the price, and whether it is sold.",
     ),
+    "run": Verb(
+        "run:run", RUN, "Run one job to its end: phases with seconds and dollars, its log, and a receipt."
+    ),
     "submit": Verb("jobs:submit", RUN, "Give jobs to the daemon, all or none."),
     "jobs": Verb("jobs:jobs", RUN, "List jobs, the newest first."),
     "explain": Verb("jobs:explain", RUN, "Say why a job has its width and its nodes, or why it waits."),
     "logs": Verb("jobs:logs", RUN, "Print what a job printed."),
+    "resize": Verb(
+        "orders:resize", RUN, "Have a job run on so many GPUs: it writes a checkpoint and goes on from there."
+    ),
+    "simulate-interrupt": Verb(
+        "orders:simulate_interrupt",
+        RUN,
+        "Rehearse that the cloud takes a node of a job back, with two minutes' notice.",
+    ),
     "artifacts": Verb("artifacts:artifacts", RUN, "List the files that a job has left, or copy them here."),
     "cancel": Verb("jobs:cancel", RUN, "Cancel jobs; one that runs may write its checkpoint first."),
     "classes": Verb(
@@ -99,7 +110,7 @@ VERBS: dict[str, Verb] = {
     "doctor": Verb(
         "doctor:doctor",
         OPERATE,
-        "Check credentials, clock, types, subnets, prices, quotas, images, permissions and the queue.",
+        "Check this machine, and on AWS credentials, types, subnets, prices, quotas, images, rights and queue.",
     ),
     "gc": Verb(
         "gc:gc",

@@ -55,6 +55,10 @@ class BudgetSettings(Strict):
     usd_per_hour_ceiling: Positive | None = Field(
         default=None, description="dollars per hour of all nodes at any instant, never exceeded"
     )
+    standing_usd_per_hour: NotNegative = Field(
+        default=0.0,
+        description="dollars per hour that the site costs without a node, as a NAT gateway; caps leave room",
+    )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
     window_hours: Positive = Field(
         default=MONTH_HOURS,

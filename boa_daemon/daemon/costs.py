@@ -1,13 +1,14 @@
 """Who spent what: the GPUs that a job held, at their share of the node's price, and what nobody held.
 
-Money that no job's GPUs cost (boots, idle nodes, free GPUs) stands in a row of its own, so the rows always
-add up to the bills.
+What a node costs before any job is on it (its boot, the first minute that is billed in any case) belongs to
+the jobs that came onto it first. Money that no job's GPUs cost (idle nodes, free GPUs, nodes that no job came
+to) stands in a row of its own, so the rows always add up to the bills.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -15,15 +16,16 @@ from sqlalchemy import select
 
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.records import Usage
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
-from boa_daemon.tick.ledger import bill, bill_within
+from boa_daemon.tick.ledger import COMPUTE, bill, bill_by_kind_within, bill_within
 from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 
-CostBy: TypeAlias = Literal["job", "class", "user", "day"]
-UNUSED = "(idle, booting, free GPUs)"
+CostBy: TypeAlias = Literal["job", "class", "user", "day", "kind"]
+UNUSED = "(idle, unused, free GPUs)"
 
 
 def spent_usd(books: Storage, *, now: float) -> float:
@@ -42,12 +44,19 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
         name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
         for name, node in nodes.items()
     }
+    if by == "kind":
+        return _by_kind(nodes.values(), window, now)
     if by == "day":
         return _by_day(queue.database, nodes, since, now)
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
+    boots: dict[str, float] = defaultdict(float)
     labels = _labels(queue.database, by)
-    for usage in queue.usages(since):
+    usages = queue.usages(since)
+    for job, micro in _boots(usages, nodes, since):
+        usd[labels.get(job, job)] += micro
+        boots[labels.get(job, job)] += micro
+    for usage in usages:
         begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         if end <= begin:
             continue
@@ -61,12 +70,47 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
             hours[name] += (end - begin) / 3600.0
     unused = sum(total.values()) - sum(usd.values())
     rows = [
-        {"name": name, "usd": amount / MICRO_DOLLARS_PER_DOLLAR, "gpu_hours": hours[name]}
+        {
+            "name": name,
+            "usd": amount / MICRO_DOLLARS_PER_DOLLAR,
+            "boot_usd": boots[name] / MICRO_DOLLARS_PER_DOLLAR,
+            "gpu_hours": hours[name],
+        }
         for name, amount in sorted(usd.items(), key=lambda item: -item[1])
     ]
     if abs(unused) >= 1.0:
-        rows.append({"name": UNUSED, "usd": unused / MICRO_DOLLARS_PER_DOLLAR, "gpu_hours": None})
+        usd_unused = unused / MICRO_DOLLARS_PER_DOLLAR
+        rows.append({"name": UNUSED, "usd": usd_unused, "boot_usd": 0.0, "gpu_hours": None})
     return rows
+
+
+def _boots(
+    usages: Sequence[Usage], nodes: Mapping[str, NodeState], since: float
+) -> Iterator[tuple[str, float]]:
+    """Yield (job, micro-dollars) of what nodes cost before their first jobs, by the GPUs that these got.
+
+    Of a node that was there before `since` nobody can say here who came first.
+    """
+    first: dict[str, float] = {}
+    for usage in usages:
+        for slot in usage.slots:
+            first[slot.node] = min(usage.started_at, first.get(slot.node, usage.started_at))
+    held: Counter[tuple[str, str]] = Counter(
+        (slot.node, usage.job)
+        for usage in usages
+        for slot in usage.slots
+        if usage.started_at == first[slot.node]
+    )
+    in_all: Counter[str] = Counter()
+    for (name, _), gpus in held.items():
+        in_all[name] += gpus
+    for (name, job), gpus in held.items():
+        node = nodes.get(name)
+        if node is None or node.launched_at < since:
+            continue
+        window = Window(begins_at=node.launched_at, ends_at=first[name])
+        if window.ends_at > window.begins_at:
+            yield job, bill_within(node, window, until=first[name]) * gpus / in_all[name]
 
 
 def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
@@ -79,9 +123,30 @@ def _labels(database: Database, by: CostBy) -> Mapping[str, str]:
     """Return the label of each job."""
     if by == "job":
         return {}
+    # Neither days nor kinds have jobs.
     column = JOBS.c.user_name if by == "user" else JOBS.c.class_name
     with database.read() as connection:
         return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
+
+
+def _by_kind(nodes: Iterable[NodeState], window: Window, now: float) -> list[dict[str, Any]]:
+    """Return a row for each kind of what nodes cost: compute, disk, address, requests."""
+    total: Counter[str] = Counter({COMPUTE: 0})
+    for node in nodes:
+        total.update(bill_by_kind_within(node, window, until=now if node.ended_at is None else node.ended_at))
+    return [{"name": kind, "usd": dollars(amount)} for kind, amount in total.items()]
+
+
+def _kinds_by_day(nodes: Iterable[NodeState], since: float, now: float) -> dict[int, Counter[str]]:
+    """Return what nodes cost by day since the epoch and kind."""
+    days: dict[int, Counter[str]] = defaultdict(Counter)
+    for node in nodes:
+        until = now if node.ended_at is None else node.ended_at
+        first = int(max(since, node.launched_at) // DAY_SECONDS)
+        for day in range(first, int(until // DAY_SECONDS) + 1):
+            window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
+            days[day].update(bill_by_kind_within(node, window, until=until))
+    return days
 
 
 def _by_day(
@@ -103,8 +168,13 @@ def _by_day(
         for day in range(first, int(now // DAY_SECONDS) + 1):
             window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
             days[day] += bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
+    kinds = _kinds_by_day(nodes.values(), since, now)
     return [
-        {"name": datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d"), "usd": dollars(spent)}
+        {
+            "name": datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d"),
+            "usd": dollars(spent),
+            "kinds": {kind: dollars(amount) for kind, amount in kinds[day].items()},
+        }
         for day, spent in sorted(days.items())
         if spent
     ]

@@ -53,7 +53,8 @@ class GroupMoney:
         left = float(most) - self.spent_usd(job, now)
         rate = self._of(job, now).usd_per_hour
         if left <= 0.0:
-            return now
+            # An instant in the past: the tick read its clock before this was asked.
+            return job.arrived_at
         return now + left / rate * SECONDS_PER_HOUR if rate else None
 
     def spent_usd(self, job: JobRecord, now: float) -> float:

@@ -364,7 +364,13 @@ class Work:
         )
 
     def _fail(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """A generation has failed: ask the breaker whether the job is tried again, and when."""
+        """A generation has failed: ask the breaker whether the job is tried again, and when.
+
+        A fault of its node is none of the job's: it is not counted, and the job goes on elsewhere at once.
+        """
+        if report.cause == "node-fault":
+            self._let_go(job, now, end="node-fault", status="queued")
+            return
         step = report.manifest.step if report.manifest is not None else 0
         failed = (*job.failed, (now, step, report.cause or ""))[-MOST_FAILURES:]
         job = replace(job, failures=job.failures + 1, failed=failed)
@@ -414,9 +420,10 @@ class Work:
             return self._group_money.ends_at(job, now)
         left = float(most) - dollars(job.micro_dollars + cost_of(job, self._queue.instances, until=now))
         usd_per_hour = usd_per_hour_of(job, self._queue)
-        if left <= 0.0:
-            return now
-        return now + left / usd_per_hour * SECONDS_PER_HOUR if usd_per_hour else None
+        if usd_per_hour > 0.0:
+            # An instant in the past where it is used up: the tick read its clock before this was asked.
+            return now + left / usd_per_hour * SECONDS_PER_HOUR
+        return None if left > 0.0 else job.started_at
 
     def _hours_end_at(self, job: JobRecord, now: float) -> float | None:
         """Return when a job has run for as long as its file allows, if it runs until then."""
@@ -566,6 +573,7 @@ class Work:
                 money_ends_at=self._money_ends_at(job, now) if job.slots else None,
                 hours_end_at=self._hours_end_at(job, now) if job.slots else None,
                 waits_for=self._waits_for(job),
+                ordered_gpus=job.content.get("ordered_gpus"),
             ),
             is_rigid=job.is_rigid,
         )

@@ -37,6 +37,7 @@ from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
+from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.learning.exploring import Worth
 from boa_daemon.learning.learner import Learner
@@ -45,7 +46,7 @@ from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.leader import LedElsewhere
-from boa_daemon.store.records import JobRecord
+from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.actions import TerminateNode
@@ -57,11 +58,13 @@ from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import counted
 from policies.errors import InfeasibleBudget, PolicyError
-from policies.model import JobClass, JobId, Width
+from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.best_effort import Account
 from policies.online.pacing import Pace
 
 _LOG = logging.getLogger("boa.daemon")
+BOOTS_SECONDS = 14 * 86_400.0
+"""Boots of so long ago are read back at a start."""
 LATE_TICKS, LATE_SECONDS = 3, 60.0
 """After so many intervals and so long without a tick that was done, the daemon is not ready."""
 
@@ -130,6 +133,10 @@ class Daemon:
         self.alerts = Alerts(database, settings.alerts)
         self.history = None if database is None else History(database)
         self.liveness = Liveness()
+        self.liveness, self.boots = Liveness(), Boots()
+        if books is not None:
+            for record in books.queue.past_instances(world.clock.now() - BOOTS_SECONDS):
+                self._note_boot(record)
         self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
@@ -182,6 +189,9 @@ class Daemon:
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
         check_channels(settings)
+        if self.world.cloud.boot_seconds is not None:
+            # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
+            planner.boots = self.boots
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(
@@ -484,6 +494,10 @@ class Daemon:
         if self.books is None:
             return
         learner, planner = self.learning.learner, self.planner
+        present = self.books.queue.instances
+        for record in list(present.values()):
+            self._note_boot(record)
+        self.boots.forget_others(present)
         learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
         figures, now = dict(planner.figures), self.world.clock.now()
         try:
@@ -498,6 +512,13 @@ class Daemon:
             for belief in self.learning.beliefs.known.values():
                 if belief.arrivals or belief.ended:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
+
+    def _note_boot(self, record: InstanceRecord) -> None:
+        """Note how long a node took to be ready."""
+        node = record.node
+        self.boots.take(
+            node.id, node.instance_type.name, launched_at=node.launched_at, ready_at=record.ready_at
+        )
 
     def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
         """Whether what was seen makes a plan, be it a best effort; where not, take earlier figures back."""
@@ -544,6 +565,25 @@ class Daemon:
         found = self.work.cancel(names)
         self.wake(0.0)
         return found
+
+    def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
+        """Change a job between two ticks, and tick soon; None where it is over."""
+        if self.books is None:
+            return None
+        with self._lock:
+            job = self.books.queue.active.get(name)
+            if job is not None:
+                job = how(job)
+                self.books.queue.save(job)
+        self.wake(0.0)
+        return job
+
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Have the cloud announce that a node is taken back; return when, None where it cannot."""
+        with self._lock:
+            at = self.world.cloud.rehearse_end(node)
+        self.wake(0.0)
+        return at
 
     def watch(self) -> None:
         """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""

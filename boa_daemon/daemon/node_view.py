@@ -2,10 +2,11 @@
 
 The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
 is ready once the engine has prepared it, and goes back where that does not come to be: at once where the
-engine refuses it, because its GPUs are not fit for work. One that is missing
-from a listing is unknown, not gone: it is kept as it was last seen, and billed, for `missing_seconds`. A job
-on a node that has ended is taken off it and waits again. One that the cloud takes back, as the engine heard,
-ends by then.
+engine refuses it, because its GPUs are not fit for work, and once a look beside a job has found that.
+
+One that is missing from a listing is unknown, not gone: it is kept as it was last seen, and billed, for
+`missing_seconds`. A job on a node that has ended is taken off it and waits again. One that the cloud takes
+back, as the engine heard, ends by then.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown, Warned
+from boa_daemon.tick.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown, Warned, Watchful
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
 from policies.model import NodeId
@@ -143,12 +144,23 @@ class Fleet:
 
     def _with_warnings(self, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
         """Yield nodes with the instant at which the cloud takes them back; one that is known stays known."""
-        warned = _warnings(self._runner)
+        warned, now = _warnings(self._runner), self._clock.now()
+        unfit = self._runner.unfit() if isinstance(self._runner, Watchful) else {}
         for node in nodes:
             known = self._queue.instances.get(node.id)
             before = None if known is None else known.node.ends_by
             told = [at for at in (node.ends_by, warned.get(node.id), before) if at is not None]
+            if node.id in unfit and before is None and node.ended_at is None:
+                self._say_unfit(node, unfit[node.id])
+                told.append(now)
             yield replace(node, ends_by=min(told)) if told else node
+
+    def _say_unfit(self, node: NodeState, why: str) -> None:
+        """Say that a node goes back because of its hardware, and where it was."""
+        where = f" in {node.zone}" if node.zone else ""
+        said = f"node {node.id} ({node.instance_type.name}{where}) is unfit and goes back: {why}"
+        _LOG.warning("%s", said, extra={"node": node.id})
+        self._alert(f"unfit:{node.id}", said)
 
     def _missing(self, listed: Mapping[NodeId, NodeState], now: float) -> dict[NodeId, NodeState]:
         """Return known nodes that the listing lacks: as they were, or ended when that is too long ago."""
@@ -263,8 +275,6 @@ def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until
             spent = bill(node, until=until) - bill(node, until=job.started_at)
         else:
             seconds = max(until - job.started_at, 0.0)
-            spent = round(
-                seconds * node.instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
-            )
+            spent = round(seconds * node.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
         total += spent / node.instance_type.gpus
     return round(total)

@@ -16,6 +16,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
+from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.exploring import Exploring
 from boa_daemon.learning.speedups import Exploration
 from boa_daemon.learning.step import LearntClasses
@@ -139,6 +140,7 @@ class Planner(LearntClasses):
     ) -> None:
         self.settings = settings
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
+        self.boots: Boots | None = None
         self.machines = machines_of(settings, catalog or Catalog.load())
         stated, unstated = _classes(settings, self.machines)
         learning = settings.learning
@@ -300,7 +302,11 @@ class Planner(LearntClasses):
                 for name, machine in self.machines.items()
             ),
         )
-        boot_hours = self._boot_seconds / SECONDS_PER_HOUR
+        boot_seconds = self._boot_seconds
+        if self.boots is not None:
+            types = [machine.name for machine in self.machines.values()]
+            boot_seconds = self.boots.planned_seconds(types, otherwise=boot_seconds)
+        boot_hours = boot_seconds / SECONDS_PER_HOUR
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=money.window_hours)
@@ -344,6 +350,7 @@ class Planner(LearntClasses):
                 usd_per_month=budget.usd_per_month_cap,
                 usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
+                standing_usd_per_hour=budget.standing_usd_per_hour,
                 checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),

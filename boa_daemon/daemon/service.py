@@ -14,6 +14,7 @@ from typing import Any
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.daemon.orders import interrupt, others_on, resize
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.groups import members, size_of
@@ -345,6 +346,7 @@ class Service:
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "refused_messages": REFUSED.counts(),
+            "boots": self.daemon.boots.document(),
             "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
             "why_no_gate": self.daemon.why_no_gate,
         }
@@ -506,9 +508,7 @@ class Service:
             InputError: when there is no such job.
             NotAllowed: when it is somebody else's.
         """
-        record = self._find(name)
-        if record.user != user and not is_admin:
-            raise NotAllowed(f"job {name} is of user {record.user}; you are {user}")
+        record = self._owned(name, user, is_admin)
         if not record.is_active:
             return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
         job = self.daemon.cancel(name)
@@ -574,6 +574,52 @@ class Service:
             "changed": bool(found),
             "jobs": len(found),
         }
+
+    def resize(self, name: JobId, *, gpus: int | None, user: str, is_admin: bool) -> dict[str, Any]:
+        """Have a job run on so many GPUs, None for what its file allows.
+
+        Raises:
+            InputError: when there is no such job, its class has no such width, or it would begin anew.
+            NotAllowed: when it is somebody else's.
+        """
+        record = self._owned(name, user, is_admin)
+        job = resize(self.daemon, record, gpus) if record.is_active and not record.is_cancelled else None
+        return {
+            "as_of": self._as_of(),
+            "job": name,
+            "status": record.status,
+            "gpus": gpus,
+            "changed": job is not None and dict(job.content) != dict(record.content),
+        }
+
+    def interrupt(self, name: JobId, *, user: str, is_admin: bool) -> dict[str, Any]:
+        """Rehearse that the cloud takes back a node of a job.
+
+        Raises:
+            InputError: when there is no such job.
+            CannotRehearse: when it is on no node.
+            NotAllowed: when it is somebody else's, or shares the node with jobs of others.
+        """
+        record = self._owned(name, user, is_admin)
+        if not is_admin and (others := others_on(self.daemon, record)):
+            whose = ", ".join(f"{job.id} of {job.user}" for job in others)
+            raise NotAllowed(
+                f"its node carries jobs of others too ({whose}): only administrators may do that"
+            )
+        node, at = interrupt(self.daemon, record)
+        return {"as_of": self._as_of(), "job": name, "node": node, "ends_by": at}
+
+    def _owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
+        """Return a job that a caller may change.
+
+        Raises:
+            InputError: when there is none.
+            NotAllowed: when it is somebody else's.
+        """
+        record = self._find(name)
+        if record.user != user and not is_admin:
+            raise NotAllowed(f"job {name} is of user {record.user}; you are {user}")
+        return record
 
     def instances(self, *, ended: bool = False) -> dict[str, Any]:
         """Return the nodes, and on request those that ended within a day."""

@@ -53,4 +53,5 @@ class Errands:
     beat: str = ""
     after: str = ""
     keep: str = ""
+    look: str = ""
     beat_seconds: float = 15.0

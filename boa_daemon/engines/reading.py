@@ -107,6 +107,10 @@ def _verdict(
         return "stopped", None, _stop_evidence(run, facts, is_hard=any(end["killed"] for end in ends))
     if code == 0:
         return _clean_exit(facts, lacks_result=lacks_result)
+    sick = next((unit for unit in units if unit.get("node_faults")), None)
+    if sick is not None:
+        found = ", ".join(sick["node_faults"])
+        return "failed", "node-fault", f"its node is unfit: {found}; the job ended with {said}"
     guilty = next(unit for unit in units if _has_failed(unit["exit"]))
     # The node whose command wrote its exception down, or lost a process for memory, knows more than others.
     telling = next((unit for unit in units if unit.get("failure")), None)

@@ -239,6 +239,17 @@ class SsmEngine:
         self._save()
         return Accepted()
 
+    def unfit(self) -> Mapping[NodeId, str]:
+        """Return the nodes on which units have found faults of the hardware, and which."""
+        found: dict[NodeId, str] = {}
+        for known in self._jobs.values():
+            if known.run is None:
+                continue
+            for rank, said in known.run.heard.items():
+                if said.get("node_faults") and rank < len(known.run.nodes):
+                    found[known.run.nodes[rank]] = ", ".join(said["node_faults"])
+        return found
+
     def interruptions(self) -> Mapping[NodeId, float]:
         """Return the nodes that the cloud takes back, and when, as its warnings said."""
         return dict(self._inbox.interruptions)

@@ -169,5 +169,6 @@ def errands_for(
         before = f"{move} fetch {quote(checkpoints)} {source} {stands['step']} {quote(str(stands['sha256']))}"
     left = f"[ ! -d {quote(artifacts)} ] || aws s3 sync {quote(artifacts)} {quote(f'{uri}/artifacts')}; "
     # Word goes last: what it says is there can then be read.
+    look = f"python3 -m boa_daemon.job.health --watch {quote(f'{unit_folder}/health.json')}"
     after = f"{left if artifacts else ''}{logs}; {tell}"
-    return Errands(before=before, beat=f"{logs}; {tell}", after=after, keep=keep)
+    return Errands(before=before, beat=f"{logs}; {tell}", after=after, keep=keep, look=look)

@@ -105,6 +105,7 @@ def units_of(
             after=ended_container(unit_name(layout, spec.job, action.generation, rank), spec, errands.after),
             beat_seconds=errands.beat_seconds,
             keep=errands.keep,
+            look=errands.look,
             keep_checkpoints=spec.keep_checkpoints,
             image=spec.image,
             mounts=str(layout.work(spec.job)) if spec.code else "",

@@ -125,6 +125,9 @@ class _Status(_Word):
     manifest: _Manifest | None = None
     wrong_manifest: Text = ""
     last_lines: Annotated[list[Text], Field(max_length=MOST_LINES)] = Field(default_factory=list)
+    node_faults: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=64)] = Field(
+        default_factory=list
+    )
 
 
 class _Detail(_Word):

@@ -4,6 +4,9 @@
 no use (a GPU is missing, has uncorrectable memory errors, has fallen off the bus, or cannot add up numbers
 with the others), `notes` are what could not be looked at. The exit code is 0 either way: a look that fails is
 a finding, not an error.
+
+`--watch FILE` is the short look beside a job that runs, at its heartbeat: it writes `faults` into the file,
+and takes nothing of the GPUs. What it cannot look at is no fault.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pathlib import Path
 
 QUERY = "index,driver_version,ecc.errors.uncorrected.volatile.total,remapped_rows.failure"
 LOOK_SECONDS, REDUCE_SECONDS = 20.0, 40.0
+MOST_FAULTS = 8
 BAD_XIDS = {
     48: "an uncorrectable memory error",
     62: "the GPU's own controller halted",
@@ -31,6 +35,7 @@ BAD_XIDS = {
     120: "the GPU's own processor failed",
 }
 """Xid messages of the driver that no job causes; others are the job's, or pass."""
+_ABSENT, _SLOW = "not installed", "no answer within"
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
 _REDUCE = """
 import os, torch, torch.distributed as dist, torch.multiprocessing as mp
@@ -63,6 +68,39 @@ def look(gpus: int, efa: int) -> dict[str, object]:
     if efa:
         faults += _efa(efa)
     return {"faults": faults, "notes": notes, "gpus": len(rows), "driver": rows[0][1] if rows else ""}
+
+
+def watch() -> list[str]:
+    """Return the faults that can be seen beside a job that runs."""
+    faults: list[str] = []
+    rows = list(_gpus(faults))
+    # A driver that hangs is told apart from one that is busy by the kernel's messages alone.
+    faults = [fault for fault in faults if _ABSENT not in fault and _SLOW not in fault]
+    faults += [fault for row in rows for fault in _faults_of(row)]
+    return [*faults, *_xids([]), *_dcgm()]
+
+
+def _dcgm() -> list[str]:
+    """Return what NVIDIA's own watcher calls a failure, where the image has it and somebody set it up."""
+    said, why = _run(["dcgmi", "health", "-c", "-j"], LOOK_SECONDS)
+    try:
+        found = [] if why else sorted(set(_failures(json.loads(said), "")))
+    except ValueError:
+        return []
+    return [f"DCGM calls {name} a failure" for name in found]
+
+
+def _failures(value: object, name: str) -> Iterator[str]:
+    """Yield the names of what a document of DCGM calls a failure."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "value" and item == "Failure":
+                yield name
+            else:
+                yield from _failures(item, str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _failures(item, name)
 
 
 def _gpus(faults: list[str]) -> Iterator[list[str]]:
@@ -132,9 +170,9 @@ def _run(
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError:
-        return "", "not installed"
+        return "", _ABSENT
     except subprocess.TimeoutExpired:
-        return "", f"no answer within {seconds:.0f} s"
+        return "", f"{_SLOW} {seconds:.0f} s"
     except OSError as error:
         return "", str(error)
     if done.returncode:
@@ -148,7 +186,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Say whether this node is fit for work.")
     parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--efa", type=int, default=0)
+    parser.add_argument("--watch", type=Path)
     options = parser.parse_args()
+    if options.watch is not None:
+        aside = options.watch.with_name(f".{options.watch.name}.{os.getpid()}")
+        aside.write_text(json.dumps({"faults": watch()[:MOST_FAULTS]}))
+        aside.replace(options.watch)
+        return
     print(json.dumps(look(options.gpus, options.efa)))  # noqa: T201 - read by whoever asked
 
 

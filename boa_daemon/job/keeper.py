@@ -43,6 +43,8 @@ LINGER_SECONDS = 2.0
 """How long processes that outlive the command have to end by themselves after a signal."""
 ERRAND_SECONDS = 120.0
 """How long an errand (a report, a copy) may take."""
+LOOK_BEATS, LOOK_SECONDS = 4, 60.0
+"""The node is looked at with each so many beats, and for so long at the most."""
 TRIM_SECONDS = 5.0
 """What ranks print is cut to its limit this often."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -137,6 +139,7 @@ class Keeper:
         """Wait for the command's end, hand on stops, and end it when its grace is over; return its status."""
         next_beat = time.monotonic() + self.unit.beat_seconds
         next_trim = time.monotonic() + TRIM_SECONDS
+        beats = 0
         while child not in self._ended:
             self._listen(0.5 if self._stop_asked_at is None else 0.1, child)
             now = time.monotonic()
@@ -150,6 +153,9 @@ class Keeper:
                 trim_rank_files(self.unit.folder, self.unit.log_bytes)
             if now >= next_beat:
                 next_beat = now + self.unit.beat_seconds
+                if beats % LOOK_BEATS == 0:
+                    self._do_errand(self.unit.look, slot="look")
+                beats += 1
                 self._do_errand(self.unit.beat)
                 self._do_errand(self.unit.keep, slot="keep", seconds=None)
         return self._ended[child]
@@ -267,6 +273,10 @@ class Keeper:
             "before_failed": self._before_failed,
             "ended_at": time.time(),
         }
+        if code and unit.look and self._stop_asked_at is None:
+            # A GPU that fails takes its process with it at once: the look of the last beat is too old.
+            self._kill_asked = False
+            self._do_errand(unit.look, slot="look", seconds=LOOK_SECONDS, wait=True)
         if unit.after:
             self._kill_asked = False  # That was the command; another order ends the upload.
             # Until the last checkpoint is away the unit has not ended, whoever asks: its steps would be lost.

@@ -26,7 +26,8 @@ class Unit:
     Where `before` fails the command is not started. The newest `keep_checkpoints` are kept. `image` is what
     the command runs in, `mounts` the folder around its `workdir` that the container sees; it may use so many
     `cpus` and `memory_gb` (10^9 bytes), 0 being all. Files below `workdir` that match `artifacts` are copied
-    to `artifacts_dir` at the end.
+    to `artifacts_dir` at the end. `look` writes what is wrong with the node into `health.json`: with each
+    fourth beat, and where the command fails.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Unit:
     memory_gb: float = 0.0
     artifacts: Sequence[str] = ()
     artifacts_dir: str = ""
+    look: str = ""
 
     def write(self) -> None:
         """Write `unit.json`.
@@ -176,6 +178,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "wrong_manifest": "",
         "last_lines": [],
         "failure": None,
+        "node_faults": node_faults(folder),
         "kept": (read_json(folder / "kept.json") or {}).get("kept", [])[:4],
     }
     # Where a unit brings its checkpoints away, what counts is what stands there; its own copy may be a part.
@@ -186,6 +189,12 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         status["last_lines"] = list(last_lines(folder))
         status["failure"] = read_failure(folder)
     return status
+
+
+def node_faults(folder: Path) -> list[str]:
+    """Return what the last look found wrong with the node that the unit is on."""
+    found = (read_json(folder / "health.json", most_bytes=MOST_PROGRESS_BYTES) or {}).get("faults", [])
+    return [str(fault)[:200] for fault in found[:8]] if isinstance(found, list) else []
 
 
 def _manifest(found: Checkpoint, folder: Path) -> dict[str, Any]:

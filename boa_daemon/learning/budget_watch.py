@@ -81,7 +81,9 @@ def at_dearer_offers(site: Site, offers: Sequence[Offer]) -> Site:
     """
     dearer = {}
     for kind, machine in site.instance_types.items():
-        asked = [o.usd_per_hour for o in offers if o.instance_type == machine.name and o.usd_per_hour]
+        mine = (o.compute_usd_per_hour for o in offers if o.instance_type == machine.name)
+        # Disks and addresses are a few parts in a hundred: pacing sees them on the bill.
+        asked = [price for price in mine if price]
         if asked and min(asked) > machine.usd_per_hour:
             steps = ceil(log(min(asked) / machine.usd_per_hour) / log(PRICE_STEP) - 1e-9)
             dearer[kind] = replace(machine, usd_per_hour=machine.usd_per_hour * PRICE_STEP**steps)

@@ -18,8 +18,8 @@ from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars
 from policies.model import NodeId
 
-_ROUNDING = 2.0
-"""Micro-dollars per node by which its bill, split at borders, may exceed price times time."""
+_ROUNDING = 5.0
+"""Micro-dollars per node by which its bill, split at borders and by kind, may exceed price times time."""
 
 
 _Row: TypeAlias = tuple[CapCode, float | None, Callable[[float], Window], int]
@@ -48,7 +48,8 @@ class CapProjection:
         self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
         self._until = dict.fromkeys(self._rates, state.now)
         self._staying = set(self._rates)
-        self._usd_per_hour = self._present_usd_per_hour = sum(self._prices.values())
+        self._usd_per_hour = sum(self._prices.values()) + caps.standing_usd_per_hour
+        self._present_usd_per_hour = self._usd_per_hour
         self._purses = list(self._open(state, nodes))
         for node in nodes:
             seen_at = state.now if node.is_listed else max(state.now, node.launched_at + caps.unseen_seconds)
@@ -66,12 +67,15 @@ class CapProjection:
         for code, usd, window_of, bills in rows:
             if usd is None:
                 continue
-            window, cap = window_of(state.now), micro_dollars(usd)
+            window = window_of(state.now)
+            cap = micro_dollars(usd) - _standing(window, caps)
             meters = sum(bill_within(node, window, until=state.now) for node in nodes)
             rounding = _ROUNDING * len(nodes)
             yield _Purse(code=code, window=window, cap=cap, left=cap - bills - meters - rounding)
             if horizon > window.ends_at:
-                yield _Purse(code=code, window=window_of(window.ends_at), cap=cap, left=cap - rounding)
+                after = window_of(window.ends_at)
+                cap = micro_dollars(usd) - _standing(after, caps)
+                yield _Purse(code=code, window=after, cap=cap, left=cap - rounding)
 
     @property
     def broken(self) -> CapCode | None:
@@ -190,9 +194,15 @@ class CapProjection:
             purse.left -= change * self._rates[name]
 
 
+def _standing(window: Window, caps: Caps) -> int:
+    """Return what the site costs in a window without any node, in micro-dollars."""
+    hours = (window.ends_at - window.begins_at) / SECONDS_PER_HOUR
+    return micro_dollars(caps.standing_usd_per_hour * hours)
+
+
 def _most_per_second(node: NodeState) -> float:
     """Return the most that a node may cost per second from now on, in micro-dollars."""
     price = node.usd_per_hour
     if node.market == "spot":
-        price = max(price, node.instance_type.usd_per_hour)
+        price = max(price, node.instance_type.usd_per_hour + node.extra_usd_per_hour)
     return price * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR

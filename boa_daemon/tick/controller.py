@@ -235,7 +235,7 @@ def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
 def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
     """Return a node that was asked for and is not listed yet."""
     offer = launch.offer
-    price = None if offer is None else offer.usd_per_hour
+    price = None if offer is None else offer.compute_usd_per_hour
     return NodeState(
         id=name,
         instance_type=launch.instance_type,
@@ -247,6 +247,7 @@ def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState
         market="on-demand" if offer is None else offer.market,
         is_listed=False,
         prices=() if price is None else ((at, price),),
+        extras=() if offer is None else offer.extras,
     )
 
 

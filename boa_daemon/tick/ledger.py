@@ -19,6 +19,7 @@ from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
 from policies.model import InstanceType, Money
 from policies.online.pacing import MONTH_HOURS, Pace
 
+COMPUTE = "compute"
 MINIMUM_BILLED_SECONDS = 60.0
 """AWS bills Linux instances per second, with a minimum of one minute."""
 
@@ -31,6 +32,22 @@ def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
 
 def bill(node: NodeState, *, until: float) -> int:
     """Return what a node costs from its launch to an instant, each second at its price, in micro-dollars."""
+    return _compute(node, until) + (sum(_extras(node, until).values()) if node.extras else 0)
+
+
+def bill_by_kind(node: NodeState, *, until: float) -> dict[str, int]:
+    """Return a node's bill up to an instant by kind, `compute` first; the parts add up to the bill."""
+    return {COMPUTE: _compute(node, until), **_extras(node, until)}
+
+
+def _extras(node: NodeState, until: float) -> dict[str, int]:
+    """Return what a node costs beside its compute, by kind: billed by the second, a minute at the least."""
+    hours = max(until - node.launched_at, MINIMUM_BILLED_SECONDS) / SECONDS_PER_HOUR
+    return {kind: round(usd * hours * MICRO_DOLLARS_PER_DOLLAR) for kind, usd in node.extras}
+
+
+def _compute(node: NodeState, until: float) -> int:
+    """Return what the compute of a node costs from its launch to an instant, in micro-dollars."""
     if not node.prices:
         return micro_dollars_for(node.instance_type, until - node.launched_at)
     until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
@@ -50,6 +67,13 @@ def bill_within(node: NodeState, window: Window, *, until: float) -> int:
     where the node is launched.
     """
     return _bill_to(node, min(until, window.ends_at)) - _bill_to(node, min(until, window.begins_at))
+
+
+def bill_by_kind_within(node: NodeState, window: Window, *, until: float) -> dict[str, int]:
+    """Return the part of a node's bill that falls into a window, by kind; see `bill_within`."""
+    ends = [min(until, at) for at in (window.begins_at, window.ends_at)]
+    before, after = ({} if at <= node.launched_at else bill_by_kind(node, until=at) for at in ends)
+    return {kind: amount - before.get(kind, 0) for kind, amount in after.items()}
 
 
 def _bill_to(node: NodeState, instant: float) -> int:
@@ -92,7 +116,7 @@ class Ledger:
         promised = running = 0
         now = state.now
         for node in state.nodes.values():
-            if node.prices:
+            if node.prices or node.extras:
                 cost = bill(node, until=now)
             else:
                 cost = micro_dollars_for(node.instance_type, now - node.launched_at)

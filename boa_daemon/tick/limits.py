@@ -69,7 +69,8 @@ class Caps:
     to stop, `shutdown_seconds` how long after the order to end it a node may still be billed, lost answers
     included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed only if
     everything could go on for `least_run_seconds` under every cap: a node that would be given back before it
-    did anything is not worth its boot.
+    did anything is not worth its boot. `standing_usd_per_hour` is what the site costs without a node, such as
+    a NAT gateway: every cap in dollars has room for it first.
     """
 
     usd_per_day: float | None = None
@@ -81,6 +82,7 @@ class Caps:
     shutdown_seconds: float = 90.0
     unseen_seconds: float = 300.0
     least_run_seconds: float = 900.0
+    standing_usd_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("usd_per_day", "usd_per_month", "usd_per_hour", "instances"):
@@ -89,7 +91,7 @@ class Caps:
                 check_positive(name, value)
         for name in ("tick_seconds", "shutdown_seconds", "least_run_seconds"):
             check_positive(name, getattr(self, name))
-        for name in ("checkpoint_seconds", "unseen_seconds"):
+        for name in ("checkpoint_seconds", "unseen_seconds", "standing_usd_per_hour"):
             check_positive(name, getattr(self, name), zero=True)
 
     @property

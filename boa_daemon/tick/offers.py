@@ -20,6 +20,10 @@ RefusalKind: TypeAlias = Literal[
     "no-capacity", "quota", "denied", "throttled", "bad-request", "no-price", "busy"
 ]
 """Why something was not done; a closed list. `busy` is the only one that says nothing about the cloud."""
+ExtraKind: TypeAlias = Literal["disk", "address", "requests"]
+EXTRAS: tuple[ExtraKind, ...] = ("disk", "address", "requests")
+Extras: TypeAlias = tuple[tuple[str, float], ...]
+"""Dollars per hour of a node beside its compute, by kind; each kind once, in the order of `EXTRAS`."""
 NO_PRICE_SECONDS = 60.0
 """What has no known price is looked at again after this long: prices are asked for once a minute."""
 
@@ -31,8 +35,8 @@ FIRST_COOLDOWN_SECONDS, LONGEST_COOLDOWN_SECONDS = 180.0, 1800.0
 class Offer:
     """An instance type that may be rented in a zone on a market.
 
-    `usd_per_hour` is None where the price is not known; it is never taken for zero. `nodes_left` is how many
-    more the quota allows, None where nobody knows.
+    `usd_per_hour` is None where the price is not known; it is never taken for zero. The `extras` are part of
+    it. `nodes_left` is how many more the quota allows, None where nobody knows.
     """
 
     instance_type: str
@@ -40,11 +44,22 @@ class Offer:
     market: Market = "on-demand"
     usd_per_hour: float | None = None
     nodes_left: int | None = None
+    extras: Extras = ()
 
     def __post_init__(self) -> None:
         price = self.usd_per_hour
         if price is not None and not (isfinite(price) and price > 0):
             raise InvalidProblem(f"{self.key}: an offer costs more than nothing, got {price}")
+
+    @property
+    def extra_usd_per_hour(self) -> float:
+        """What a node costs beside its compute."""
+        return sum(usd for _, usd in self.extras)
+
+    @property
+    def compute_usd_per_hour(self) -> float | None:
+        """What its compute alone costs; None where the price is not known."""
+        return None if self.usd_per_hour is None else self.usd_per_hour - self.extra_usd_per_hour
 
     @property
     def key(self) -> str:
@@ -131,8 +146,10 @@ def _first(cooldowns: Iterable[Cooldown | None]) -> Cooldown:
 
 def most_usd_per_hour(instance_type: InstanceType, offers: Sequence[Offer]) -> float:
     """Return the most that a node of a type may cost per hour, over the offers that are known."""
-    known = (offer.usd_per_hour for offer in offers if offer.instance_type == instance_type.name)
-    return max(instance_type.usd_per_hour, *(price or 0.0 for price in known), 0.0)
+    mine = [offer for offer in offers if offer.instance_type == instance_type.name]
+    # On the spot market compute may come to cost what it costs on demand, and the extras come on top.
+    extra = max((offer.extra_usd_per_hour for offer in mine), default=0.0)
+    return max(instance_type.usd_per_hour + extra, *(offer.usd_per_hour or 0.0 for offer in mine), 0.0)
 
 
 def whole_gangs(gangs: tuple[int, ...], nodes: int) -> tuple[int, ...]:

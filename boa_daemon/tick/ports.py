@@ -105,6 +105,7 @@ FailureCause: TypeAlias = Literal[
     "agent-lost",
     "killed",
     "no-checkpoint",
+    "node-fault",
 ]
 """Why a generation failed; a closed list."""
 ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
@@ -276,6 +277,10 @@ class Cloud(Protocol):
         ...
 
 
+WARNING_SECONDS = 120.0
+"""Between the announcement that a node is taken back and its end, as EC2 has it for spot."""
+
+
 class Provider(Cloud, Protocol):
     """A cloud as the daemon uses it, for months and over restarts; one that has nothing to tell inherits."""
 
@@ -313,6 +318,10 @@ class Provider(Cloud, Protocol):
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""
         return {}
+
+    def rehearse_end(self, node: NodeId) -> float | None:
+        """Announce that a node is taken back, as the cloud announces it, and return when; None: it cannot."""
+        return None
 
     def close(self) -> None:
         """Stop listening and let go of files; nodes stay as they are."""
@@ -432,6 +441,15 @@ class KeepsArtifacts(Protocol):
 
     def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
         """Yield one of a job's files in pieces."""
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A runner whose units look at their nodes while jobs run."""
+
+    def unfit(self) -> Mapping[NodeId, str]:
+        """Return the nodes whose hardware has faults, and which."""
         ...
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
-from boa_daemon.tick.offers import Cooldown, Market, Offer
+from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
 from policies.answer import NodePrices
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
@@ -57,7 +57,8 @@ class NodeState:
     ready or its last job left; None while a job is on it or before it is ready. `launched_by` is the id of
     the action that asked for it, so that an intent and its instance find each other after a crash.
     `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
-    that it costs from an instant on, in order; where there are none, its type's price holds. `ends_by` is
+    that its compute costs from an instant on, in order; where there are none, its type's price holds.
+    `extras` are what it costs beside that per hour, by kind (disk, public address, requests). `ends_by` is
     when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
     listing shows it yet: it cannot be given back.
     """
@@ -75,11 +76,18 @@ class NodeState:
     prices: tuple[tuple[float, float], ...] = ()
     ends_by: float | None = None
     is_listed: bool = True
+    extras: Extras = ()
 
     @property
     def usd_per_hour(self) -> float:
         """What it costs per hour now."""
-        return self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
+        compute = self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
+        return compute + self.extra_usd_per_hour if self.extras else compute
+
+    @property
+    def extra_usd_per_hour(self) -> float:
+        """What it costs per hour beside its compute."""
+        return sum(usd for _, usd in self.extras)
 
     @property
     def free_gpus(self) -> int:
@@ -100,7 +108,8 @@ class JobTerms:
     `failures` times so far, the last time as the sentence `last_end` says. `money_ends_at` is when it will
     have cost what its file allows, if it holds its GPUs until then, `hours_end_at` when it will have run for
     as long as that allows; None where its file sets no limit. It is not started before the job that it
-    `waits_for` has ended.
+    `waits_for` has ended. `ordered_gpus` is the width that its user ordered with `boa resize`; None: any that
+    its file allows.
     """
 
     user: str = ""
@@ -110,6 +119,7 @@ class JobTerms:
     money_ends_at: float | None = None
     hours_end_at: float | None = None
     waits_for: JobId | None = None
+    ordered_gpus: int | None = None
 
 
 NO_TERMS = JobTerms()

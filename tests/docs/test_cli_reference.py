@@ -105,7 +105,7 @@ def test_the_page_names_the_verbs_that_there_are() -> None:
     root: Any = typer.main.get_command(app)
     table = PAGE.split("\n## ")[0]
 
-    assert set(re.findall(r"^\| \[`([a-z]+)`\]", table, re.MULTILINE)) == set(root.commands)
+    assert set(re.findall(r"^\| \[`([a-z-]+)`\]", table, re.MULTILINE)) == set(root.commands)
     assert set(re.findall(r"^## boa (.+)$", PAGE, re.MULTILINE)) == set(VERBS)
 
 

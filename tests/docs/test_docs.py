@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +118,20 @@ def test_the_index_of_decisions_names_every_page() -> None:
     ]
     assert numbers | skipped >= set(range(1, max(numbers) + 1))
     assert numbers.isdisjoint(skipped)
+
+
+def test_the_table_of_calls_is_what_the_script_prints() -> None:
+    """Calls, statements and resources: counted from the code, line by line."""
+    page = (ROOT / "docs" / "how-to" / "check-a-real-account.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "aws_calls.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8
+    assert [line for line in lines if line not in page.splitlines()] == []
 
 
 def test_the_map_of_the_code_names_what_is_there() -> None:

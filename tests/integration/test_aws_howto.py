@@ -71,6 +71,7 @@ def test_every_step_runs(tmp_path: Path) -> None:
 
 def shows(recorded: str, output: str) -> bool:
     """Return whether the output is as the page shows it, ``...`` standing for anything."""
-    pattern = re.escape(recorded.strip()).replace(r"\.\.\.", ".*").replace("\\ ", r"\s+")
+    wanted = "\n".join(line.strip() for line in recorded.strip().splitlines())
+    pattern = re.escape(wanted).replace(r"\.\.\.", ".*").replace("\\ ", r"\s+")
     stripped = "\n".join(line.strip() for line in output.strip().splitlines())
     return re.fullmatch(pattern, stripped, re.DOTALL) is not None

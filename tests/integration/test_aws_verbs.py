@@ -43,6 +43,7 @@ def boa(
     monkeypatch.chdir(tmp_path)
     Path("boa.toml").write_text(
         '[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\nzones = ["us-east-1a"]\n'
+        '[engine]\nname = "ssm"\n'
     )
 
     def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
@@ -238,8 +239,8 @@ def test_iam_prints_a_policy_and_a_template(boa: Boa) -> None:
     [
         ('[cloud]\nmarkt = "spot"\n', "Did you mean 'market'"),
         ('[cloud]\nregion = "virginia"\n', "region"),
-        ('[cloud]\nprovider = "simulated"\n', "provider"),
-        ("[cloud\n", "cannot read the settings"),
+        ('[cloud]\nprovider = "local"\n', "provider"),
+        ("[cloud\n", "not valid TOML"),
     ],
 )
 def test_bad_settings_are_one_clear_message(boa: Boa, toml: str, said: str) -> None:

@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 UP = [(0, 2), (20, 2), (400, 2), (480, 2)]
 DOWN = [(700, 1), (720, 1), (800, 0), (830, 0)]
 USD_PER_HOUR = 1.006
+EXTRA_USD_PER_HOUR = (0.021918, 0.005)
+"""Disk and public address of a node."""
 
 
 @dataclass(slots=True)
@@ -144,7 +146,9 @@ def check_the_books(site: Site, kill_at: int | None) -> None:
     billed = sorted((node, start, end) for node, start, end, _ in site.report()["charges"])
     assert billed == truth, f"killed at {kill_at}"
     for _, start, end, micro_dollars in site.report()["charges"]:
-        assert micro_dollars == round(max(end - start, 60.0) / 3600.0 * USD_PER_HOUR * 1e6)
+        hours = max(end - start, 60.0) / 3600.0
+        parts = (USD_PER_HOUR, *EXTRA_USD_PER_HOUR)
+        assert micro_dollars == sum(round(hours * usd * 1e6) for usd in parts)
 
 
 @pytest.mark.parametrize(("first", "step"), shares(4, parts=3))

@@ -6,7 +6,8 @@ jobs together so many times. A job that was started over and over is not started
 noted with its code and numbers, and the plan says when to look again.
 
 A job on a node that ends is always free to move, and hard caps come after these rules and overrule them.
-A rigid job keeps what it holds whatever the rules against flapping say.
+A rigid job keeps what it holds whatever the rules against flapping say. A width that a user ordered is taken
+at once, and left alone then.
 Cost: O(jobs + recent acts), where there are rules against flapping.
 """
 
@@ -25,7 +26,7 @@ _HOUR = 3600.0
 
 def keep_still(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths, those of jobs that may not move as they are."""
-    draft = _keep_rigid(state, draft)
+    draft = _obey(state, _keep_rigid(state, draft))
     steady, wanted, now = draft.rules.steady, draft.allocation, state.now
     if steady is None:
         return draft
@@ -36,7 +37,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
     optional: list[JobState] = []
     for name, job in state.jobs.items():
         width = wanted.widths.get(name)
-        if _must_move(state, job):
+        if _must_move(state, job) or _is_ordered(job):
             continue
         if wanted.node_prices is not None and _has_enough(job, width) and name not in wanted.exact:
             optional.append(job)
@@ -79,6 +80,21 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
     wanted = draft.allocation
     kept = replace(wanted, widths={**wanted.widths, **fixed}, stay=wanted.stay | fixed.keys())
     return replace(draft, allocation=kept)
+
+
+def _obey(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft in which jobs whose width was ordered get just that: no spare GPU is lent to them."""
+    ordered = {name for name, job in state.jobs.items() if job.terms.ordered_gpus is not None}
+    if not ordered:
+        return draft
+    wanted = draft.allocation
+    return replace(draft, allocation=replace(wanted, exact=wanted.exact | ordered))
+
+
+def _is_ordered(job: JobState) -> bool:
+    """Return whether a job holds another width than the one that its user ordered."""
+    held, ordered = job.job.width, job.terms.ordered_gpus
+    return ordered is not None and held is not None and held.gpus != ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

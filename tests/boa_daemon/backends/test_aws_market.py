@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch
 
 from boa_daemon.inputs.catalog import Catalog
@@ -14,7 +15,7 @@ def test_prices_are_live(make_rig: RigMaker) -> None:
     """What the price list says today, not what the catalogue says."""
     rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
 
-    assert rig.offer().usd_per_hour == 0.5
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
     assert rig.cloud.market.ages()["price g5.xlarge"] == 0.0
 
 
@@ -22,7 +23,7 @@ def test_without_the_price_list_the_catalogue_holds(rig: AwsRig) -> None:
     """Dated, and never zero."""
     rig.fake.faults.plan("GetProducts", "error:AccessDeniedException", times=99)
 
-    assert rig.offer().usd_per_hour == Catalog.load().price_of("g5.xlarge")
+    assert rig.offer().compute_usd_per_hour == pytest.approx(Catalog.load().price_of("g5.xlarge"))
     assert rig.cloud.market.ages()["price g5.xlarge"] is None
 
 
@@ -91,7 +92,7 @@ def test_after_a_refresh_nothing_else_asks(make_rig: RigMaker) -> None:
         rig.cloud.calls.counts["pricing:GetProducts"],
         rig.cloud.calls.counts["servicequotas:GetServiceQuota"],
     )
-    assert rig.offer().usd_per_hour == 0.5
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
     after = (
         rig.cloud.calls.counts["pricing:GetProducts"],
         rig.cloud.calls.counts["servicequotas:GetServiceQuota"],
@@ -99,7 +100,7 @@ def test_after_a_refresh_nothing_else_asks(make_rig: RigMaker) -> None:
     assert after == before
     assert rig.cloud.market.ages()["price g5.xlarge"] == 13 * 3600.0
     rig.cloud.market.refresh()
-    assert rig.offer().usd_per_hour == 0.7
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.7)
     assert rig.cloud.market.ages()["price g5.xlarge"] == 0.0
 
 
@@ -110,7 +111,7 @@ def test_a_refresh_that_fails_leaves_what_was_known(make_rig: RigMaker) -> None:
     rig.fake.faults.plan("GetProducts", "error:InternalError", times=99)
     rig.pass_time(24 * 3600.0)
     rig.cloud.market.refresh()
-    assert rig.offer().usd_per_hour == 0.5
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
     assert rig.cloud.market.ages()["price g5.xlarge"] == 24 * 3600.0
 
 

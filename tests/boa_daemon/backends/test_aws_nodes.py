@@ -12,7 +12,7 @@ from boa_daemon.backends.aws_events import Notice
 from boa_daemon.backends.aws_listing import lease_of
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ledger import charge_for
+from boa_daemon.tick.ledger import bill_by_kind, charge_for
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 
 
@@ -38,7 +38,11 @@ def test_a_bill_runs_from_launch_to_the_order_to_end(rig: AwsRig) -> None:
     charge = charge_for(node)
 
     assert (charge.started_at, charge.ended_at) == (START, START + 1000.0)
-    assert charge.micro_dollars == round(1000.0 / 3600.0 * 1.006 * 1e6)
+    by_kind = bill_by_kind(node, until=START + 1000.0)
+    assert by_kind["compute"] == round(1000.0 / 3600.0 * 1.006 * 1e6)
+    assert by_kind["disk"] == round(1000.0 / 3600.0 * 200 * 0.08 / 730.0 * 1e6)
+    assert by_kind["address"] == round(1000.0 / 3600.0 * 0.005 * 1e6)
+    assert charge.micro_dollars == sum(by_kind.values())
 
 
 def test_a_node_that_ends_is_billed_until_ec2_says_so(rig: AwsRig) -> None:
@@ -304,6 +308,29 @@ def test_a_spot_warning_moves_the_jobs_at_once(rig: AwsRig) -> None:
 
     assert node.phase == "terminating"
     assert node.ends_by == rig.clock.now() + 120.0
+
+
+def test_a_rehearsed_warning_goes_the_way_of_a_real_one(rig: AwsRig) -> None:
+    """EC2 takes nothing back then: half a minute after its time the node is given back, and only then."""
+    [name] = launched(rig)
+    wakes: list[int] = []
+    rig.cloud.listen(lambda: wakes.append(1))
+    rig.pass_time(100.0)
+    assert rig.cloud.rehearse_end("i-unknown") is None
+    assert rig.cloud.rehearse_end(name) is None
+    rig.cloud.nodes()
+    assert rig.cloud.rehearse_end(name) == rig.clock.now() + 120.0
+    [node] = rig.cloud.nodes()
+    assert (node.phase, node.ends_by, wakes) == ("terminating", rig.clock.now() + 120.0, [1])
+    rig.pass_time(125.0)
+    rig.cloud.nodes()
+    assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 0
+    rig.pass_time(30.0)
+    rig.cloud.nodes()
+    rig.pass_time(60.0)
+    rig.cloud.nodes()
+    assert rig.fake.live() == []
+    assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 1
 
 
 def test_spot_is_billed_at_the_prices_of_its_time(make_rig: RigMaker) -> None:

@@ -28,6 +28,20 @@ def test_places_are_taken_given_back_and_remembered(tmp_path: Path) -> None:
     assert [node.id for node in again.nodes()] == [first]
 
 
+def test_a_place_is_taken_back_as_announced(tmp_path: Path) -> None:
+    """Two minutes after the word, also where the process that heard it has died meanwhile."""
+    clock, file = ManualClock(0.0), tmp_path / "nodes.json"
+    cloud = LocalCloud(clock, most_nodes=1, file=file)
+    cloud.launch(LaunchNodes(id="l", instance_type=an_instance_type(), count=1, reason=""))
+    assert cloud.rehearse_end("local-1") == 120.0
+    again = LocalCloud(clock, most_nodes=1, file=file)
+    assert [node.ends_by for node in again.nodes()] == [120.0]
+    clock.instant = 150.0
+    assert [(node.id, node.ended_at) for node in again.nodes()] == [("local-1", 120.0)]
+    assert list(again.nodes()) == []
+    assert again.rehearse_end("local-1") is None
+
+
 def test_a_local_cloud_boots_and_takes_gangs_whole() -> None:
     """A gang of three does not fit in two places; the same order twice is one order."""
     clock = ManualClock(0.0)

@@ -21,7 +21,7 @@ from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_costs import SERVICE, NoCostData, compared, explorer_days
+from boa_daemon.backends.aws_costs import SERVICES, NoCostData, compared, explorer_days
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
@@ -47,13 +47,21 @@ def bill(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         yield ce_backends["123456789012"]["aws"].cost_usage_results_queue
 
 
-def page(*costs: tuple[date, float], unit: str = "USD", **more: Any) -> dict[str, Any]:
+SERVICE = "Amazon Elastic Compute Cloud - Compute"
+
+
+def page(
+    *costs: tuple[date, float], unit: str = "USD", others: tuple[tuple[str, float], ...] = (), **more: Any
+) -> dict[str, Any]:
     """Return an answer of Cost Explorer."""
     rows = [
         {
             "TimePeriod": {"Start": day.isoformat(), "End": (day + timedelta(days=1)).isoformat()},
-            "Total": {"UnblendedCost": {"Amount": str(usd), "Unit": unit}},
-            "Groups": [],
+            "Total": {},
+            "Groups": [
+                {"Keys": [service], "Metrics": {"UnblendedCost": {"Amount": str(part), "Unit": unit}}}
+                for service, part in ((SERVICE, usd), *others)
+            ],
             "Estimated": True,
         }
         for day, usd in costs
@@ -162,7 +170,7 @@ def test_there_is_no_bill_for_a_simulated_cloud(boa: Boa) -> None:
 
 
 def test_what_is_asked_for(bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our tag, EC2 compute, whole days, all pages, in the one region that answers."""
+    """Our tag, what the ledger counts by service, whole days, all pages, in the one region that answers."""
     asked: list[dict[str, Any]] = []
     calls = AwsCalls(AwsSettings(cluster="lab", region="eu-west-1", instance_types=("g5.xlarge",)))
     answers = [page((days_ago(2), 1.0), NextPageToken="more"), page((days_ago(1), 2.0))]
@@ -173,12 +181,29 @@ def test_what_is_asked_for(bill: list[dict[str, Any]], monkeypatch: pytest.Monke
 
     monkeypatch.setattr(calls, "call", call)
     found = explorer_days(calls, "lab", days_ago(2), days_ago(1))
-    assert found == {days_ago(2): 1.0, days_ago(1): 2.0}
+    assert found == {days_ago(2): {"compute": 1.0}, days_ago(1): {"compute": 2.0}}
     assert asked[0]["operation"] == "ce:GetCostAndUsage"
     assert asked[0]["TimePeriod"] == {"Start": days_ago(2).isoformat(), "End": TODAY.isoformat()}
     assert {"Tags": {"Key": "boa:cluster", "Values": ["lab"]}} in asked[0]["Filter"]["And"]
-    assert {"Dimensions": {"Key": "SERVICE", "Values": [SERVICE]}} in asked[0]["Filter"]["And"]
+    assert {"Dimensions": {"Key": "SERVICE", "Values": list(SERVICES)}} in asked[0]["Filter"]["And"]
     assert asked[1]["NextPageToken"] == "more"
+
+
+def test_kinds_stand_beside_each_other_and_never_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Disks and requests are estimates: a NAT gateway in the same service is shown, and no alarm."""
+    others = (
+        ("EC2 - Other", 9.0),
+        ("Amazon Simple Queue Service", 0.5),
+        ("Amazon Simple Storage Service", 1.0),
+    )
+    bill.append(page(*((days_ago(number), 24.0) for number in (4, 3, 2)), others=others))
+    code, said = boa("--days", "4", "--json")
+    row = json.loads(said)["days"][0]
+
+    assert code == 0
+    assert row["kinds"]["disk"] == {"ledger_usd": 0.0, "cost_explorer_usd": 9.0}
+    assert row["kinds"]["requests"]["cost_explorer_usd"] == 1.5
+    assert row["kinds"]["compute"] == {"ledger_usd": 24.0, "cost_explorer_usd": 24.0}
 
 
 def test_another_currency_is_not_compared(bill: list[dict[str, Any]]) -> None:

@@ -35,6 +35,7 @@ class Told:
     def __init__(self, inner: Any, inbox: Inbox | None) -> None:
         self.inner, self.inbox = inner, inbox
         self.tell: Callable[[RunReport], RunReport] = lambda report: report
+        self.sick: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -47,6 +48,9 @@ class Told:
             if report.is_over:
                 self.inner.kill(job, report.generation)
         return told
+
+    def unfit(self) -> Mapping[str, str]:
+        return self.sick
 
     def interruptions(self) -> Mapping[str, float]:
         return {} if self.inbox is None else dict(self.inbox.interruptions)
@@ -402,3 +406,53 @@ def test_a_job_after_one_that_nobody_knows_is_refused(stage: Stage) -> None:
         stage.submit(after=[f"{job}7"])
     with pytest.raises(InputError, match="after"):
         stage.submit(after=["a b"])
+
+
+def test_a_fault_of_the_node_is_none_of_the_jobs(stage: Stage) -> None:
+    """Not one retry is allowed, and it goes on elsewhere at once; the node goes back, and is named."""
+    job = stage.submit(hours=1.0, retries=0)
+    stage.run(300.0)
+    [node] = stage.play.service.job(job)["nodes"]
+    manifest = Manifest(generation=1, step=40, sha256="0", path="step-40")
+    stage.runner.sick = {node: "Xid 79 at PCI:0000:10:1c: the GPU has fallen off the bus"}
+    stage.runner.tell = lambda report: (
+        replace(report, phase="failed", cause="node-fault", step=50, manifest=manifest, lost_steps=10)
+        if report.generation == 1
+        else report
+    )
+    stage.run(180.0)
+    row = stage.play.service.job(job)
+
+    assert (row["status"], row["failures"], row["generation"]) == ("running", 0, 2)
+    assert node not in row["nodes"]
+    listed = {each["id"]: each for each in stage.play.service.instances(ended=True)["instances"]}
+    assert listed[node]["ended_at"] is not None
+    assert f"node {node} (g5.xlarge) is unfit and goes back: Xid 79" in stage.alerts()
+
+
+def test_a_sick_node_is_left_while_its_job_still_runs(stage: Stage) -> None:
+    """Found at a heartbeat: the job saves, goes on elsewhere, and no step is lost; a restart knows it too."""
+    job = stage.submit(hours=1.0)
+    stage.run(300.0)
+    [node] = stage.play.service.job(job)["nodes"]
+    stage.runner.sick = {node: "GPU 0 has no spare memory rows left"}
+    stage.tick()
+    stage.play.close()
+    stage.open()
+    stage.run(180.0)
+    row = stage.play.service.job(job)
+
+    assert (row["status"], row["lost_steps"], row["failures"]) == ("running", 0, 0)
+    assert row["generation"] >= 2
+    assert node not in row["nodes"]
+    assert stage.alerts().count("is unfit and goes back") == 1
+
+
+def test_nodes_that_are_always_unfit_do_not_start_a_job_for_ever(stage: Stage) -> None:
+    """The rule against loops holds: eight starts within an hour, then it rests and somebody is told."""
+    job = stage.submit(hours=10.0)
+    stage.runner.tell = lambda report: replace(report, phase="failed", cause="node-fault")
+    stage.run(2700.0)
+
+    assert stage.play.service.job(job)["generation"] <= 8
+    assert "led nowhere" in stage.alerts()

@@ -247,6 +247,27 @@ def test_a_job_that_reaches_its_dollars_is_stopped(stage: Stage) -> None:
     assert 0.5 <= record["usd"] < 0.6
 
 
+class RunningClock(ManualClock):
+    """A clock that goes on while it is asked, as every real one does."""
+
+    def now(self) -> float:
+        self.instant += 1e-3
+        return self.instant
+
+
+def test_dollars_end_a_job_on_a_clock_that_goes_on(tmp_path: Path) -> None:
+    """The money ends before the tick that sees it: on a real clock the job was never stopped."""
+    stage = Stage(tmp_path)
+    try:
+        stage.clock = RunningClock(START)
+        stage.restart()
+        (job,) = stage.submit(job_content(hours=2.0, max_usd=0.5))
+        stage.run(3600.0)
+        assert stage.play.service.job(job)["cause"] == "max_usd reached"
+    finally:
+        stage.play.close()
+
+
 def test_what_keeps_a_job_from_starting_stands_in_the_record_of_the_decision(tmp_path: Path) -> None:
     """A job that rests and one whose user has no money left: both are in the state that replays."""
     stage = Stage(tmp_path, budget={"max_instances": 2}, users={"bob": {"usd_per_day_cap": 0.01}})
@@ -638,3 +659,28 @@ def test_giving_a_node_back_is_weighed_against_holding_it(stage: Stage) -> None:
     ends = [action for row in rows for action in row["actions"] if action["kind"] == "terminate"]
     price = stage.play.service.instances(ended=True)["instances"][0]["usd_per_hour"]
     assert [(end["choice"]["cost"], end["choice"]["runner_up_cost"]) for end in ends] == [(0.0, price)]
+
+
+def test_a_real_clouds_boots_are_learnt_and_outlive_a_restart(tmp_path: Path) -> None:
+    """It is said to take 180 s and takes 30: after three boots plans know, and a new process knows too."""
+
+    def fixed(cloud: Any) -> Any:
+        cloud.boot_seconds = 180.0
+        return cloud
+
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=fixed)
+    assert play.daemon.planner.record(()).site.boot_hours == 180.0 / 3600.0
+    for name in "abc":
+        play.service.submit([job_content(name, hours=0.02)], user="ann")
+        for _ in range(20):
+            play.daemon.tick()
+            assert not play.daemon.standing.fault
+            clock.instant += 10.0
+    learnt = play.daemon.planner.record(()).site.boot_hours * 3600.0
+    assert play.service.status()["boots"]["g5.xlarge"]["boots"] >= 3
+    assert 24.0 <= learnt <= 50.0
+    play.close()
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=fixed)
+    assert play.daemon.planner.record(()).site.boot_hours * 3600.0 == learnt
+    play.close()

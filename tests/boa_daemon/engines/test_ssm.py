@@ -122,6 +122,29 @@ def test_a_heartbeat_says_the_step_and_an_end_the_rest(stage: Stage) -> None:
     assert bench.report().phase == "finished"
 
 
+def test_a_unit_that_finds_its_node_sick_names_the_node(stage: Stage) -> None:
+    """While it runs the node is unfit and the job goes on; where the command fails it is the node's fault."""
+    bench = stage.started_on_two()
+    stage.say(rank=1, node_faults=["Xid 48 at PCI:0: an uncorrectable memory error"])
+    stage.say()
+    assert bench.report().phase == "running"
+    assert stage.bench.engine.unfit() == {"i-2": "Xid 48 at PCI:0: an uncorrectable memory error"}
+    stage.say(exit=an_end(code=1, is_done=False))
+    stage.say(rank=1, exit=an_end(code=1, is_done=False), node_faults=["Xid 48"])
+    report = bench.report()
+    assert (report.phase, report.cause) == ("failed", "node-fault")
+    assert report.evidence.startswith("its node is unfit: Xid 48; the job ended with exit code 1")
+
+
+@pytest.mark.parametrize("faults", ["Xid 79", [1], ["x" * 501], [{"a": 1}], ["f"] * 65])
+def test_faults_of_another_form_are_dropped_with_their_word(stage: Stage, faults: Any) -> None:
+    """Nobody's node goes back for a word that makes no sense."""
+    bench = stage.started()
+    stage.say(node_faults=faults)
+    bench.report()
+    assert stage.bench.engine.unfit() == {}
+
+
 def test_silence_is_unknown_and_is_asked_about(stage: Stage) -> None:
     """After a minute the unit is asked through SSM; its answer is as good as a heartbeat."""
     bench = stage.started()

@@ -77,3 +77,52 @@ def test_faults_of_jobs_are_not_the_nodes(tmp_path: Path, xid: int) -> None:
 def test_small_gpus_that_count_no_errors_are_fit(tmp_path: Path) -> None:
     """They answer [N/A]."""
     assert look(tmp_path, "--gpus", "1", smi="0, 570.1, [N/A], [N/A]\n")["faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("case", "faults"),
+    [
+        ({}, []),
+        # A machine without NVIDIA's tools has no GPUs to be sick.
+        ({"smi": None}, []),
+        (
+            {"smi": GOOD.replace("1, 570.172.08, 0", "1, 570.172.08, 1")},
+            ["GPU 1 has 1 uncorrectable memory error"],
+        ),
+        ({"smi": "Unable to determine the device handle for GPU0000: GPU is lost\n"}, ["nvidia-smi: Unable"]),
+        (
+            {"dmesg": "[9.1] NVRM: Xid (PCI:0000:10:1c): 74, pid=1, NVLink\n"},
+            ["Xid 74 at PCI:0000:10:1c: an NVLink"],
+        ),
+        # 13 and 31 are what a wrong kernel or a wrong pointer does.
+        ({"dmesg": "[9.1] NVRM: Xid (PCI:0000:10:1c): 31, pid=1, MMU fault\n"}, []),
+    ],
+)
+def test_the_short_look_beside_a_job(tmp_path: Path, case: dict[str, str], faults: list[str]) -> None:
+    """What the hardware says is in the file; what could not be looked at is no fault."""
+    file = tmp_path / "health.json"
+    with pytest.raises(json.JSONDecodeError):
+        look(tmp_path, "--watch", str(file), **case)  # type: ignore[arg-type]
+    found = json.loads(file.read_text())["faults"]
+
+    assert len(found) == len(faults)
+    assert all(wanted in said for wanted, said in zip(faults, found, strict=True))
+
+
+def test_what_nvidias_own_watcher_calls_a_failure(tmp_path: Path) -> None:
+    """Where DCGM is there and was set up; a warning of it is none."""
+    body = {
+        "body": {
+            "GPU": {
+                "children": {
+                    "0": {"children": {"NVLink": {"value": "Failure"}, "PCIe": {"value": "Warning"}}}
+                }
+            }
+        }
+    }
+    (tmp_path / "dcgmi").write_text(f"#!/bin/sh\necho '{json.dumps(body)}'\n")
+    (tmp_path / "dcgmi").chmod(0o755)
+    file = tmp_path / "health.json"
+    with pytest.raises(json.JSONDecodeError):
+        look(tmp_path, "--watch", str(file))
+    assert json.loads(file.read_text())["faults"] == ["DCGM calls NVLink a failure"]

@@ -112,3 +112,37 @@ def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
         os.kill(keeper.pid, signal.SIGUSR1)
         assert keeper.wait(timeout=60) == 0
     assert (read_json(unit.folder / "exit.json") or {})["killed"]
+
+
+@pytest.mark.parametrize(("run", "faults"), [("exit 7", ["Xid 79"]), ("true", [])])
+def test_a_command_that_fails_has_its_node_looked_at(tmp_path: Path, run: str, faults: list[str]) -> None:
+    """Before word of the end is sent, or the job would be blamed; one that ends well needs no look."""
+    health = tmp_path / "unit" / "health.json"
+    unit = a_unit(
+        tmp_path,
+        run=run,
+        look=f'sleep 0.2; echo \'{{"faults": ["Xid 79"]}}\' > {health}',
+        after=f"printenv BOA_STATUS > {tmp_path}/told",
+    )
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=60) == 0
+    told = read_json(tmp_path / "told") or {}
+
+    assert told["node_faults"] == faults
+    assert status_of(unit.folder, verify=True)["node_faults"] == faults
+
+
+def test_a_node_is_looked_at_beside_a_job_that_runs(tmp_path: Path) -> None:
+    """With a beat: what is found goes out with the next."""
+    health = tmp_path / "unit" / "health.json"
+    unit = a_unit(
+        tmp_path,
+        run=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        look=f'echo \'{{"faults": ["GPU 3 is sick"]}}\' > {health}',
+        beat=f"printenv BOA_STATUS > {tmp_path}/beat",
+        beat_seconds=0.2,
+    )
+    with kept(unit) as keeper:
+        until(lambda: (read_json(tmp_path / "beat") or {}).get("node_faults") == ["GPU 3 is sick"])
+        (tmp_path / "go").touch()
+        assert keeper.wait(timeout=60) == 0

@@ -67,6 +67,17 @@ def test_a_launch_that_could_break_the_day_is_refused_with_its_code_and_numbers(
     assert decision.wake_at == DAY_SECONDS
 
 
+def test_what_the_site_costs_without_a_node_comes_first() -> None:
+    """2 USD are left of 10 and a node needs 1; a NAT gateway at 0.05 an hour takes 1.2 of the day's ten."""
+    state = a_state(a_job("a"), now=NOON, settled_today_micro_dollars=8_000_000)
+    assert kinds(decided(state, Caps(usd_per_day=10.0), a=4)) == [LaunchNodes]
+    decision = decided(state, Caps(usd_per_day=10.0, standing_usd_per_hour=0.05), a=4)
+    assert decision.plan.waiting == {"a": "cap-day"}
+    assert decision.plan.held[0].numbers == {"cap_usd": 8.8, "left_usd": 0.8}
+    ceiling = Caps(usd_per_hour=4.0, standing_usd_per_hour=0.05)
+    assert decided(state, ceiling, a=4).plan.waiting == {"a": "cap-hour"}
+
+
 def test_as_many_nodes_as_there_is_room_for() -> None:
     """2.6 USD hold two nodes for 900 s, not three; what is in doubt counts as there."""
     jobs = [a_job(name) for name in "abc"]

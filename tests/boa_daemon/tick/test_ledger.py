@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_node, a_state, an_instance_type
-from boa_daemon.tick.ledger import Ledger, charge_for, micro_dollars_for, money_of, opening_of
+from boa_daemon.tick.ledger import (
+    Ledger,
+    bill,
+    bill_by_kind,
+    bill_by_kind_within,
+    bill_within,
+    charge_for,
+    micro_dollars_for,
+    money_of,
+    opening_of,
+)
+from boa_daemon.tick.limits import Window
 from boa_daemon.tick.offers import Cooldown
 from policies.online.pacing import Pace
 
@@ -113,3 +124,39 @@ def test_books_open_later_where_money_is_older_than_the_window() -> None:
     assert opening_of(state, pace) == 5.0 * 3600.0
     assert opening_of(a_state(now=3600.0, books_opened_at=0.0), pace) == 0.0
     assert opening_of(a_state(), pace) is None
+
+
+rates = st.floats(min_value=0.0, max_value=0.5)
+
+
+@given(
+    extras=st.tuples(rates, rates, rates),
+    price=st.floats(min_value=0.1, max_value=100.0),
+    borders=st.lists(st.floats(min_value=0.0, max_value=200_000.0), min_size=2, max_size=6),
+)
+def test_parts_of_a_bill_add_up_by_kind_and_by_window(
+    extras: tuple[float, float, float], price: float, borders: list[float]
+) -> None:
+    """Compute, disk, address and requests, over adjacent windows: to the micro-dollar the bill."""
+    kinds = tuple(zip(("disk", "address", "requests"), extras, strict=True))
+    node = replace(a_node(launched_at=100.0), prices=((100.0, price),), extras=kinds)
+    first, *rest = sorted(borders)
+    windows = [
+        Window(begins_at=begin, ends_at=end)
+        for begin, end in zip([min(first, 0.0), first, *rest], [first, *rest, 300_000.0], strict=True)
+        if end > begin
+    ]
+    until = 250_000.0
+    assert sum(bill_by_kind(node, until=until).values()) == bill(node, until=until)
+    assert sum(bill_within(node, window, until=until) for window in windows) == bill(node, until=until)
+    for window in windows:
+        parts = bill_by_kind_within(node, window, until=until)
+        assert sum(parts.values()) == bill_within(node, window, until=until)
+
+
+def test_extras_are_spent_like_compute() -> None:
+    """An hour at 3 USD with a disk at 0.5: in the ledger, in the rate, and for a minute at the least."""
+    node = replace(a_node(), prices=((0.0, 3.0),), extras=(("disk", 0.5),))
+    assert node.usd_per_hour == 3.5
+    assert Ledger.of(a_state(nodes=[node], now=3600.0)).spent_usd == 3.5
+    assert bill(node, until=1.0) == round(3e6 / 60) + round(0.5e6 / 60)

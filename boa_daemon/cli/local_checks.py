@@ -1,0 +1,113 @@
+"""What the doctor checks on this machine, whatever the cloud: settings, plan, database, disk, socket."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon.api.client import Client, DaemonUnreachable
+from boa_daemon.backends.aws_doctor import Check
+from boa_daemon.daemon.assembly import ENGINES, Places, places, socket_of
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.planner import Planner
+from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
+from boa_daemon.units import counted
+from policies.errors import PolicyError
+
+LEAST_FREE_GB = 5.0
+"""A database of a month's ticks with its backups, and what a local job prints and saves."""
+_GOES_WITH = {"simulated": ("local", "ray"), "local": ("local", "ray"), "aws": ("ssm", "ray")}
+
+
+def local_checks(settings: Settings) -> Iterator[Check]:
+    """Yield what can be said without asking a cloud; nothing is made or started."""
+    yield _plan(settings)
+    yield _engine(settings)
+    try:
+        there = places(settings)
+    except InputError as error:
+        yield Check(name="state folder", status="failed", said=error.problem, fix=error.hint)
+        return
+    yield _disk(there)
+    yield _database(settings, there)
+    yield _daemon(settings)
+
+
+def _plan(settings: Settings) -> Check:
+    """Whether classes and machines make a plan under the budget."""
+    name, budget = "plan", settings.budget.mean_usd_per_hour
+    try:
+        planner = Planner(settings)
+        planner.record(()).build()
+    except InputError as error:
+        return Check(name=name, status="failed", said=error.problem, fix=error.hint)
+    except PolicyError as error:
+        said = f"{budget:g} USD/hour: {error}"
+        return Check(name=name, status="warning", said=said, fix="The daemon then makes a best effort")
+    dearest = max(machine.usd_per_hour for machine in planner.machines.values())
+    cap = settings.budget.usd_per_day_cap
+    if cap is not None and cap < dearest:
+        said = f"{cap:g} USD a day do not pay an hour of the dearest type ({dearest:g} USD)"
+        return Check(name=name, status="warning", said=said, fix="Raise [budget] usd_per_day_cap")
+    kinds = ", ".join(machine.name for machine in planner.machines.values())
+    return Check(name=name, status="ok", said=f"{counted(len(planner.classes), 'class')} on {kinds}")
+
+
+def _engine(settings: Settings) -> Check:
+    """Whether the engine is known and goes with the cloud."""
+    engine, cloud = settings.engine.name, settings.cloud.provider
+    if engine not in ENGINES:
+        return Check(
+            name="engine", status="failed", said=f"{engine!r} is not known", fix=did_you_mean(engine, ENGINES)
+        )
+    fitting = _GOES_WITH.get(cloud, ())
+    if engine not in fitting:
+        said = f"{engine!r} does not go with the provider {cloud!r}"
+        return Check(name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fitting)}")
+    return Check(name="engine", status="ok", said=f"{engine} on {cloud}")
+
+
+def _disk(there: Places) -> Check:
+    """Whether the state folder's disk has room."""
+    folder = there.state
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free / 1e9
+    said = f"{free:.1f} GB free for {there.state}"
+    if free < LEAST_FREE_GB:
+        fix = "A full disk starts nothing: free some, or set [daemon] state_dir"
+        return Check(name="disk", status="warning", said=said, fix=fix)
+    return Check(name="disk", status="ok", said=said)
+
+
+def _database(settings: Settings, there: Places) -> Check:
+    """Whether the database can be read by this version."""
+    url = settings.daemon.database
+    if url is None and not there.database.exists():
+        return Check(name="database", status="ok", said="none yet; the daemon makes it")
+    engine = open_engine(url or sqlite_url(there.database))
+    try:
+        check(engine)
+    except (StoreUnusable, SQLAlchemyError) as error:
+        fix = "`boa recover` makes it again from the newest backup and the cloud's list"
+        return Check(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
+    finally:
+        engine.dispose()
+    return Check(name="database", status="ok", said=engine.url.render_as_string())
+
+
+def _daemon(settings: Settings) -> Check:
+    """Whether a daemon answers; that none does is no fault."""
+    try:
+        with Client(socket_of(settings)) as client:
+            status = client.get("/status")
+    except DaemonUnreachable:
+        return Check(name="daemon", status="skipped", said="none listens")
+    except BoaError as error:
+        return Check(name="daemon", status="failed", said=str(error))
+    if status["fault"]:
+        return Check(name="daemon", status="failed", said=status["fault"], fix="See the daemon's log")
+    return Check(name="daemon", status="ok", said=f"answers; tick {status.get('tick', 0)}")

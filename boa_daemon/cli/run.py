@@ -1,0 +1,383 @@
+"""``boa run``: one job from its file to its receipt, with what it costs in view, and nothing left behind.
+
+Where a daemon listens the job is given to it. Where none does, one is started for this run under the cap of
+the run: what boots and idles counts against the money as well, and at the end everything is given back.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.log_lines import Reader
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    chosen_format,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.cli.run_phases import OVER, Meter, Phase, Phases, phase_of, place_of
+from boa_daemon.cli.talking import ConfigOption, SocketOption
+from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
+from boa_daemon.inputs.submission import read_submission
+
+LOOK_SECONDS, METER_SECONDS = 0.5, 30.0
+INTERRUPTED = 130
+_LIMITS = ("max_usd reached", "max_hours reached")
+
+
+def run(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file with one job; - is standard input.")],
+    max_usd: Annotated[float, typer.Option(min=0.01, help="Dollars that the run may cost at the most.")],
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    wait_seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long to wait for the ends of nodes.")
+    ] = 600.0,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one job to its end: phases with seconds and dollars, its log, and a receipt.
+
+    Where no daemon listens one is started for this run, may spend --max-usd in all (boots and idle nodes
+    too), and gives everything back. With a running daemon --max-usd bounds the job's share of its nodes.
+    Ctrl-C cancels the job. Exit code 0 finished, 1 failed, 4 the money or its hours ran out first, or
+    something is left.
+    """
+    contents = read_submission(file)
+    if len(contents) != 1:
+        raise InputError(f"`boa run` takes one job; {file} holds {len(contents)}", hint="Use `boa submit`")
+    content = {**contents[0], "max_usd": min(max_usd, float(contents[0].get("max_usd", max_usd)))}
+    form = chosen_format(output, as_json)
+    shown = Screen(is_quiet=form is not OutputFormat.table, max_usd=max_usd)
+    one = Run(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
+    # Whoever ends the run wants the money to end with it.
+    signal.signal(signal.SIGTERM, _interrupt)
+    with _a_daemon(one, config, socket):
+        one.through()
+    receipt = one.receipt()
+    if form is OutputFormat.json:
+        print_json(receipt)
+    else:
+        shown.receipt(receipt)
+    if code := _exit_code(one, receipt):
+        raise typer.Exit(code)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Take a signal for an interrupt from the keyboard."""
+    raise KeyboardInterrupt
+
+
+def _exit_code(one: Run, receipt: Mapping[str, Any]) -> int:
+    """Return the exit code of a run that has its receipt."""
+    if one.is_interrupted:
+        return INTERRUPTED
+    if receipt["is_money_used_up"] or receipt["cause"] in _LIMITS or not receipt["is_clean"]:
+        return PARTLY_DONE
+    return 0 if receipt["status"] == "finished" else FAILED
+
+
+@contextmanager
+def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[None]:
+    """Lend the run the daemon that listens, or one of its own; what that left is looked for at the end."""
+    from boa_daemon.api.client import Client, DaemonUnreachable  # noqa: PLC0415 - slow to import
+    from boa_daemon.cli.own_daemon import OwnDaemon, caps_within, work_again  # noqa: PLC0415
+    from boa_daemon.cli.remains import what_is_left  # noqa: PLC0415
+    from boa_daemon.daemon.assembly import places, socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
+
+    settings = load_settings(config, flags={"daemon.socket": socket}).settings
+    try:
+        client = Client(socket_of(settings))
+    except DaemonUnreachable:
+        client = None
+    if client is not None:
+        with client:
+            one.client = client
+            yield
+            one.look_once_more()
+        return
+    options = [*(("--config", str(config)) if config else ()), *(("--socket", socket) if socket else ())]
+    caps = caps_within(settings, places(settings), one.max_usd, now=time.time())
+    own = OwnDaemon(settings, options, caps)
+    one.begin_own(own.revive)
+    try:
+        own.start()
+        with Client(own.socket) as client:
+            one.client = client
+            client.post("/down", {"is_down": False})
+            try:
+                yield
+            finally:
+                one.give_back()
+    finally:
+        own.stop()
+        work_again(settings)
+    one.left = what_is_left(settings)
+
+
+@dataclass(slots=True, kw_only=True)
+class Screen:
+    """What people see of a run; nothing where a program reads the answer."""
+
+    is_quiet: bool
+    max_usd: float
+    _met_at: float = 0.0
+
+    def phase(self, ended: Phase | None, now: Phase) -> None:
+        """Say how the phase before ended, and which begins."""
+        if self.is_quiet:
+            return
+        if ended is not None:
+            self._say(f"-- {ended.name}: {ended.seconds:.1f} s, {ended.usd:.4f} USD")
+        self._say(f"-- {now.name}{f': {now.note}' if now.note else ''}")
+
+    def meter(self, seconds: float, usd: float, job: Mapping[str, Any], why: str) -> None:
+        """Say how long and how dear the run is so far, every half minute."""
+        if self.is_quiet or time.monotonic() - self._met_at < METER_SECONDS:
+            return
+        self._met_at = time.monotonic()
+        step = "" if job["step"] is None else f", step {job['step']}"
+        self._say(f"-- {seconds:.0f} s, {usd:.4f} of {self.max_usd:g} USD{step}{f'; {why}' if why else ''}")
+
+    def log(self, text: str) -> None:
+        """Show what the job printed."""
+        for line in text.splitlines() if not self.is_quiet else ():
+            stdout_console().print(f"   {line}", markup=False, soft_wrap=True)
+
+    def note(self, sentence: str) -> None:
+        """Say something that is no part of the answer."""
+        stderr_console().print(sentence, markup=False)
+
+    def receipt(self, receipt: Mapping[str, Any]) -> None:
+        """Print the receipt."""
+        self._say(f"{receipt['job'] or 'no job'}: {receipt['status']}{_because(receipt)}")
+        for row in receipt["phases"]:
+            self._say(f"  {row['phase']:<20} {row['seconds']:>9.1f} s {row['usd']:>9.4f} USD")
+        self._say(f"  {'in all':<20} {receipt['seconds']:>9.1f} s {receipt['usd']:>9.4f} USD")
+        for row in receipt["nodes"]:
+            ended = "runs on" if row["ended_at"] is None else "given back"
+            self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD, {ended}")
+        if receipt["left"] is None:
+            self._say("The daemon goes on, and gives nodes back by its plan: `boa instances`.")
+        elif receipt["is_clean"]:
+            self._say("Nothing is left running.")
+        else:
+            left = ", ".join(f"{count} {kind}" for kind, count in receipt["left"].items() if count)
+            self._say(f"STILL THERE: {left}. `boa down --all` ends it.")
+
+    @staticmethod
+    def _say(line: str) -> None:
+        """Print a line."""
+        stdout_console().print(line, markup=False, soft_wrap=True)
+
+
+def _because(receipt: Mapping[str, Any]) -> str:
+    """Return why a run ended as it did, where it did not just finish."""
+    if receipt["is_money_used_up"]:
+        return f" (the money is used up: what is left of {receipt['max_usd']:g} USD pays for no node)"
+    return f" ({receipt['cause']})" if receipt["cause"] and receipt["status"] != "finished" else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One job and its daemon, looked at twice a second."""
+
+    content: Mapping[str, Any]
+    max_usd: float
+    screen: Screen
+    wait_seconds: float
+    client: Any = None
+    left: Mapping[str, int] | None = None
+    is_interrupted: bool = False
+    is_money_used_up: bool = False
+    phases: Phases = field(default_factory=Phases)
+    _meter: Meter = field(default_factory=lambda: Meter(is_own=False))
+    _revive: Callable[[], None] | None = None
+    _job: dict[str, Any] | None = None
+    _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _reader: Reader = field(default_factory=Reader)
+    _generation: int = 0
+    _has_printed: bool = False
+    _usd: float = 0.0
+    _began_at: float = field(default_factory=time.time)
+
+    def begin_own(self, revive: Callable[[], None]) -> None:
+        """The daemon is one of this run's own: `revive` starts it again where it died."""
+        self._revive, self._meter = revive, Meter(is_own=True)
+        self._turn("starting the daemon")
+
+    def through(self) -> None:
+        """Submit the job and stay with it until it is over; an interrupt from the keyboard cancels it.
+
+        Raises:
+            BoaError: when the daemon refuses the job, or is not there any more.
+        """
+        before = self._ask("/instances", ended=True)["instances"]
+        self._meter.before = {row["id"]: float(row["usd"]) for row in before}
+        try:
+            name = self.client.post("/jobs", {"jobs": [dict(self.content)]})["jobs"][0]
+            self._look(name)
+            while not self._is_over():
+                time.sleep(LOOK_SECONDS)
+                self._look(name)
+                self._end_without_money(name)
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+            self._cancel()
+        self._turn("giving back")
+
+    def _is_over(self) -> bool:
+        """Return whether the job has ended."""
+        return self._job is not None and self._job["status"] in OVER
+
+    def _cancel(self) -> None:
+        """Cancel the job, and wait until it has let go; a second interrupt does not wait."""
+        if self._job is None or self._is_over():
+            return
+        name = self._job["id"]
+        self.screen.note(f"cancelling {name}; it may write a checkpoint first")
+        self.client.post(f"/jobs/{name}/cancel")
+        until = time.monotonic() + self.wait_seconds
+        while not self._is_over() and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+            self._look(name)
+
+    def _end_without_money(self, name: str) -> None:
+        """Cancel a job that waits because the cap of its run leaves no room, with no node to wait for."""
+        assert self._job is not None
+        is_short = self._revive is not None and self._job["waits_for"] in ("cap-day", "cap-month")
+        if is_short and not self._job["nodes"] and not any(self._living()):
+            self.is_money_used_up = True
+            self.client.post(f"/jobs/{name}/cancel")
+
+    def _living(self) -> list[dict[str, Any]]:
+        """Return the nodes that are not gone, as last listed."""
+        return [row for row in self._nodes.values() if row["ended_at"] is None]
+
+    def _look(self, name: str) -> None:
+        """Take in how the job and its nodes are, and show what is new."""
+        job = self._ask(f"/jobs/{name}")
+        self._job = job
+        self._take_nodes(job)
+        if job["generation"] != self._generation:
+            self._read_log(name, self._generation)
+            self._generation, self._has_printed, self._reader = job["generation"], False, Reader()
+        self._read_log(name, self._generation)
+        if job["status"] not in OVER:
+            living = self._living()
+            phase = phase_of(job, living, has_printed=self._has_printed)
+            self._turn(phase, note=place_of(job, living))
+            why = "" if job["nodes"] or job["waits_for"] is None else f"waits: {job['waits_for']}"
+            self.screen.meter(time.time() - self._began_at, self._usd, job, why)
+
+    def _take_nodes(self, job: Mapping[str, Any] | None) -> None:
+        """Take in the nodes of the run: all new ones of its own daemon, else those that the job was on."""
+        rows = self._ask("/instances", ended=True)["instances"]
+        for row in rows:
+            is_own = self._revive is not None and (
+                row["ended_at"] is None or row["launched_at"] >= self._began_at
+            )
+            if is_own or row["id"] in self._nodes or (job is not None and row["id"] in job["nodes"]):
+                self._nodes[row["id"]] = row
+        self._usd = self._meter.read(job, rows)
+
+    def _read_log(self, name: str, generation: int) -> None:
+        """Show what a generation printed since the last look."""
+        while generation:
+            chunk = self._ask(f"/jobs/{name}/logs", since=self._reader.offset, generation=generation)
+            if chunk["next_offset"] <= self._reader.offset:
+                return
+            self._reader.offset = chunk["next_offset"]
+            self._has_printed = True
+            self.screen.log(chunk["text"])
+
+    def _turn(self, name: Any, *, note: str = "") -> None:
+        """Take in the phase, and show that it changed."""
+        count = len(self.phases.found)
+        ended = self.phases.take(name, at=time.time(), usd=self._usd, note=note)
+        if len(self.phases.found) > count:
+            self.screen.phase(ended, self.phases.found[-1])
+
+    def _ask(self, path: str, **query: Any) -> dict[str, Any]:
+        """Ask the daemon; one of our own that died is started again first.
+
+        Raises:
+            DaemonUnreachable: when it does not answer.
+        """
+        from boa_daemon.api.client import DaemonUnreachable  # noqa: PLC0415 - slow to import
+
+        try:
+            answer: dict[str, Any] = self.client.get(path, **query)
+        except DaemonUnreachable:
+            if self._revive is None:
+                raise
+            self.screen.note("the daemon does not answer; it is started again where it died")
+            self._revive()
+            answer = self.client.get(path, **query)
+        return answer
+
+    def give_back(self) -> None:
+        """Have our own daemon give everything back, and wait for it."""
+        self._cancel()
+        self._turn("giving back")
+        self.client.post("/down", {"is_down": True})
+        until = time.monotonic() + self.wait_seconds
+        self._take_nodes(self._job)
+        try:
+            while self._living() and time.monotonic() < until:
+                time.sleep(LOOK_SECONDS)
+                self._take_nodes(self._job)
+                self._turn("giving back")
+        except KeyboardInterrupt:
+            self.screen.note("not waiting any longer; the receipt says what is left")
+        if self._job is not None:
+            self._job = self._ask(f"/jobs/{self._job['id']}")
+
+    def look_once_more(self) -> None:
+        """Take in what became of the nodes of a job that is over, while the daemon can be asked."""
+        self._take_nodes(self._job)
+
+    def receipt(self) -> dict[str, Any]:
+        """Return what the run was and cost, and what is left of it."""
+        self.phases.close(at=time.time(), usd=self._usd)
+        job = self._job or {}
+        left = self.left
+        return {
+            "job": job.get("id"),
+            "status": job.get("status", "not submitted"),
+            "cause": job.get("cause", ""),
+            "exit_code": job.get("exit_code"),
+            "step": job.get("step"),
+            "generations": job.get("generation", 0),
+            "lost_steps": job.get("lost_steps", 0),
+            "is_own_daemon": self._revive is not None,
+            "is_money_used_up": self.is_money_used_up,
+            "max_usd": self.max_usd,
+            "usd": round(self._usd, 6),
+            "usd_of_job": job.get("usd", 0.0),
+            "seconds": round(time.time() - self._began_at, 3),
+            "phases": [phase.row for phase in self.phases.found],
+            "nodes": [
+                {
+                    key: row[key]
+                    for key in ("id", "instance_type", "zone", "market", "launched_at", "ended_at", "usd")
+                }
+                for row in self._nodes.values()
+            ],
+            "left": left,
+            "is_clean": left is None or not any(left.values()),
+        }

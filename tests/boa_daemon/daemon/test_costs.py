@@ -1,0 +1,112 @@
+"""Who spent what: rows that add up to the bills, and boots that belong to whom they were for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.daemon.costs import UNUSED
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.state import NodeState
+
+START = 1_800_057_600.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 20.0},
+    "cloud": {"boot_seconds": 60.0},
+    "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
+}
+EXTRAS = (("disk", 0.2), ("address", 0.05), ("requests", 0.003))
+
+
+class WithExtras:
+    """A cloud whose nodes have disks and addresses."""
+
+    def __init__(self, cloud: Any) -> None:
+        self._cloud = cloud
+
+    def nodes(self) -> Sequence[NodeState]:
+        return [replace(node, extras=EXTRAS) for node in self._cloud.nodes()]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cloud, name)
+
+
+def run(play: DaemonInAFolder, clock: ManualClock, seconds: float) -> None:
+    until = clock.instant + seconds
+    while clock.instant < until:
+        play.daemon.tick()
+        assert not play.daemon.standing.fault
+        clock.instant += 30.0
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    jobs=st.lists(
+        st.tuples(st.sampled_from([0.05, 0.3, 1.0]), st.sampled_from([1, 2]), st.integers(0, 20)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_what_jobs_cost_adds_up_to_the_bill(
+    tmp_path_factory: pytest.TempPathFactory, jobs: list[tuple[float, int, int]]
+) -> None:
+    """By job, class, user, day and kind, whenever jobs come: the sum of all bills."""
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path_factory.mktemp("site"), clock, SETTINGS, wrap_cloud=WithExtras)
+    try:
+        for number, (hours, gpus, ticks) in enumerate(jobs):
+            play.service.submit(
+                [job_content(f"j{number}", hours=hours, max_gpus=gpus)], user=f"u{number % 2}"
+            )
+            run(play, clock, 30.0 * ticks)
+        for _ in range(2):
+            run(play, clock, 1800.0)
+            spent = play.books.store.settled_micro_dollars() + sum(
+                round(row["usd"] * 1e6) for row in play.service.instances()["instances"]
+            )
+            for by in ("job", "class", "user", "day", "kind"):
+                found = play.service.cost(by=by)["usd"]  # type: ignore[arg-type]
+                assert found == pytest.approx(spent / 1e6, abs=2e-5)
+    finally:
+        play.close()
+
+
+def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
+    """From the launch to the start of the first job; the hold at the end is nobody's."""
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS)
+    try:
+        (job,) = play.service.submit([job_content(hours=0.5)], user="ann")["jobs"]
+        run(play, clock, 3600.0)
+        [mine, unused] = play.service.cost(by="job")["rows"]
+    finally:
+        play.close()
+
+    assert (mine["name"], unused["name"]) == (job, UNUSED)
+    assert mine["boot_usd"] == pytest.approx(60.0 / 3600.0 * 1.006, rel=0.01)
+    assert mine["usd"] > mine["boot_usd"] + 0.5 * 1.006 - 1e-6
+    assert unused["usd"] <= 120.0 / 3600.0 * 1.006
+
+
+def test_kinds_of_a_day_add_up_to_it(tmp_path: Path) -> None:
+    """What Cost Explorer is compared with, service by service."""
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=WithExtras)
+    try:
+        play.service.submit([job_content(hours=30.0)], user="ann")
+        run(play, clock, 30 * 3600.0)
+        rows = play.service.cost(by="day")["rows"]
+    finally:
+        play.close()
+
+    assert len(rows) >= 2
+    for row in rows:
+        assert sum(row["kinds"].values()) == pytest.approx(row["usd"], abs=2e-6)
+        assert row["kinds"]["disk"] == pytest.approx(row["kinds"]["address"] * 4, rel=1e-3)

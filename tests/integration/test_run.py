@@ -1,0 +1,328 @@
+"""`boa run` as a person types it, on the simulated cloud: to its end, short of money, resized."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_site import Site, a_site, wait_for
+
+from boa_daemon.engines.local import LocalEngine
+
+SETTINGS = """
+[budget]
+usd_per_hour = {usd}
+max_instances = 3
+[cloud]
+provider = "simulated"
+instance_types = ["{machine}"]
+boot_seconds = 1
+[daemon]
+state_dir = "state"
+tick_seconds = 0.5
+idle_hold_seconds = 60
+"""
+JOB = """
+name: first
+class: default
+max_gpus: {gpus}
+elastic: true
+{more}
+run: |
+  {python} -u - <<'SCRIPT'
+  import json, os, time
+  from boa_daemon import job
+  total = 0
+  def load(path):
+      global total
+      total = json.loads(path.read_text())
+  def save(file):
+      file.write(json.dumps(total).encode())
+  for step in job.steps({steps}, load=load, save=save, every=5):
+      total += step + 1
+      time.sleep(0.1)
+      job.report(step + 1)
+      print("step", step + 1, "on", os.environ["BOA_GPUS"], "total", total, flush=True)
+  SCRIPT
+"""
+
+
+_STARTED: list[int] = []
+"""Commands that have not ended yet."""
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A folder with settings; whatever daemon runs in it ends with the test."""
+    machine = getattr(request, "param", "g5.xlarge")
+    with a_site(SETTINGS.format(machine=machine, usd=10 if machine == "g5.xlarge" else 100)) as found:
+        yield found
+        for process in (*_STARTED, *daemons_in(found)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        _STARTED.clear()
+        boa(found, "down", "--all")
+
+
+def a_job(site: Site, *, steps: int, gpus: int = 1, more: str = "") -> None:
+    text = JOB.format(steps=steps, gpus=gpus, more=more, python=sys.executable)
+    (site.folder / "job.yaml").write_text(text)
+
+
+def start(site: Site, *words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "boa_daemon", *words],
+        cwd=site.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _STARTED.append(process.pid)
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, error = process.communicate(timeout=60.0)
+    _STARTED.remove(process.pid)
+    return process.returncode, out if not error or process.returncode == 0 else out + error
+
+
+def boa(site: Site, *words: str) -> tuple[int, str]:
+    return end(start(site, *words))
+
+
+def receipt_of(said: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said.splitlines()[0])
+    return found
+
+
+def until_step(site: Site, step: int) -> str:
+    """Wait until the job has made a step, and return its id."""
+    wait_for(lambda: any((row["step"] or 0) >= step for row in site.get("/jobs").get("jobs", [])), site)
+    return str(site.get("/jobs")["jobs"][0]["id"])
+
+
+@pytest.mark.exhaustive
+def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
+    """A daemon of its own, every phase in order with its money, the log, and nothing left."""
+    a_job(site, steps=8)
+    code, said = boa(site, "run", "job.yaml", "--max-usd", "2")
+
+    assert code == 0, said
+    order = [
+        line[3:].partition(":")[0]
+        for line in said.splitlines()
+        if line.startswith("-- ") and " s, " not in line
+    ]
+    every = ["starting the daemon", "planning", "booting", "starting", "running", "giving back"]
+    # A phase that is shorter than half a second may pass between two looks.
+    assert order == [phase for phase in every if phase in order]
+    assert {"starting the daemon", "booting", "running", "giving back"} <= set(order)
+    assert "step 8 on 1 total 36" in said
+    assert said.splitlines()[-1] == "Nothing is left running."
+    assert not (site.folder / "state" / "boa.sock").exists()
+
+
+@pytest.mark.exhaustive
+def test_phases_add_up_to_the_bill(site: Site) -> None:
+    """The parts of the receipt are its whole, and its whole is what the cloud bills for its nodes."""
+    a_job(site, steps=8)
+    code, said = boa(site, "run", "job.yaml", "--max-usd", "2", "--json")
+    receipt = receipt_of(said)
+
+    assert (code, receipt["status"], receipt["is_clean"], receipt["is_own_daemon"]) == (
+        0,
+        "finished",
+        True,
+        True,
+    )
+    assert sum(row["usd"] for row in receipt["phases"]) == pytest.approx(receipt["usd"], abs=1e-5)
+    assert sum(row["usd"] for row in receipt["nodes"]) == pytest.approx(receipt["usd"], abs=1e-5)
+    assert sum(row["seconds"] for row in receipt["phases"]) == pytest.approx(receipt["seconds"], abs=0.2)
+    assert receipt["usd"] >= 60 / 3600 * 1.006 - 1e-6
+    assert all(row["ended_at"] is not None for row in receipt["nodes"])
+
+
+def test_money_that_pays_for_no_node(site: Site) -> None:
+    """Nothing is rented, the job is cancelled, and the exit code says that it was not done."""
+    a_job(site, steps=8)
+    code, said = boa(site, "run", "job.yaml", "--max-usd", "0.02", "--json")
+    receipt = receipt_of(said)
+
+    assert (code, receipt["is_money_used_up"], receipt["nodes"], receipt["usd"]) == (4, True, [], 0.0)
+    assert receipt["status"] == "cancelled"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("site", ["p5.48xlarge"], indirect=True)
+def test_the_money_of_a_job_ends_it(site: Site) -> None:
+    """A job that has cost what it may is stopped with a checkpoint, and its node goes back."""
+    a_job(site, steps=2000, more="max_usd: 0.05")
+    code, said = boa(site, "run", "job.yaml", "--max-usd", "40", "--json")
+    receipt = receipt_of(said)
+
+    assert (code, receipt["cause"], receipt["is_clean"]) == (4, "max_usd reached", True)
+    # An eighth of the node for each second: a look and a checkpoint late, and no more.
+    assert 0.05 <= receipt["usd_of_job"] <= 0.05 + 10 * receipt["nodes"][0]["usd"] / receipt["seconds"] / 8
+    assert 0 < receipt["step"] < 2000
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_gives_everything_back(site: Site, number: signal.Signals) -> None:
+    """Whoever types Ctrl-C gets a receipt of nothing left."""
+    a_job(site, steps=2000)
+    process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
+    until_step(site, 3)
+    process.send_signal(number)
+    code, said = end(process)
+    receipt = receipt_of(said)
+
+    assert (code, receipt["status"], receipt["is_clean"]) == (130, "cancelled", True)
+
+
+@pytest.mark.exhaustive
+def test_a_dead_daemon_is_started_again(site: Site) -> None:
+    """The job runs on meanwhile, and no step of it is lost."""
+    a_job(site, steps=60)
+    process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
+    until_step(site, 3)
+    [pid] = daemons_in(site)
+    os.kill(pid, signal.SIGKILL)
+    code, said = end(process)
+    receipt = receipt_of(said)
+
+    assert (code, receipt["status"], receipt["generations"], receipt["is_clean"]) == (0, "finished", 1, True)
+
+
+def daemons_in(site: Site) -> list[int]:
+    """Return the processes that are daemons of a folder."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"daemon" in words and (folder / "cwd").resolve() == site.folder.resolve():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.exhaustive
+def test_resized_and_interrupted_on_the_way(site: Site) -> None:
+    """A wider width, then a node that is taken back: each goes on from its checkpoint."""
+    a_job(site, steps=150, gpus=1)
+    process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
+    name = until_step(site, 5)
+    code, said = boa(site, "resize", name, "--gpus", "2", "--json")
+    assert (code, json.loads(said)["changed"]) == (0, True), said
+    wait_for(lambda: site.get(f"/jobs/{name}")["gpus"] == 2, site)
+    before = site.get(f"/jobs/{name}")
+    until_step(site, (before["step"] or 0) + 5)
+    code, said = boa(site, "simulate-interrupt", name, "--json")
+    taken = json.loads(said)
+    assert (code, taken["node"] in before["nodes"]) == (0, True), said
+    wait_for(lambda: taken["node"] not in site.get(f"/jobs/{name}").get("nodes", [taken["node"]]), site)
+    code, said = end(process)
+    receipt = receipt_of(said)
+    log = boa(site, "logs", name)[1] if site.get("/status") else said
+
+    assert (code, receipt["status"], receipt["lost_steps"]) == (0, "finished", 0), log
+    assert receipt["generations"] >= 3
+    assert receipt["step"] == 150
+    assert len(receipt["nodes"]) >= 3
+    assert receipt["is_clean"]
+
+
+@pytest.mark.exhaustive
+def test_with_a_daemon_that_runs(site: Site) -> None:
+    """The job is given to it, the bound is the job's, and the daemon goes on."""
+    a_job(site, steps=8)
+    site.up()
+    code, said = boa(site, "run", "job.yaml", "--max-usd", "2", "--json")
+    assert code == 0, said + site.log
+    receipt = receipt_of(said)
+
+    assert (code, receipt["status"], receipt["is_own_daemon"], receipt["left"]) == (
+        0,
+        "finished",
+        False,
+        None,
+    )
+    assert receipt["usd"] == pytest.approx(receipt["usd_of_job"], abs=1e-5)
+    assert site.get("/status")["is_down"] is False
+    site.end(signal.SIGTERM)
+
+
+@pytest.mark.exhaustive
+def test_jobs_that_wait_are_not_run_under_another_cap(site: Site) -> None:
+    """Where an earlier daemon left jobs the run is refused before anything is rented."""
+    a_job(site, steps=2000)
+    site.up()
+    boa(site, "submit", "job.yaml")
+    site.end(signal.SIGTERM)
+    code, said = boa(site, "run", "job.yaml", "--max-usd", "2")
+
+    assert code == 2
+    assert "1 job of an earlier daemon go" in said.replace("\n", " ")
+
+
+@pytest.mark.exhaustive
+def test_the_simulated_cloud_has_leaks_and_receipts(site: Site) -> None:
+    """A killed daemon's node is a leak once nobody has wanted it; `down --all` ends it and its job."""
+    a_job(site, steps=2000)
+    site.up()
+    boa(site, "submit", "job.yaml")
+    until_step(site, 2)
+    assert boa(site, "down", "--all")[0] == 1
+    site.end(signal.SIGKILL)
+    assert boa(site, "gc", "--check")[0] == 0
+    age(site, 400.0)
+    code, said = boa(site, "gc", "--check", "--json")
+    assert (code, len(json.loads(said)["leaks"])) == (6, 1)
+    code, said = boa(site, "down", "--all", "--json")
+
+    assert (code, json.loads(said)["regions"][0]["ended"]) == (0, 1)
+    assert boa(site, "gc", "--check", "--json")[0] == 0
+    assert not list_running(site)
+
+
+def age(site: Site, seconds: float) -> None:
+    """Let the last look of a daemon be so long ago."""
+    with closing(sqlite3.connect(site.folder / "state" / "cloud.sqlite")) as file, file:
+        file.execute("UPDATE notes SET renewed_at = renewed_at - ?", (seconds,))
+        rows = file.execute("SELECT id, node FROM nodes").fetchall()
+        for name, node in rows:
+            document = json.loads(node)
+            document["launched_at"] -= seconds
+            file.execute("UPDATE nodes SET node = ? WHERE id = ?", (json.dumps(document), name))
+
+
+def list_running(site: Site) -> list[str]:
+    """Return the jobs of a folder that still run, after a moment for the dead to be seen dead."""
+    until = time.monotonic() + 10.0
+    while True:
+        engine = LocalEngine(site.folder / "state" / "jobs")
+        found = [name for name, report in engine.reattach().items() if not report.is_over]
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.2)
+
+
+def test_the_doctor_looks_at_the_simulated_cloud(site: Site) -> None:
+    """Plan, engine, disk, database and daemon; what does not go together is named with its fix."""
+    code, said = boa(site, "doctor", "--json")
+    names = [check["name"] for check in json.loads(said)["checks"]]
+    assert (code, names) == (0, ["plan", "engine", "disk", "database", "daemon"])
+
+    with (site.folder / "boa.toml").open("a") as file:
+        file.write('[engine]\nname = "ssm"\n')
+    code, said = boa(site, "doctor", "--json")
+    [bad] = [check for check in json.loads(said)["checks"] if check["status"] == "failed"]
+    assert (code, bad["name"], bad["fix"]) == (1, "engine", "[engine] name: local or ray")
