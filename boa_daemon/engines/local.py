@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import time
@@ -19,13 +20,14 @@ from pathlib import Path
 
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import Layout, units_of
-from boa_daemon.inputs.messages import REFUSED, unit_status
+from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
-from boa_daemon.job.unit import Unit, read_json, status_of, write_json
+from boa_daemon.job.seal import KEY_FILE, key_of, sealed
+from boa_daemon.job.unit import Unit, read_json, read_own, status_of, write_json
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
@@ -93,9 +95,12 @@ class LocalEngine:
         set_fence(self.layout.checkpoints(action.job), action.generation)
         spec = self._gated(spec, action, nodes)
         units = units_of(spec, action, self.layout, addresses=self._addresses(nodes), port=_free_port())
+        folder = self.layout.generation(action.job, action.generation)
+        (folder / KEY_FILE).unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_token(folder / KEY_FILE, secrets.token_hex(32))
         for unit in units:
             unit.write()
-        folder = self.layout.generation(action.job, action.generation)
         write_json(folder / "generation.json", asdict(run))
         self._runs[action.job] = run
         self._launch(units, tuple(nodes))
@@ -188,7 +193,8 @@ class LocalEngine:
 
     def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
         """Return what units say, None of one that cannot be read; those without keeper are ended."""
-        return [look_at(folder) for folder in folders]
+        asked = time.monotonic_ns()
+        return [believed(folder, look_at(folder, asked), asked) for folder in folders]
 
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
@@ -270,14 +276,43 @@ def _unit_folders(generation: Path) -> list[Path]:
     return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
 
 
-def look_at(folder: Path) -> Status | None:
+def believed(folder: Path, status: Status | None, asked: int) -> Status | None:
+    """Return a unit's answer to a question, if it carries its generation's seal and that number."""
+    if status is None or not is_believed(status, FILES, key=key_of(folder), told=asked):
+        return None
+    return status
+
+
+def look_at(folder: Path, asked: int = 0) -> Status | None:
+    """Return what a unit on this machine says, sealed; one that has lost its keeper is ended first."""
+    found = _looked_at(folder)
+    try:
+        return None if found is None else sealed(found, key_of(folder), told=asked)
+    except (RecursionError, ValueError) as error:
+        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _looked_at(folder: Path) -> Status | None:
     """Return what a unit on this machine says; one that has lost its keeper is ended first."""
     unit = _status(folder)
     has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
-    is_odd = unit is None or (unit["exit"] is None and (has_odd_keeper or (folder / "exit.json").exists()))
+    # Looked at after the status, in which a true end may have come meanwhile.
+    has_odd_end = unit is not None and unit["exit"] is None and _has_odd_end(folder)
+    is_odd = unit is None or has_odd_end or (unit["exit"] is None and has_odd_keeper)
     if is_odd and (folder / "unit.json").exists():
         unit = _mended(folder) or unit
     return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit
+
+
+def _has_odd_end(folder: Path) -> bool:
+    """Whether there is an end that the unit's keeper did not write; counted."""
+    if not (folder / "exit.json").exists():
+        return False
+    if read_own(folder, "exit.json"):
+        return False
+    REFUSED.note(FILES, "forged: an end that the unit's keeper did not write")
+    return True
 
 
 def send_to_keeper(folder: Path, number: signal.Signals) -> None:
@@ -289,7 +324,7 @@ def send_to_keeper(folder: Path, number: signal.Signals) -> None:
 
 def _keeper(folder: Path) -> tuple[int, int] | None:
     """Return the process of a unit's keeper and when it began; None where nobody wrote that down."""
-    kept = read_json(folder / "keeper.json") or {}
+    kept = read_own(folder, "keeper.json") or {}
     pid, ticks = kept.get("pid"), kept.get("ticks")
     if isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31:
         return pid, ticks

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -48,7 +49,8 @@ from boa_daemon.engines.ssm_scripts import (
     stop_script,
 )
 from boa_daemon.engines.units import Layout, readable, units_of
-from boa_daemon.inputs.messages import REFUSED, json_object, unit_status
+from boa_daemon.inputs.messages import REFUSED, is_believed, json_object, unit_status
+from boa_daemon.job.seal import TOLD, is_sealed
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
@@ -97,7 +99,7 @@ class SsmEngine:
         gate: JobGate | None = None,
     ) -> None:
         self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
-        self._inbox = Inbox(sqs, settings.queue_url)
+        self._inbox = Inbox(sqs, settings.queue_url, self._read_status)
         self._address_of, self._now, self._gate = address_of, now, gate
         self._jobs: dict[JobId, Known] = {}
         self._preparer = Preparer(self._commands)
@@ -144,10 +146,10 @@ class SsmEngine:
             addresses = {node: self._address_of(node) for node in nodes}
         except Exception as error:
             return Refused(reason=f"the address of a node could not be had: {error}")
+        key = secrets.token_hex(32)
         for rank, node in enumerate(nodes):
-            answer = self._commands.send(
-                [node], self._start_script(known, action, addresses, rank), "start a unit"
-            )
+            script = self._start_script(known, action, addresses, rank, key)
+            answer = self._commands.send([node], script, "start a unit")
             # One whose answer was lost may run: it is taken for started, and asked about when it is silent. A
             # second generation beside it would be the worse mistake.
             if isinstance(answer, Refused) and not isinstance(answer, InDoubt):
@@ -155,12 +157,12 @@ class SsmEngine:
                 self._commands.send_each(nodes[: rank + 1], kill_script(pattern), "end a unit")
                 return answer
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
-        known.run = Run(generation=generation, nodes=nodes, started_at=self._now())
+        known.run = Run(generation=generation, nodes=nodes, started_at=self._now(), key=key)
         self._save()
         return Accepted()
 
     def _start_script(
-        self, known: Known, action: StartJob, addresses: Mapping[NodeId, str], rank: int
+        self, known: Known, action: StartJob, addresses: Mapping[NodeId, str], rank: int, key: str
     ) -> str:
         """Return the script that starts one unit."""
         settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
@@ -190,7 +192,7 @@ class SsmEngine:
             "keep": errands.keep,
             "beat_seconds": settings.heartbeat_seconds,
         }
-        return start_script(root, document, gate=given)
+        return start_script(root, document, gate=given, key=key)
 
     def _pass(
         self, spec: JobSpec, action: StartJob, nodes: Sequence[NodeId], root: str
@@ -285,16 +287,24 @@ class SsmEngine:
             REFUSED.note("a unit", f"{type(error).__name__}: {error}")
             return False
 
-    def _hear(self, status: dict[str, Any]) -> bool:
-        """Take in a unit's word, unless it is of an older generation or older than what is known."""
-        known = self._jobs.get(status["job"])
+    def _read_status(self, document: Mapping[str, Any], source: str) -> dict[str, Any] | None:
+        """Return a unit's word: in form, of a generation that is the newest of its job, sealed by it, new."""
+        said = unit_status(document, source)
+        if said is None:
+            return None
+        known = self._jobs.get(said["job"])
         run = known.run if known is not None else None
-        if known is None or run is None or status["generation"] != run.generation.number:
-            return False
-        rank = int(status["rank"])
-        if rank >= len(run.nodes):
-            REFUSED.note("a unit", "a rank that its generation does not have")
-            return False
+        if run is None or said["generation"] != run.generation.number or said["rank"] >= len(run.nodes):
+            REFUSED.note(source, "of another generation, or of a rank that it does not have")
+            return None
+        after = (run.heard.get(said["rank"]) or {}).get(TOLD)
+        return said if is_believed(document, source, key=run.key, after=after) else None
+
+    def _hear(self, status: dict[str, Any]) -> bool:
+        """Take in a unit's word that was read, unless its unit has ended."""
+        known = self._jobs[status["job"]]
+        run, rank = known.run, int(status["rank"])
+        assert run is not None
         before = run.heard.get(rank)
         if before is not None and before["exit"] is not None:
             return False
@@ -338,8 +348,14 @@ class SsmEngine:
             run.probes[rank] = (command, self._now())
             return False
         if status == "Success" and STATUS in output:
-            said = unit_status(json_object(output.partition(STATUS)[2], PROBE), PROBE)
-            return said is not None and self._heard(said)
+            document = json_object(output.partition(STATUS)[2], PROBE)
+            said = None if document is None else self._read_status(document, PROBE)
+            if said is not None:
+                return self._heard(said)
+            ours = {"job": run.generation.job, "generation": run.generation.number, "rank": rank}
+            if document is None or not ours.items() <= document.items() or not is_sealed(document, run.key):
+                return False
+            # Its own word, and older than what was heard: the node has booted anew, and its units are gone.
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
             run.heard[rank] = lost(run, rank)

@@ -15,7 +15,7 @@ from policies.model import JobId, NodeId
 
 @dataclass(slots=True)
 class Run:
-    """A generation: where its units are, and what was heard of them."""
+    """A generation: where its units are, the key that seals what they say, and what was heard of them."""
 
     generation: Generation
     nodes: tuple[NodeId, ...]
@@ -25,6 +25,7 @@ class Run:
     failed_probes: dict[int, int] = field(default_factory=dict)
     started_at: float = 0.0
     is_ending: bool = False
+    key: str = ""
 
 
 @dataclass(slots=True)
@@ -81,6 +82,7 @@ def known_of(row: Mapping[str, Any]) -> Known:
             heard={int(rank): status for rank, status in run["heard"].items()},
             heard_at={int(rank): at for rank, at in run["heard_at"].items()},
             started_at=run["started_at"],
+            key=run.get("key", ""),
         )
     return known
 
@@ -110,5 +112,6 @@ def document_of(known: Known) -> dict[str, Any]:
             "heard": run.heard,
             "heard_at": run.heard_at,
             "started_at": run.started_at,
+            "key": run.key,
         },
     }

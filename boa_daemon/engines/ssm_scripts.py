@@ -20,6 +20,7 @@ from shlex import quote
 from typing import Any
 
 from boa_daemon.engines.units import Errands
+from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.tick.ports import GatePass
 
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
@@ -81,7 +82,7 @@ echo {READY}
 """
 
 
-def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = None) -> str:
+def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = None, key: str = "") -> str:
     """Return the script that starts a unit under systemd; one that is there already is left alone.
 
     systemd waits for its keeper as long as that takes: the keeper ends the command when its grace is over,
@@ -89,9 +90,10 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     """
     folder, name = str(unit["folder"]), str(unit["name"])
     keeper = "python3 -m boa_daemon.job.keeper"
+    files = _key_file(Path(folder).parent, key) + _gate_files(Path(folder).parent, gate)
     return f"""set -eu
 mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))} {quote(str(unit["workdir"]))}
-{_gate_files(Path(folder).parent, gate)}if [ ! -e {quote(folder)}/unit.json ]; then
+{files}if [ ! -e {quote(folder)}/unit.json ]; then
   cat > {quote(folder)}/unit.part <<'UNIT'
 {json.dumps(unit)}
 UNIT
@@ -103,6 +105,12 @@ systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
   -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
   --setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
+
+
+def _key_file(generation: Path, key: str) -> str:
+    """Return the line that writes down the key of a generation's words, for their keepers alone."""
+    file = quote(str(generation / KEY_FILE))
+    return f"(umask 077; printf '%s\\n' {quote(key)} > {file})\n" if key else ""
 
 
 def _gate_files(generation: Path, gate: GatePass | None) -> str:

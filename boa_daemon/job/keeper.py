@@ -33,7 +33,18 @@ from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
-from boa_daemon.job.unit import Unit, keep_room, lost_end, status_of, write_in_room, write_json
+from boa_daemon.job.seal import key_of, sealed
+from boa_daemon.job.unit import (
+    Unit,
+    keep_room,
+    lost_end,
+    own,
+    read_own,
+    status_of,
+    told_status,
+    write_in_room,
+    write_json,
+)
 
 LEAVE_SECONDS = 0.5
 """Helpers of the command may take so long to notice its end."""
@@ -66,9 +77,8 @@ class Keeper:
         """Run the command to its end and write down how it ended."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        write_json(
-            self.unit.folder / "keeper.json", {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
-        )
+        kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
+        write_json(self.unit.folder / "keeper.json", own(self.unit.folder, kept))
         # A job that fills the disk, or one beside it, must not take with it how it ended: it would run again.
         keep_room(self.unit.folder / "exit.json")
         if self.unit.after:
@@ -204,7 +214,7 @@ class Keeper:
             return 0
         while slot in self._errands and not self._kill_asked:
             self._listen(0.1)
-        status = json.dumps(self._status(verify=wait))
+        status = json.dumps(sealed(self._status(verify=wait), key_of(self.unit.folder)))
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
         # Without our blocked signals, or a SIGTERM could not end it.
@@ -266,26 +276,26 @@ class Keeper:
                 log = LogWriter(unit.folder, unit.log_bytes)
                 log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
                 log.close()
-            write_in_room(unit.folder / "ending.json", facts)
+            write_in_room(unit.folder / "ending.json", own(unit.folder, facts))
             self._do_errand(unit.after, wait=True)
-        write_in_room(unit.folder / "exit.json", facts)
+        write_in_room(unit.folder / "exit.json", own(unit.folder, facts))
 
 
 def settle(folder: Path) -> None:
     """End what a lost keeper left behind, and write its end down, unless it did so itself."""
-    if (folder / "exit.json").exists():
-        return
     unit = Unit.read(folder)
+    if read_own(folder, "exit.json") is not None:
+        return
     facts = lost_end(
         lingering=kill_all_carrying(f"BOA_UNIT={unit.name}"),
         is_done=Path(f"{unit.progress_file}.done").exists(),
         lacks_result=bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
         ended_at=time.time(),
     )
-    write_json(folder / "exit.json", facts)
+    write_json(folder / "exit.json", own(unit.folder, facts))
     for script, seconds in ((unit.keep, None), (unit.after, ERRAND_SECONDS)):
         if script:
-            status = json.dumps(status_of(folder, verify=True))
+            status = json.dumps(told_status(folder, verify=True))
             subprocess.run(
                 ["/bin/bash", "-c", script],
                 env={**os.environ, "BOA_STATUS": status},
@@ -322,7 +332,7 @@ def main(arguments: list[str]) -> int:
         settle(folder)
         return 0
     if "--status" in arguments:
-        print(json.dumps(status_of(folder, verify=True)))  # noqa: T201  its caller reads it
+        print(json.dumps(told_status(folder, verify=True)))  # noqa: T201  its caller reads it
         return 0
     unit = Unit.read(folder)
     if "--foreground" not in arguments:

@@ -14,6 +14,7 @@ from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines
 from boa_daemon.job.processes import is_alive
+from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,22 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
         raise
 
 
+def own(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the keeper of a unit's folder writes there, with its place and its generation's seal."""
+    key = key_of(folder)
+    return sealed({**document, "unit": folder.name}, key) if key else dict(document)
+
+
+def read_own(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return what the keeper of a unit's folder wrote there; None where nobody did, or somebody else."""
+    document, key = read_json(folder / name), key_of(folder)
+    if document is None or not key:
+        return document
+    if document.get("unit") != folder.name or not is_sealed(document, key):
+        return None
+    return {field: value for field, value in document.items() if field not in (SEAL, TOLD, "unit")}
+
+
 ROOM_BYTES = 4096
 """More than any document needs that must be written though the disk is full by then."""
 
@@ -145,6 +162,11 @@ def read_json(file: str | Path, *, most_bytes: int | None = None) -> dict[str, A
     return document if isinstance(document, dict) else None
 
 
+def told_status(folder: Path, *, verify: bool) -> dict[str, Any]:
+    """Return what a unit's files say, with the seal of its generation: for who is not on this machine."""
+    return sealed(status_of(folder, verify=verify), key_of(folder))
+
+
 def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     """Return what a unit's files say; with `verify`, or at its end, its checkpoint is looked at as well.
 
@@ -152,9 +174,9 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     without `exit` has really lost its keeper.
     """
     unit = Unit.read(folder)
-    kept = read_json(folder / "keeper.json")
+    kept = read_own(folder, "keeper.json")
     lives = kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"]))
-    ended = read_json(folder / "exit.json") or read_json(folder / "ending.json")
+    ended = read_own(folder, "exit.json") or read_own(folder, "ending.json")
     status: dict[str, Any] = {
         "job": unit.job,
         "generation": unit.generation,
