@@ -109,6 +109,21 @@ def make_folder(folder: Path) -> None:
         )
 
 
+def let_jobs_through(state: Path) -> None:
+    """Let jobs that run as other users reach their own folders in the state of a daemon that is root.
+
+    Nothing else there is theirs to read: what is made from now on is for its owner alone.
+    """
+    os.umask(0o077)
+    for path in state.iterdir() if state.is_dir() else ():
+        if path.name != "jobs" and (path.is_file() or path.is_dir()) and not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o077)
+    jobs = state / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    for folder in (state, jobs):
+        folder.chmod(0o711)
+
+
 def gate_site_of(settings: Settings) -> GateSite:
     """Return where the daemon's gate is.
 
@@ -191,7 +206,7 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
     del cloud
     if settings.cloud.provider == "aws":
         raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
-    return LocalEngine(state / "jobs", gate=door)
+    return LocalEngine(state / "jobs", gate=door, own_user=settings.engine.own_user)
 
 
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
@@ -229,6 +244,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         queue_url=engine.queue_url,
         uri=engine.uri,
         state_file=state / "ssm.json",
+        own_user=engine.own_user,
         efa_cards={
             name: entry.efa_interfaces
             for name, entry in catalog.entries.items()
@@ -321,6 +337,8 @@ def open_daemon(
     """Return the daemon of the settings; one that only observes where the database is not its to write."""
     there = places(settings)
     make_folder(there.state)
+    if settings.engine.own_user and settings.engine.name == "local" and os.geteuid() == 0:
+        let_jobs_through(there.state)
     clock = clock or SteadyClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:

@@ -136,6 +136,11 @@ class EngineSettings(Strict):
         description="let others submit jobs that run as the daemon's own user (local, ray): "
         "whoever may submit can then do what the daemon can",
     )
+    own_user: bool = Field(
+        default=True,
+        description="run each job as a user of its own where the daemon may (ssm; local: as its submitter's "
+        "account, where the daemon is root); false: as root on nodes, as the daemon here",
+    )
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")

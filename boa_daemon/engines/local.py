@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from boa_daemon.engines.accounts import Account, account_here
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.units import Layout, units_of
+from boa_daemon.engines.units import OWN, Layout, units_of
 from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.gate.token import write_token
@@ -44,14 +45,24 @@ class LocalEngine:
     """Implements `Runner` with processes of this machine, known by files below `root`."""
 
     name = "local"
-    is_of_own_user = True
 
-    def __init__(self, root: Path, *, gate: JobGate | None = None) -> None:
+    def __init__(self, root: Path, *, gate: JobGate | None = None, own_user: bool = False) -> None:
         self.layout = Layout(root=root.resolve())
-        self._gate = gate
+        self._gate, self._own_user = gate, own_user
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
+
+    @property
+    def is_of_own_user(self) -> bool:
+        """Whether jobs run as the user of this process: they can then do what it can."""
+        return not self._own_user or os.geteuid() != 0
+
+    def _account(self, spec: JobSpec) -> Account | None:
+        """Return the user that a job runs as; None for ours."""
+        if not self._own_user:
+            return None
+        return account_here(spec.user, spec.job, self.layout.home(spec.job))
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Accept every node: all of them are this machine."""
@@ -92,9 +103,18 @@ class LocalEngine:
         """Write everything down, then start; a crash in between leaves a generation without keepers."""
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         nodes = dict.fromkeys(slot.node for slot in action.slots)
-        set_fence(self.layout.checkpoints(action.job), action.generation)
+        account = self._account(spec)
+        if account is None:
+            set_fence(self.layout.checkpoints(action.job), action.generation)
         spec = self._gated(spec, action, nodes)
-        units = units_of(spec, action, self.layout, addresses=self._addresses(nodes), port=_free_port())
+        units = units_of(
+            spec,
+            action,
+            self.layout,
+            addresses=self._addresses(nodes),
+            port=_free_port(),
+            account=account,
+        )
         folder = self.layout.generation(action.job, action.generation)
         (folder / KEY_FILE).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +225,7 @@ class LocalEngine:
             generation = run.number if run is not None else max(self._generations(job), default=0)
         folder = self.layout.generation(job, generation)
         if node is None:
-            node = int((read_json(folder / "progress.json") or {}).get("node", 0))
+            node = int((read_json(folder / OWN / "progress.json") or {}).get("node", 0))
         found, after, dropped = read_log(folder / f"n{node}", since)
         return LogChunk(
             text=found.decode(errors="replace"),

@@ -76,6 +76,11 @@ class RayEngine(LocalEngine):
             ray.remote(function) for function in (_launch, _look, _signal)
         )
 
+    @property
+    def is_of_own_user(self) -> bool:
+        """Whether jobs run as the user of this process: as Ray's, on its nodes, which nobody tells apart."""
+        return True
+
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Accept the nodes that have joined the cluster under their names."""
         joined = self._joined()

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from boa_daemon.engines.accounts import own_account
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
@@ -78,6 +79,8 @@ class SsmSettings:
     silent_seconds: float = 60.0
     probe_seconds: float = 20.0
     rendezvous_port: int = 29400
+    own_user: bool = False
+    """Whether each job runs as a user of its own on its nodes, not as root."""
     efa_cards: Mapping[str, int] = field(default_factory=dict)
     """Instance type to the EFA cards that its nodes must show."""
 
@@ -168,12 +171,15 @@ class SsmEngine:
         settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
         given, spec = self._pass(spec, action, list(addresses), root)
+        account = own_account(spec.job, layout.home(spec.job)) if settings.own_user else None
+        begin = layout.job(spec.job) if account is None else account.home
         unit = units_of(
-            spec if spec.workdir != "." else replace(spec, workdir=str(layout.job(spec.job))),
+            spec if spec.workdir != "." else replace(spec, workdir=str(begin)),
             action,
             layout,
             addresses=addresses,
             port=settings.rendezvous_port + sum(map(ord, f"{action.job}{action.generation}")) % 3000,
+            account=account,
         )[rank]
         errands = errands_for(
             queue_url=settings.queue_url,

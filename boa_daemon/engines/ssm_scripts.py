@@ -66,6 +66,7 @@ def prepare_script(root: str, *, gpus: int = 0, efa: int = 0) -> str:
     """Return the script that makes a node ready: it unpacks the bundle, once, and looks at the GPUs."""
     folder, (_, packed) = library(root), bundle()
     return f"""set -eu
+umask 022
 if [ ! -e {quote(folder)}/ready ]; then
   mkdir -p {quote(folder)}
   base64 -d <<'BUNDLE' | tar -xJ -C {quote(folder)}
@@ -91,8 +92,13 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     folder, name = str(unit["folder"]), str(unit["name"])
     keeper = "python3 -m boa_daemon.job.keeper"
     files = _key_file(Path(folder).parent, key) + _gate_files(Path(folder).parent, gate)
+    work = quote(str(unit["workdir"]))
+    # A folder that is there is as the image has it; one that is made is the job's.
+    give = "" if unit.get("uid") is None else f"; chown {unit['uid']}:{unit['gid']} {work} || true"
     return f"""set -eu
-mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))} {quote(str(unit["workdir"]))}
+umask 022
+mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))}
+if [ ! -d {work} ]; then mkdir -p {work}{give}; fi
 {files}if [ ! -e {quote(folder)}/unit.json ]; then
   cat > {quote(folder)}/unit.part <<'UNIT'
 {json.dumps(unit)}
@@ -101,7 +107,7 @@ UNIT
 fi
 if [ -e {quote(folder)}/keeper.json ] || systemctl is-active --quiet {quote(name)}; then exit 0; fi
 systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
-  -p TimeoutStopSec=infinity \\
+  -p TimeoutStopSec=infinity -p LimitMEMLOCK=infinity \\
   -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
   --setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from boa_daemon.engines.accounts import Account
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import Unit
@@ -26,6 +27,10 @@ RIGID = (
 """What a rigid job's log, `boa explain` and `boa submit --check` say."""
 
 
+OWN = "own"
+"""The folder of a generation in which its command writes; the rest is its keepers'."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Where things lie below a root: the same on this machine and on rented nodes."""
@@ -39,6 +44,10 @@ class Layout:
     def checkpoints(self, job: JobId) -> Path:
         """Return the folder of a job's checkpoints: one for all generations."""
         return self.job(job) / "checkpoint"
+
+    def home(self, job: JobId) -> Path:
+        """Return the folder in which a job begins whose user has none of its own."""
+        return self.job(job) / "home"
 
     def generation(self, job: JobId, number: int) -> Path:
         """Return the folder of a generation."""
@@ -79,8 +88,11 @@ def units_of(
     addresses: Mapping[NodeId, str],
     port: int,
     errands: Errands | None = None,
+    account: Account | None = None,
 ) -> tuple[Unit, ...]:
     """Return the units of a generation, one per node, in the order of the slots; the first leads.
+
+    `account` is the user that they run as, where that is not the keeper's.
 
     `addresses` are where nodes reach each other; `port`, on the first, is where they meet.
     """
@@ -96,7 +108,7 @@ def units_of(
         "BOA_GPUS": str(len(action.slots)),
         "BOA_NODES": str(len(indices)),
         "BOA_CHECKPOINT_DIR": str(layout.checkpoints(spec.job)),
-        "BOA_PROGRESS_FILE": str(folder / "progress.json"),
+        "BOA_PROGRESS_FILE": str(folder / OWN / "progress.json"),
         "BOA_GATE": str(folder / "gate.json"),
         "BOA_WEIGHT": f"{spec.weight:g}",
         "BOA_KEEP_CHECKPOINTS": str(spec.keep_checkpoints),
@@ -117,6 +129,7 @@ def units_of(
             checkpoint_dir=common["BOA_CHECKPOINT_DIR"],
             # What the job file says comes first: nothing in it stands above what tells jobs apart.
             environment={
+                **({} if account is None else account.environment),
                 **spec.environment,
                 **common,
                 "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
@@ -126,7 +139,7 @@ def units_of(
                 "PET_NPROC_PER_NODE": str(len(gpus)),
                 "PET_LOCAL_ADDR": addresses[node],
                 "PET_NODE_RANK": str(rank),
-                **_rank_logs(layout.unit(spec.job, action.generation, rank), len(action.slots)),
+                **_rank_logs(folder / OWN / f"n{rank}", len(action.slots)),
                 "CUDA_VISIBLE_DEVICES": ",".join(map(str, sorted(gpus))),
             },
             grace_seconds=spec.stop_grace_seconds,
@@ -139,6 +152,7 @@ def units_of(
             keep=errands.keep,
             keep_checkpoints=spec.keep_checkpoints,
             note=RIGID if spec.is_rigid and rank == 0 else "",
+            **({} if account is None else account.of_unit),
         )
         for rank, (node, gpus) in enumerate(indices.items())
     )

@@ -13,11 +13,14 @@ from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positiv
 from boa_daemon.inputs.yaml_file import Document
 
 MAX_TEXT = 65_536
-OWN_PREFIXES = ("BOA_", "PET_RDZV_")
+OWN_PREFIXES = ("BOA_", "PET_RDZV_", "NVIDIA_VISIBLE_", "TORCHELASTIC_", "RAY_")
 OWN_VARIABLES = frozenset(
     {
-        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "PET_LOCAL_ADDR", "PET_NNODES", "PET_NPROC_PER_NODE",
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR",
+        "PET_LOCAL_ADDR", "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MAX_RESTARTS",
+        "PET_SHUTDOWN_TIMEOUT", "PET_TEE", "PET_LOG_DIR", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+        "MASTER_ADDR", "MASTER_PORT",
     }
 )  # fmt: skip
 """What the daemon tells a job, by which jobs and their GPUs are told apart: no job file sets these."""

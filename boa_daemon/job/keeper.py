@@ -29,6 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.account import drops, hand_over, popen_as
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
@@ -84,9 +85,12 @@ class Keeper:
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
+        with suppress(OSError):
+            self.unit.own.mkdir(parents=True, exist_ok=True)
+        hand_over(self.unit)
         if self._do_errand(self.unit.before, slot="before", seconds=None, wait=True):
             self._before_failed = self._said("before") or "its checkpoint could not be fetched"
-        with suppress(OSError):
+        with suppress(OSError), self.unit.as_user():
             set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         if self.unit.note:
@@ -110,12 +114,15 @@ class Keeper:
         lingering = self._gather()
         pump.join(5.0)
         log.close()
-        remove_rank_files(self.unit.folder)
+        with suppress(OSError), self.unit.as_user():
+            remove_rank_files(self.unit.own)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Start the command in its own session."""
         environment = {**os.environ, **self.unit.environment}
+        if drops(self.unit):
+            environment.pop("XDG_RUNTIME_DIR", None)
         libc, parent = self._libc, os.getpid()
 
         def become_child() -> None:
@@ -133,6 +140,7 @@ class Keeper:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
+            **popen_as(self.unit),
         )
 
     def _watch(self, child: int) -> int:
@@ -149,7 +157,8 @@ class Keeper:
                 send([child, *self._family()], signal.SIGKILL)
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
-                trim_rank_files(self.unit.folder, self.unit.log_bytes)
+                with suppress(OSError), self.unit.as_user():
+                    trim_rank_files(self.unit.own, self.unit.log_bytes)
             if now >= next_beat:
                 next_beat = now + self.unit.beat_seconds
                 self._do_errand(self.unit.beat)
@@ -221,12 +230,14 @@ class Keeper:
         with (self.unit.folder / f"{slot}.err").open("wb") as errors:
             errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status},
+                env={**os.environ, **self._home(slot), "BOA_STATUS": status},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
                 preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
+                # Word and logs are the keeper's; checkpoints are the job's, and so is who moves them.
+                **({} if slot == "word" else popen_as(self.unit)),
             )
         self._errands[slot] = (errand, until)
         while wait and slot in self._errands:
@@ -235,6 +246,11 @@ class Keeper:
                 with suppress(ProcessLookupError):
                     os.killpg(errand.pid, signal.SIGKILL)
         return self._codes.get(slot, 0)
+
+    def _home(self, slot: str) -> Mapping[str, str]:
+        """Return where an errand that is the job's finds its user's files."""
+        home = self.unit.environment.get("HOME")
+        return {"HOME": home} if home and slot != "word" and drops(self.unit) else {}
 
     def _said(self, slot: str) -> str:
         """Return what an errand printed about its failure."""
@@ -246,7 +262,8 @@ class Keeper:
     def _status(self, *, verify: bool) -> Mapping[str, Any]:
         """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""
         file = Path(self.unit.checkpoint_dir) / MANIFEST
-        changed_at = file.stat().st_mtime_ns if file.exists() else 0
+        with self.unit.as_user():
+            changed_at = file.stat().st_mtime_ns if file.exists() else 0
         status = status_of(self.unit.folder, verify=verify or changed_at != self._seen[0])
         if status["manifest"] is None and changed_at == self._seen[0]:
             status["manifest"] = self._seen[1]
@@ -263,8 +280,7 @@ class Keeper:
             "killed": self._hard,
             "out_of_memory": out_of_memory,
             "lingering": lingering,
-            "is_done": Path(f"{unit.progress_file}.done").exists(),
-            "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+            **_ends(unit),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
             "before_failed": self._before_failed,
             "ended_at": time.time(),
@@ -281,6 +297,16 @@ class Keeper:
         write_in_room(unit.folder / "exit.json", own(unit.folder, facts))
 
 
+def _ends(unit: Unit) -> dict[str, bool]:
+    """Return what a unit's command left behind to say that it has done its work."""
+    done, result = Path(f"{unit.progress_file}.done"), Path(unit.workdir) / unit.result
+    with unit.as_user():
+        return {
+            "is_done": os.path.exists(done),
+            "lacks_result": bool(unit.result) and not os.path.exists(result),
+        }
+
+
 def settle(folder: Path) -> None:
     """End what a lost keeper left behind, and write its end down, unless it did so itself."""
     unit = Unit.read(folder)
@@ -288,12 +314,14 @@ def settle(folder: Path) -> None:
         return
     facts = lost_end(
         lingering=kill_all_carrying(f"BOA_UNIT={unit.name}"),
-        is_done=Path(f"{unit.progress_file}.done").exists(),
-        lacks_result=bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+        **_ends(unit),
         ended_at=time.time(),
     )
     write_json(folder / "exit.json", own(unit.folder, facts))
-    for script, seconds in ((unit.keep, None), (unit.after, ERRAND_SECONDS)):
+    for script, seconds, user in (
+        (unit.keep, None, popen_as(unit)),
+        (unit.after, ERRAND_SECONDS, dict[str, Any]()),
+    ):
         if script:
             status = json.dumps(told_status(folder, verify=True))
             subprocess.run(
@@ -302,6 +330,7 @@ def settle(folder: Path) -> None:
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=seconds,
+                **user,
             )
 
 

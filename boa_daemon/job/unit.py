@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ class Unit:
     after its end. They find the unit's status as JSON in `BOA_STATUS`. `note` is the first line of the log.
     `keep` brings checkpoints to where they outlive the node; it takes the time it takes, beside the others.
     Where `before` fails the command is not started. The newest `keep_checkpoints` are kept.
+    With `uid` a keeper that is root runs the command, and what moves its checkpoints, as that user, in the
+    group `gid` and in `groups`; the folders above let the group `door_gid` through.
     """
 
     name: str
@@ -47,6 +50,19 @@ class Unit:
     note: str = ""
     keep: str = ""
     keep_checkpoints: int = 2
+    uid: int | None = None
+    gid: int = 0
+    door_gid: int = 0
+    groups: Sequence[int] = ()
+
+    @property
+    def own(self) -> Path:
+        """The folder in which the unit's command writes, beside the job's checkpoints."""
+        return Path(self.progress_file).parent / self.folder.name if self.progress_file else self.folder
+
+    def as_user(self) -> AbstractContextManager[None]:
+        """Touch files as the unit's user, in this thread."""
+        return acting_as(self.uid, self.door_gid)
 
     def write(self) -> None:
         """Write `unit.json`.
@@ -67,6 +83,28 @@ class Unit:
         """
         document = json.loads((folder / "unit.json").read_text())
         return cls(**{**document, "folder": folder})
+
+
+@contextmanager
+def acting_as(uid: int | None, gid: int) -> Iterator[None]:
+    """Touch files with the rights of a user, in this thread alone; nothing changes where we are not root.
+
+    Raises:
+        PermissionError: when the kernel does not let us.
+    """
+    if uid is None or os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        libc.setfsgid(ctypes.c_uint(gid))
+        libc.setfsuid(ctypes.c_uint(uid))
+        if ctypes.c_uint(libc.setfsuid(ctypes.c_uint(0xFFFFFFFF))).value != uid:
+            raise PermissionError(f"cannot touch files as user {uid}")
+        yield
+    finally:
+        libc.setfsuid(ctypes.c_uint(0))
+        libc.setfsgid(ctypes.c_uint(0))
 
 
 def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
@@ -183,21 +221,25 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "rank": unit.rank,
         "is_kept": lives,
         "was_kept": kept is not None,
-        "progress": read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES),
+        "progress": None,
         "exit": ended,
         "manifest": None,
         "wrong_manifest": "",
         "last_lines": [],
         "failure": None,
-        "kept": (read_json(folder / "kept.json") or {}).get("kept", [])[:4],
+        "kept": [],
     }
-    # Where a unit brings its checkpoints away, what counts is what stands there; its own copy may be a part.
-    if not unit.keep and (verify or ended is not None):
-        found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
-        status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+    with unit.as_user():
+        status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
+        status["kept"] = (read_json(unit.own / "kept.json") or {}).get("kept", [])[:4]
+        # Where a unit brings its checkpoints away, what counts is what stands there; its copy may be a part.
+        if not unit.keep and (verify or ended is not None):
+            found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
+            status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+        if ended is not None or not lives:
+            status["failure"] = read_failure(unit.own)
     if ended is not None or not lives:
         status["last_lines"] = list(last_lines(folder))
-        status["failure"] = read_failure(folder)
     return status
 
 

@@ -105,6 +105,7 @@ class JobRecord:
             weight=float(content.get("weight", 1.0)),
             is_rigid=self.is_rigid,
             keep_checkpoints=int(content.get("keep_checkpoints", 2)),
+            user=self.user,
         )
 
 

@@ -135,7 +135,7 @@ class JobSpec:
     part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
     With `gate` its DDP models ask the gate, where one runs, without a line in the script; `weight` is what
     the gate ranks by. One that `is_rigid` runs at one width, and its log says at each start how to
-    change that. The newest `keep_checkpoints` are kept.
+    change that. The newest `keep_checkpoints` are kept. `user` submitted it.
     """
 
     job: JobId
@@ -151,6 +151,7 @@ class JobSpec:
     weight: float = 1.0
     is_rigid: bool = False
     keep_checkpoints: int = 2
+    user: str = ""
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
