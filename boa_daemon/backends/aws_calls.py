@@ -83,6 +83,8 @@ NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
         "s3:DeleteObject": "write",
         "s3:ListObjectsV2": "list",
         "sqs:SendMessage": "tell",
+        "ssm:GetParameter": "parameter",
+        "secretsmanager:GetSecretValue": "secret",
     }
 )
 """What `aws s3` and `aws sqs` call in the scripts that run on nodes: `rm` takes a job's older checkpoints."""

@@ -68,6 +68,7 @@ class Uses:
     reports_queue_url: str = ""
     uri: str = ""
     sns_topic: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 NOTHING_ELSE = Uses()
@@ -180,7 +181,28 @@ def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dic
                 "Resource": [queue_arn(settings, uses.reports_queue_url, account)],
             }
         )
+    statements += _secrets(settings, uses, account)
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _secrets(settings: AwsSettings, uses: Uses, account: str) -> list[Statement]:
+    """Return the secrets that jobs may name: those, and no other."""
+    here = f"arn:{_p(settings)}:ssm:{settings.region}:{account}:parameter"
+    named: dict[str, list[str]] = {"ssm": [], "secretsmanager": []}
+    for reference in uses.secrets:
+        kind, _, rest = reference.partition(":")
+        named.setdefault(kind, []).append(f"{here}{rest}" if kind == "ssm" else rest)
+    kinds = (("SecretParameters", "parameter", "ssm"), ("Secrets", "secret", "secretsmanager"))
+    return [
+        {
+            "Sid": sid,
+            "Effect": "Allow",
+            "Action": actions_of(group, NODE_OPERATIONS),
+            "Resource": named[kind],
+        }
+        for sid, group, kind in kinds
+        if named[kind]
+    ]
 
 
 def sids_for(document: Mapping[str, Any], action: str, resource: str) -> list[str]:

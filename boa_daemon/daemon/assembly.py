@@ -206,7 +206,12 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
     del cloud
     if settings.cloud.provider == "aws":
         raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
-    return LocalEngine(state / "jobs", gate=door, own_user=settings.engine.own_user)
+    return LocalEngine(
+        state / "jobs",
+        gate=door,
+        own_user=settings.engine.own_user,
+        secrets_file=settings.engine.secrets_file,
+    )
 
 
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
@@ -261,7 +266,9 @@ def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     engine = settings.engine
     if not engine.shared_dir:
         raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
-    return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
+    return RayEngine(
+        Path(engine.shared_dir), address=engine.ray_address, gate=door, secrets_file=engine.secrets_file
+    )
 
 
 ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runner]] = {

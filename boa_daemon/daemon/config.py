@@ -141,6 +141,14 @@ class EngineSettings(Strict):
         description="run each job as a user of its own where the daemon may (ssm; local: as its submitter's "
         "account, where the daemon is root); false: as root on nodes, as the daemon here",
     )
+    secrets_file: str = Field(
+        default="",
+        description="file of NAME=VALUE lines, mode 0600: what jobs name as env:NAME (local, ray)",
+    )
+    secrets: list[Name] = Field(
+        default_factory=list,
+        description="ssm:/PATH and secretsmanager:ARN that jobs may name, * for the rest of one (ssm)",
+    )
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")
@@ -350,7 +358,7 @@ def _merge(
     for section, values in words.items():
         table = dict(values)
         if beside is not None:
-            for key in ("classes", "state_dir", "socket", "tokens", "tls_cert", "tls_key"):
+            for key in ("classes", "state_dir", "socket", "tokens", "tls_cert", "tls_key", "secrets_file"):
                 if isinstance(table.get(key), str):
                     table[key] = str(beside / table[key])
         before = merged.get(section, {})

@@ -12,6 +12,7 @@ from typing import Any
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.daemon.secret_references import check_secrets
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
@@ -119,6 +120,7 @@ class Service:
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"
             checked = check_job(Document(name=name, content=content, language="json"))
+            check_secrets(checked, self.daemon.settings.engine)
             for other in checked["after"]:
                 self._find(other.partition(":")[0])
             job_class = self.daemon.planner.class_for(checked)

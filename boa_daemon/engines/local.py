@@ -46,9 +46,16 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, root: Path, *, gate: JobGate | None = None, own_user: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        gate: JobGate | None = None,
+        own_user: bool = False,
+        secrets_file: str = "",
+    ) -> None:
         self.layout = Layout(root=root.resolve())
-        self._gate, self._own_user = gate, own_user
+        self._gate, self._own_user, self._secrets_file = gate, own_user, secrets_file
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
@@ -72,7 +79,12 @@ class LocalEngine:
         """Learn what to run, and write it down."""
         if not Path(spec.workdir).is_dir():
             return Refused(reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request")
-        spec = replace(spec, workdir=str(Path(spec.workdir).resolve()), environment=dict(spec.environment))
+        spec = replace(
+            spec,
+            workdir=str(Path(spec.workdir).resolve()),
+            environment=dict(spec.environment),
+            secrets=dict(spec.secrets),
+        )
         try:
             folder = self.layout.job(spec.job)
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,6 +126,7 @@ class LocalEngine:
             addresses=self._addresses(nodes),
             port=_free_port(),
             account=account,
+            secrets_file=self._secrets_file,
         )
         folder = self.layout.generation(action.job, action.generation)
         (folder / KEY_FILE).unlink(missing_ok=True)

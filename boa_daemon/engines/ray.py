@@ -59,8 +59,9 @@ class RayEngine(LocalEngine):
         address: str = "auto",
         environment: Mapping[str, str] | None = None,
         gate: JobGate | None = None,
+        secrets_file: str = "",
     ) -> None:
-        super().__init__(root, gate=gate)
+        super().__init__(root, gate=gate, secrets_file=secrets_file)
         try:
             import ray  # noqa: PLC0415  an extra
         except ImportError as error:

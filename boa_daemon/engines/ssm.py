@@ -125,7 +125,7 @@ class SsmEngine:
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
-        spec = replace(spec, environment=dict(spec.environment))
+        spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
         known = self._jobs.get(spec.job)
         if known is None:
             self._jobs[spec.job] = Known(spec=spec)

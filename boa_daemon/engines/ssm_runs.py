@@ -101,7 +101,9 @@ def document_of(known: Known) -> dict[str, Any]:
     """Return a job as a document."""
     run = known.run
     return {
-        "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
+        "spec": asdict(
+            replace(known.spec, environment=dict(known.spec.environment), secrets=dict(known.spec.secrets))
+        ),
         "stands": known.stands,
         "is_forgotten": known.is_forgotten,
         "run": None

@@ -89,10 +89,11 @@ def units_of(
     port: int,
     errands: Errands | None = None,
     account: Account | None = None,
+    secrets_file: str = "",
 ) -> tuple[Unit, ...]:
     """Return the units of a generation, one per node, in the order of the slots; the first leads.
 
-    `account` is the user that they run as, where that is not the keeper's.
+    `account` is the user that they run as, where that is not the keeper's, `secrets_file` the daemon's store.
 
     `addresses` are where nodes reach each other; `port`, on the first, is where they meet.
     """
@@ -153,6 +154,8 @@ def units_of(
             keep_checkpoints=spec.keep_checkpoints,
             note=RIGID if spec.is_rigid and rank == 0 else "",
             **({} if account is None else account.of_unit),
+            secrets=dict(spec.secrets),
+            secrets_file=secrets_file if spec.secrets else "",
         )
         for rank, (node, gpus) in enumerate(indices.items())
     )

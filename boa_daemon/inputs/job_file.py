@@ -11,6 +11,7 @@ from pydantic import Field, create_model
 
 from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.job.secrets import REFERENCE
 
 MAX_TEXT = 65_536
 OWN_PREFIXES = ("BOA_", "PET_RDZV_", "NVIDIA_VISIBLE_", "TORCHELASTIC_", "RAY_")
@@ -43,6 +44,11 @@ class _JobFile(Strict):
     weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
+    secrets: dict[Name, str] = Field(
+        default_factory=dict,
+        description="variables whose values are not in this file: env:NAME of the daemon's secret store, "
+        "ssm:/PATH or secretsmanager:ARN",
+    )
     stop_grace_seconds: Positive = Field(default=60.0, description="seconds to write a checkpoint in")
     result: str = Field(default="", max_length=4096, description="file that must be there at the end")
     retries: int = Field(
@@ -95,6 +101,14 @@ def check_job(document: Document) -> Mapping[str, Any]:
     values: dict[str, Any] = model.model_dump()
     for name in values["environment"]:
         _check_variable(document, name)
+    for name, reference in values["secrets"].items():
+        _check_variable(document, name, key="secrets")
+        if name in values["environment"]:
+            raise document.error(f"secrets: {name} is in environment as well", at=("secrets", name))
+        if not REFERENCE.fullmatch(reference):
+            # What stands there may be the secret itself, so it is not said.
+            hint = "Write env:NAME, ssm:/PATH or secretsmanager:ARN; a value does not belong here"
+            raise document.error(f"secrets: {name} is no reference", at=("secrets", name), hint=hint)
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
@@ -107,19 +121,19 @@ def check_job(document: Document) -> Mapping[str, Any]:
     return values
 
 
-def _check_variable(document: Document, name: str) -> None:
+def _check_variable(document: Document, name: str, key: str = "environment") -> None:
     """Refuse a variable that is none, or that the daemon sets.
 
     Raises:
         InputError: when it is one of those.
     """
-    at = ("environment", name)
+    at = (key, name)
     if name in OWN_VARIABLES or name.startswith(OWN_PREFIXES):
-        raise document.error(f"environment: {name} is set by the daemon for each job", at=at)
+        raise document.error(f"{key}: {name} is set by the daemon for each job", at=at)
     if not _VARIABLE.fullmatch(name):
-        raise document.error(f"environment: {name!r} is no name of a variable", at=at)
-    if "\0" in document.content["environment"][name]:
-        raise document.error(f"environment: the value of {name} holds a null character", at=at)
+        raise document.error(f"{key}: {name!r} is no name of a variable", at=at)
+    if "\0" in document.content[key][name]:
+        raise document.error(f"{key}: the value of {name} holds a null character", at=at)
 
 
 def instant_of(text: str | None) -> float:

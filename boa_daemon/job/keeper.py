@@ -35,6 +35,7 @@ from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.seal import key_of, sealed
+from boa_daemon.job.secrets import SecretMissing, values_of
 from boa_daemon.job.unit import (
     Unit,
     keep_room,
@@ -102,11 +103,13 @@ class Keeper:
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
             return
         try:
-            child = self._start()
-        except OSError as error:
-            log.write(f"boa: cannot start in {self.unit.workdir}: {error}\n".encode())
+            child = self._start(values_of(self.unit.secrets, self.unit.secrets_file))
+        except (OSError, SecretMissing) as error:
+            what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
+            log.write(f"boa: cannot start{what}: {error}\n".encode())
             log.close()
-            self._write_exit(127 << 8, out_of_memory=False, lingering=0)
+            code = 1 if isinstance(error, SecretMissing) else 127
+            self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
         pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
         pump.start()
@@ -118,9 +121,9 @@ class Keeper:
             remove_rank_files(self.unit.own)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """Start the command in its own session."""
-        environment = {**os.environ, **self.unit.environment}
+    def _start(self, secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the command in its own session; its secrets are in its environment, and nowhere else."""
+        environment = {**os.environ, **self.unit.environment, **secrets}
         if drops(self.unit):
             environment.pop("XDG_RUNTIME_DIR", None)
         libc, parent = self._libc, os.getpid()

@@ -27,7 +27,7 @@ class Unit:
     `keep` brings checkpoints to where they outlive the node; it takes the time it takes, beside the others.
     Where `before` fails the command is not started. The newest `keep_checkpoints` are kept.
     With `uid` a keeper that is root runs the command, and what moves its checkpoints, as that user, in the
-    group `gid` and in `groups`; the folders above let the group `door_gid` through.
+    group `gid` and in `groups`; the folders above let the group `door_gid` through. `secrets` are references.
     """
 
     name: str
@@ -54,6 +54,8 @@ class Unit:
     gid: int = 0
     door_gid: int = 0
     groups: Sequence[int] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets_file: str = ""
 
     @property
     def own(self) -> Path:

@@ -106,6 +106,7 @@ class JobRecord:
             is_rigid=self.is_rigid,
             keep_checkpoints=int(content.get("keep_checkpoints", 2)),
             user=self.user,
+            secrets=dict(content.get("secrets", {})),
         )
 
 

@@ -135,7 +135,8 @@ class JobSpec:
     part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
     With `gate` its DDP models ask the gate, where one runs, without a line in the script; `weight` is what
     the gate ranks by. One that `is_rigid` runs at one width, and its log says at each start how to
-    change that. The newest `keep_checkpoints` are kept. `user` submitted it.
+    change that. The newest `keep_checkpoints` are kept. `user` submitted it. `secrets` are
+    references, by the names of their variables.
     """
 
     job: JobId
@@ -152,6 +153,7 @@ class JobSpec:
     is_rigid: bool = False
     keep_checkpoints: int = 2
     user: str = ""
+    secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
