@@ -45,6 +45,7 @@ class By(StrEnum):
     job = "job"
     class_ = "class"
     user = "user"
+    team = "team"
     day = "day"
 
 
@@ -186,7 +187,9 @@ def _print_instances(document: dict[str, Any]) -> None:
 
 def cost(
     *,
-    by: Annotated[By, typer.Option(help="job, class, user or day.", metavar="job|class|user|day")] = By.job,
+    by: Annotated[
+        By, typer.Option(help="job, class, user, team or day.", metavar="job|class|user|team|day")
+    ] = By.job,
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")

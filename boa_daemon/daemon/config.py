@@ -54,6 +54,9 @@ class BudgetSettings(Strict):
         default=None, description="dollars per hour of all nodes at any instant, never exceeded"
     )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
+    share_half_life_hours: Positive = Field(
+        default=24.0, description="hours after which what a team was lent, or left unspent, counts half"
+    )
     window_hours: Positive = Field(
         default=MONTH_HOURS,
         description="hours over which spend agrees with the budget; 730: a calendar month",
@@ -283,6 +286,22 @@ class UserSettings(Strict):
     )
 
 
+class TeamSettings(Strict):
+    """A purse, and who draws on it."""
+
+    members: list[Name] = Field(default_factory=list, description="users whose jobs draw on it")
+    usd_per_day_cap: Positive | None = Field(
+        default=None, description="dollars per day (UTC) that its jobs never exceed"
+    )
+    usd_per_month_cap: Positive | None = Field(
+        default=None, description="dollars per month (UTC) that its jobs never exceed"
+    )
+    share: Positive | None = Field(
+        default=None,
+        description="its part of the budget, against the others' shares; what it leaves is lent to them",
+    )
+
+
 class Settings(Strict):
     """All sections of boa.toml."""
 
@@ -299,6 +318,7 @@ class Settings(Strict):
     api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
     gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
+    teams: dict[Name, TeamSettings] = Field(default_factory=dict, description="purses, and who draws on them")
 
 
 _SECTIONS = {

@@ -22,7 +22,8 @@ from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 
-CostBy: TypeAlias = Literal["job", "class", "user", "day"]
+CostBy: TypeAlias = Literal["job", "class", "user", "team", "day"]
+NO_TEAM = "(no team)"
 UNUSED = "(idle, booting, free GPUs)"
 
 
@@ -51,7 +52,7 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
         begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         if end <= begin:
             continue
-        name = labels.get(usage.job, usage.job)
+        name = labels.get(usage.job, usage.job) or NO_TEAM
         for slot in usage.slots:
             node = nodes.get(slot.node)
             if node is None:
@@ -79,7 +80,7 @@ def _labels(database: Database, by: CostBy) -> Mapping[str, str]:
     """Return the label of each job."""
     if by == "job":
         return {}
-    column = JOBS.c.user_name if by == "user" else JOBS.c.class_name
+    column = {"user": JOBS.c.user_name, "team": JOBS.c.team_name}.get(by, JOBS.c.class_name)
     with database.read() as connection:
         return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
 

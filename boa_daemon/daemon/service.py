@@ -13,6 +13,7 @@ from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.secret_references import check_secrets
+from boa_daemon.daemon.teams import team_of
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.job_file import check_job
@@ -121,6 +122,7 @@ class Service:
             name = "the job" if len(contents) == 1 else f"job {number}"
             checked = check_job(Document(name=name, content=content, language="json"))
             check_secrets(checked, self.daemon.settings.engine)
+            checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
             for other in checked["after"]:
                 self._find(other.partition(":")[0])
             job_class = self.daemon.planner.class_for(checked)
@@ -210,6 +212,7 @@ class Service:
             "id": job.id,
             "name": job.name,
             "user": job.user,
+            "team": job.team or None,
             "class": job.class_name,
             "status": "cancelling" if job.is_cancelled and job.is_active else job.status,
             "gpus": 0 if job.width is None else job.width.gpus,
@@ -453,7 +456,7 @@ class Service:
         return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
-        """Return what was spent since an instant, by job, class, user or day; by default this month."""
+        """Return what was spent since an instant, by job, class, user, team or day; by default this month."""
         books, now = self._books(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since

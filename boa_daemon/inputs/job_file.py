@@ -44,6 +44,7 @@ class _JobFile(Strict):
     weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
+    team: Name | None = Field(default=None, description="team that pays; left out: the one of its user")
     secrets: dict[Name, str] = Field(
         default_factory=dict,
         description="variables whose values are not in this file: env:NAME of the daemon's secret store, "

@@ -18,11 +18,13 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
 from boa_daemon.store.database import Database
+from boa_daemon.store.purses import add_to_purse, hours_of
 from boa_daemon.store.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]
@@ -256,6 +258,8 @@ class JobQueue:
                 .values(ended_at=at, end=end, micro_dollars=micro_dollars)
             )
             self.save(freed)
+            if job.team:
+                add_to_purse(connection, job.team, hours_of(job, self.nodes_of(job), until=at))
             for node in {slot.node for slot in job.slots}:
                 known = self.instances.get(node)
                 if known is not None and not self.jobs_on(node):
@@ -306,6 +310,15 @@ class JobQueue:
             for slot in job.slots:
                 held.setdefault(slot.node, {})[slot.index] = job.id
         return held
+
+    def nodes_of(self, job: JobRecord) -> dict[NodeId, NodeState]:
+        """Return the nodes that a job holds GPUs of, ended ones too: it may let go of them later."""
+        names = {slot.node for slot in job.slots}
+        found = {name: self.instances[name].node for name in names if name in self.instances}
+        if len(found) < len(names):
+            past = self.past_instances(job.started_at or 0.0)
+            found |= {each.node.id: each.node for each in past if each.node.id in names - found.keys()}
+        return found
 
     def jobs_on(self, node: NodeId) -> list[JobId]:
         """Return the jobs that hold GPUs of a node."""
@@ -413,6 +426,7 @@ def _row_of(job: JobRecord) -> dict[str, Any]:
         "step": job.step,
         "cause": job.cause,
         "is_cancelled": job.is_cancelled,
+        "team_name": job.team,
     }
 
 

@@ -73,6 +73,11 @@ class JobRecord:
         return str(self.content["name"])
 
     @property
+    def team(self) -> str:
+        """The team whose purse it draws on; empty for none."""
+        return str(self.content.get("team") or "")
+
+    @property
     def draw(self) -> float:
         """A number on [0, 1) that is fixed for the job: where the optimum mixes two plans, it picks one."""
         return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:6], "big") / 2.0**48

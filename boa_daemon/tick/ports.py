@@ -17,6 +17,7 @@ from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, Term
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
 
@@ -323,6 +324,10 @@ class JobSource(Protocol):
 
     def users(self) -> Mapping[str, UserMoney]:
         """Return what users with a cap of their own have spent today (UTC)."""
+        ...
+
+    def teams(self) -> Mapping[str, TeamMoney]:
+        """Return the purses of teams."""
         ...
 
 
