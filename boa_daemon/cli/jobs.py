@@ -100,6 +100,10 @@ def jobs(
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
+    team: Annotated[str | None, typer.Option(help="Only jobs that this team pays for.")] = None,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="The page that follows: what the last one gave as next.")
+    ] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -107,7 +111,7 @@ def jobs(
 ) -> None:
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
-        document = client.get("/jobs", user=user, ended=everything, limit=limit)
+        document = client.get("/jobs", user=user, ended=everything, limit=limit, team=team, before=before)
     show(
         chosen_format(output, as_json),
         document,
@@ -115,11 +119,11 @@ def jobs(
             {**row, "nodes": " ".join(row["nodes"]), "last_lines": " | ".join(row["last_lines"])}
             for row in document["jobs"]
         ],
-        table=lambda: _print_jobs(document, limit=limit),
+        table=lambda: _print_jobs(document),
     )
 
 
-def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
+def _print_jobs(document: Mapping[str, Any]) -> None:
     """Print jobs for people."""
     rows = document["jobs"]
     if not rows:
@@ -146,8 +150,8 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
     for row in rows:
         if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
             _print_end(row)
-    if len(rows) == limit:
-        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
+    if document["next"] is not None:
+        stdout_console().print(f"There are more: --before {document['next']} shows the next page.")
     say_as_of(dict(document))
     say_next(f"boa explain {rows[0]['id']}", "boa status")
 

@@ -210,6 +210,11 @@ class DaemonSettings(Strict):
         default=600.0,
         description="seconds without a step after which a job counts as stalled, at the least; see engines",
     )
+    keep_days: float | None = Field(
+        default=None,
+        ge=32,
+        description="days after which a job that is over is dropped, with its folder here; kept if unset",
+    )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
 
 

@@ -7,7 +7,7 @@ add up to the bills.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -21,8 +21,11 @@ from boa_daemon.tick.ledger import bill, bill_within
 from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
+from policies.model import JobId
 
 CostBy: TypeAlias = Literal["job", "class", "user", "team", "day"]
+AT_ONCE = 500
+"""Jobs that one question names."""
 NO_TEAM = "(no team)"
 UNUSED = "(idle, booting, free GPUs)"
 
@@ -47,8 +50,9 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
         return _by_day(queue.database, nodes, since, now)
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
-    labels = _labels(queue.database, by)
-    for usage in queue.usages(since):
+    usages = queue.usages(since)
+    labels = _labels(queue.database, by, sorted({usage.job for usage in usages}))
+    for usage in usages:
         begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         if end <= begin:
             continue
@@ -76,13 +80,17 @@ def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
     return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
 
 
-def _labels(database: Database, by: CostBy) -> Mapping[str, str]:
-    """Return the label of each job."""
+def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[str, str]:
+    """Return the labels of jobs."""
     if by == "job":
         return {}
+    found: dict[str, str] = {}
     column = {"user": JOBS.c.user_name, "team": JOBS.c.team_name}.get(by, JOBS.c.class_name)
     with database.read() as connection:
-        return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
+        for begin in range(0, len(jobs), AT_ONCE):
+            query = select(JOBS.c.id, column).where(JOBS.c.id.in_(jobs[begin : begin + AT_ONCE]))
+            found |= {row[0]: row[1] for row in connection.execute(query)}
+    return found
 
 
 def _by_day(

@@ -173,12 +173,19 @@ class Service:
         user: str | None = None,
         ended: bool = True,
         limit: int = 1000,
+        team: str | None = None,
+        before: int | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
-        """Return jobs, the newest first; what those printed that the caller may not read is left out."""
-        records = self._books().queue.jobs(limit=limit, user=user, ended=ended)
-        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records]
-        return {"as_of": self._as_of(), "jobs": rows}
+        """Return jobs, the newest first; what those printed that the caller may not read is left out.
+
+        `next` is where the next page begins, given as `before`; None where there is none.
+        """
+        queue = self._books().queue
+        records = queue.jobs(limit=limit + 1, user=user, ended=ended, team=team, before=before)
+        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records[:limit]]
+        following = records[limit - 1].seq if len(records) > limit else None
+        return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
         """Return one job with its file; the values of its environment only to who may read them."""
@@ -396,6 +403,9 @@ class Service:
                 f"it was started {record.generation} times" if record.generation else "it was not started yet"
             )
             raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
+        if generation is None and not record.is_active:
+            # An engine may have forgotten one that is over.
+            generation = record.generation or None
         chunk = self.daemon.world.runner.logs(name, since=since, generation=generation, node=node)
         if node is not None and node >= chunk.nodes:
             had = "1 node, number 0" if chunk.nodes == 1 else f"{chunk.nodes} nodes, numbers from 0 on"

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import time
@@ -38,6 +39,8 @@ _LOG = logging.getLogger("boa.engine")
 KEEPER_SECONDS = 30.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
+GONE = "=gone"
+"""The folder of what is being removed; no job's folder has that name."""
 FILES = "the files of a unit"
 
 
@@ -251,8 +254,8 @@ class LocalEngine:
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read everything back from the files."""
         for file in sorted(self.layout.root.glob("*/spec.json")):
-            document = read_json(file)
-            if document is None or (file.parent / "forgotten").exists():
+            document = None if (file.parent / "forgotten").exists() else read_json(file)
+            if document is None:
                 continue
             job = str(document["job"])
             self._specs[job] = JobSpec(**document)
@@ -285,6 +288,22 @@ class LocalEngine:
             (self.layout.job(job) / "forgotten").touch()
         self._runs.pop(job, None)
         self._specs.pop(job, None)
+        for known in [each for each in self._over if each[0] == job]:
+            del self._over[known]
+
+    def discard(self, job: JobId) -> None:
+        """Remove the folder of a job that was forgotten: its logs and checkpoints.
+
+        It is renamed first, so that nobody ever sees a part of it.
+        """
+        if job in self._runs:
+            return
+        gone = self.layout.root / GONE
+        with suppress(OSError):
+            gone.mkdir(exist_ok=True)
+            folder = self.layout.job(job)
+            folder.rename(gone / f"{folder.name}.{time.time_ns()}")
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 PASSED_ON = frozenset(

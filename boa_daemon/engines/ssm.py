@@ -130,7 +130,7 @@ class SsmEngine:
         if known is None:
             self._jobs[spec.job] = Known(spec=spec)
         else:
-            known.spec, known.is_forgotten = spec, False
+            known.spec = spec
         self._save()
         return Accepted()
 
@@ -259,13 +259,13 @@ class SsmEngine:
         for status in self._inbox.receive(keep=self._save_news):
             self._has_news |= self._heard(status)
         for known in self._jobs.values():
-            if known.run is not None and not known.is_forgotten:
+            if known.run is not None:
                 self._has_news |= self._ask_silent(known.run)
         self._save_news()
         return {
             job: self._looked_at(job, known)
             for job, known in list(self._jobs.items())
-            if known.run is not None and not known.is_forgotten
+            if known.run is not None
         }
 
     def _looked_at(self, job: JobId, known: Known) -> RunReport:
@@ -419,7 +419,11 @@ class SsmEngine:
         if self._memory is None:
             self._jobs.update(read_known(self._settings.state_file))
         elif documents := self._memory[0]():
-            self._jobs.update({job: known_of(json.loads(text)) for job, text in documents.items()})
+            rows = {job: json.loads(text) for job, text in documents.items()}
+            # An earlier version kept those that are over.
+            self._jobs.update(
+                {job: known_of(row) for job, row in rows.items() if not row.get("is_forgotten")}
+            )
         else:
             # An earlier version kept it in a file beside the database.
             self._jobs.update(read_known(self._settings.state_file))
@@ -445,7 +449,8 @@ class SsmEngine:
         """Leave a job out from now on, unless it runs."""
         known = self._jobs.get(job)
         if known is not None and (known.run is None or self._look(known).is_over):
-            known.is_forgotten = True
+            # What is kept is written at each word of a node: jobs that are over may not be in it.
+            del self._jobs[job]
             self._save()
 
     def _save(self) -> None:

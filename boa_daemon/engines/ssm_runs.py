@@ -35,7 +35,6 @@ class Known:
     spec: JobSpec
     run: Run | None = None
     stands: dict[str, Any] | None = None
-    is_forgotten: bool = False
 
     def keep(self, found: Mapping[str, Any]) -> None:
         """Take in a checkpoint that stands in S3, unless a newer one does."""
@@ -68,12 +67,12 @@ def lost(run: Run, rank: int) -> dict[str, Any]:
 def read_known(file: Path) -> dict[JobId, Known]:
     """Return what was written down; nothing where there is no file."""
     document = read_json(file) or {"jobs": {}}
-    return {job: known_of(row) for job, row in document["jobs"].items()}
+    return {job: known_of(row) for job, row in document["jobs"].items() if not row.get("is_forgotten")}
 
 
 def known_of(row: Mapping[str, Any]) -> Known:
     """Return a job from its document."""
-    known = Known(spec=JobSpec(**row["spec"]), stands=row["stands"], is_forgotten=row["is_forgotten"])
+    known = Known(spec=JobSpec(**row["spec"]), stands=row["stands"])
     run = row["run"]
     if run is not None:
         known.run = Run(
@@ -105,7 +104,6 @@ def document_of(known: Known) -> dict[str, Any]:
             replace(known.spec, environment=dict(known.spec.environment), secrets=dict(known.spec.secrets))
         ),
         "stands": known.stands,
-        "is_forgotten": known.is_forgotten,
         "run": None
         if run is None
         else {

@@ -333,9 +333,21 @@ class JobQueue:
             row = connection.execute(select(JOBS).where(JOBS.c.id == name)).first()
         return None if row is None else _job_of(row)
 
-    def jobs(self, *, limit: int, user: str | None = None, ended: bool = True) -> list[JobRecord]:
-        """Return the newest jobs, active ones as memory has them."""
+    def jobs(
+        self,
+        *,
+        limit: int,
+        user: str | None = None,
+        ended: bool = True,
+        team: str | None = None,
+        before: int | None = None,
+    ) -> list[JobRecord]:
+        """Return the newest jobs, active ones as memory has them; those `before` a number on later pages."""
         query = select(JOBS).order_by(JOBS.c.seq.desc()).limit(limit)
+        if before is not None:
+            query = query.where(JOBS.c.seq < before)
+        if team is not None:
+            query = query.where(JOBS.c.team_name == team)
         if user is not None:
             query = query.where(JOBS.c.user_name == user)
         if not ended:

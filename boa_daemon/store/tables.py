@@ -56,6 +56,7 @@ JOBS = Table(
     Column("team_name", String(255), nullable=False, server_default=""),
     Index("jobs_by_status", "status", "seq"),
     Index("jobs_by_user", "user_name", "seq"),
+    Index("jobs_by_team", "team_name", "seq"),
     Index("jobs_by_end", "ended_at"),
 )
 """Every job that was ever submitted.

@@ -416,6 +416,15 @@ class Remembering(Protocol):
         ...
 
 
+@runtime_checkable
+class Discarding(Protocol):
+    """A runner that keeps files of jobs that are over, and can let go of them."""
+
+    def discard(self, job: JobId) -> None:
+        """Remove what is kept of a job that was forgotten; nothing where it was not."""
+        ...
+
+
 class Store(Protocol):
     """Remembers: intents before the act, outcomes after it, charges and decisions."""
 

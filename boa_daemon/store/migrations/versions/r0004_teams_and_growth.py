@@ -21,6 +21,7 @@ def upgrade() -> None:
     op.create_index("purses_by_hour", "purses", ["hour"])
     op.add_column("jobs", sa.Column("team_name", sa.String(length=255), nullable=False, server_default=""))
     op.create_index("jobs_by_user", "jobs", ["user_name", "seq"])
+    op.create_index("jobs_by_team", "jobs", ["team_name", "seq"])
     op.create_index("jobs_by_end", "jobs", ["ended_at"])
     op.create_index("generations_by_end", "generations", ["ended_at"])
 
@@ -29,6 +30,7 @@ def downgrade() -> None:
     """Take them away."""
     op.drop_index("generations_by_end", "generations")
     op.drop_index("jobs_by_end", "jobs")
+    op.drop_index("jobs_by_team", "jobs")
     op.drop_index("jobs_by_user", "jobs")
     op.drop_column("jobs", "team_name")
     op.drop_index("purses_by_hour", "purses")
