@@ -58,6 +58,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "sqs:GetQueueAttributes": "queue",
         "s3:ListObjectsV2": "list",
         "s3:GetObject": "fetch",
+        "s3:PutObject": "claim",
         "sns:Publish": "alert",
         "iam:SimulatePrincipalPolicy": "self",
         "iam:CreateServiceLinkedRole": "stack",

@@ -386,9 +386,25 @@ def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
             "Sid": "ReadLogs",
             "Effect": "Allow",
             "Action": actions_of("fetch"),
-            "Resource": [f"{name}/{prefix}*"],
+            "Resource": [f"{name}/{prefix}*", f"{name}/{claim_key(settings)}"],
+        },
+        {
+            "Sid": "ClaimCluster",
+            "Effect": "Allow",
+            "Action": actions_of("claim"),
+            "Resource": [f"{name}/{claim_key(settings)}"],
         },
     ]
+
+
+def claim_key(settings: AwsSettings) -> str:
+    """Return the key of the object that says whose the cluster is; nodes write below the prefix alone."""
+    return f"boa-leader/{slug_of(settings)}.json"
+
+
+def bucket_of(uri: str) -> str:
+    """Return the bucket of s3://bucket/prefix."""
+    return _bucket_of(uri)[0]
 
 
 def _never(settings: AwsSettings) -> Statement:

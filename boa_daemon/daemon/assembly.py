@@ -18,6 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_claim import ClusterClaim
+from boa_daemon.backends.aws_policy import bucket_of, claim_key
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
@@ -167,6 +169,17 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
     calls = AwsCalls(given)
     if isinstance(clock, SteadyClock):
         calls.on_date = clock.hear
+    claim = None
+    if settings.engine.uri and books and not settings.daemon.observe:
+        claim = ClusterClaim(
+            calls,
+            bucket=bucket_of(settings.engine.uri),
+            key=claim_key(given),
+            cluster=given.cluster,
+            books=books,
+            clock=clock,
+            say=_LOG.warning,
+        )
     return AwsCloud(
         given,
         catalog=Catalog.load(),
@@ -175,6 +188,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
         books=books,
         touches=not settings.daemon.observe,
         say=_LOG.info,
+        claim=claim,
     )
 
 
