@@ -299,10 +299,20 @@ class Service:
             *standing.notes,
             standing.plan_fault,
             standing.clock_note,
+            self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
         unusable = () if self.daemon.books is None else self.daemon.fleet.unusable().values()
         return [note for note in (*notes, *unusable) if note]
+
+    def _own_user_note(self) -> str:
+        """Return that others' jobs can do what the daemon can, where that was chosen."""
+        is_open = self.daemon.settings.engine.shared_account
+        if not is_open or not getattr(self.daemon.world.runner, "is_of_own_user", False):
+            return ""
+        return (
+            "jobs run as the daemon's own user ([engine] shared_account): whoever submits can do what it can"
+        )
 
     def _best_effort(self) -> dict[str, object] | None:
         """Return how far the budget goes; None where it pays for the load."""

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from boa_daemon.backends.simulated import FileCloud
+from boa_daemon.store.purses import read_purses
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import bill_within, charge_for
@@ -105,7 +106,9 @@ class Outcome:
     day_cap_usd: float
     most_instances: int
     dearest_team_day: float = 0.0
-    """The most that a team spent on a day, as a part of its cap."""
+    """The most that a team spent on a day, as a part of its cap: by its generations and the nodes' bills."""
+    purse_difference_usd: float = 0.0
+    """How far the purses are from the same."""
 
 
 def rehearse(
@@ -174,12 +177,9 @@ def rehearse(
     return found
 
 
-def _dearest_team_day(play: DaemonInAFolder) -> float:
-    """Return the most that a team spent on a day, as a part of its cap: by its generations and their nodes.
-
-    Not by the purses, which are what is looked at.
-    """
-    queue, found = play.books.queue, [0.0]
+def _spent_by_team(play: DaemonInAFolder) -> dict[tuple[str, int], float]:
+    """Return micro-dollars by team and day: of all generations and the cloud's bills, not of the purses."""
+    queue = play.books.queue
     nodes = {node.id: node for node in play.cloud.everything()}
     spent: dict[tuple[str, int], float] = defaultdict(float)
     for usage in queue.usages(0.0):
@@ -192,16 +192,30 @@ def _dearest_team_day(play: DaemonInAFolder) -> float:
                 last = min(until, node.ended_at or until)
                 bill = bill_within(node, part, until=last) / node.instance_type.gpus
                 spent["" if job is None else job.team, day] += bill
-    for (team, _), amount in spent.items():
-        cap = play.settings.teams[team].usd_per_day_cap if team in play.settings.teams else None
-        found.append(0.0 if cap is None else amount / 1e6 / cap)
-    return max(found)
+    return spent
+
+
+def _dearest_team_day(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
+    """Return the most that a team spent on a day, as a part of its cap."""
+    teams = play.settings.teams
+    caps = {name: team.usd_per_day_cap for name, team in teams.items() if team.usd_per_day_cap is not None}
+    return max((used / 1e6 / caps[name] for (name, _), used in spent.items() if name in caps), default=0.0)
+
+
+def _purse_difference(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
+    """Return how far the purses are from what the generations cost, over all days; once all have ended."""
+    kept: dict[str, float] = defaultdict(float)
+    for team, _, amount in read_purses(play.books.store.database, since=0):
+        kept[team] += amount
+    for (team, _), cost in spent.items():
+        kept[team] -= cost if team else 0.0
+    return max((abs(rest) / 1e6 for rest in kept.values()), default=0.0)
 
 
 def _outcome(play: DaemonInAFolder) -> Outcome:
     """Return what the world's records and the daemon's say of each other."""
     by_day: dict[int, int] = defaultdict(int)
-    nodes = play.cloud.everything()
+    nodes, by_team = play.cloud.everything(), _spent_by_team(play)
     for node in nodes:
         for day, part in charge_for(node).days:
             by_day[day] += part
@@ -219,7 +233,8 @@ def _outcome(play: DaemonInAFolder) -> Outcome:
         spent_usd=0.0,
         budget_usd=0.0,
         dearest_day_usd=dollars(max(by_day.values(), default=0)),
-        dearest_team_day=_dearest_team_day(play),
+        dearest_team_day=_dearest_team_day(play, by_team),
+        purse_difference_usd=_purse_difference(play, by_team),
         day_cap_usd=play.settings.budget.usd_per_day_cap or 0.0,
         most_instances=0,
     )

@@ -40,3 +40,4 @@ def test_no_cap_of_a_team_is_broken_by_refusals_lost_answers_restarts_and_nodes_
     assert (outcome.leaked, outcome.started_twice, outcome.ledger_difference_micro_dollars) == (0, 0, 0)
     assert outcome.dearest_day_usd <= outcome.day_cap_usd
     assert 0.5 < outcome.dearest_team_day <= 1.0
+    assert outcome.purse_difference_usd < 0.05
