@@ -41,7 +41,8 @@ import boto3
 from botocore.config import Config
 
 from boa_daemon.api.client import Client
-from boa_daemon.engines.ssm_scripts import READY, STATUS
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS
+from boa_daemon.job.seal import sealed
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
 REGION, CLUSTER, PRICE, CAP_USD, MOST = "us-east-1", "chaos", 1.006, 2.5, 3
@@ -94,6 +95,7 @@ cluster = "{cluster}"
 instance_types = ["g5.xlarge"]
 zones = ["us-east-1a"]
 lease_minutes = 3
+instance_profile = "boa-node"
 [engine]
 name = "ssm"
 queue_url = "{queue}"
@@ -116,6 +118,7 @@ class Unit:
     node: str
     began: float
     seconds: float
+    key: str = ""
     end: dict[str, Any] | None = None
     ended: float | None = None
 
@@ -133,10 +136,11 @@ class Nodes:
 
     def command(self, node: str, script: str) -> str:
         """Run a script on a node; return its id."""
-        name, said = str(uuid4()), READY
+        name, said = str(uuid4()), f'{HEALTH}{{"faults": []}}\n{READY}'
         with self.lock:
             if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
-                self._start(node, json.loads(found[1]))
+                key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
+                self._start(node, json.loads(found[1]), "" if key is None else key[1])
             elif found := re.search(r"systemctl (stop|kill).*boa-(.+)-\*-g(\d+)-n\*", script):
                 self._end(found[2], int(found[3]), is_stop=found[1] == "stop")
             elif found := re.search(r"/([^/\s]+)/g(\d+)/n\d+'?\s*$", script.strip()):
@@ -144,7 +148,7 @@ class Nodes:
             self.commands[name] = said
         return name
 
-    def _start(self, node: str, unit: dict[str, Any]) -> None:
+    def _start(self, node: str, unit: dict[str, Any], key: str) -> None:
         """Start a unit once; a job of which another generation runs is there twice."""
         job, generation = unit["job"], unit["generation"]
         if any(each.job == job and each.generation == generation for each in self.units):
@@ -152,7 +156,7 @@ class Nodes:
         self.look(time.monotonic())
         self.doubled += any(each.job == job and each.end is None for each in self.units)
         seconds = self.chance.uniform(4.0, 15.0)
-        self.units.append(Unit(job, generation, node, time.monotonic(), seconds))
+        self.units.append(Unit(job, generation, node, time.monotonic(), seconds, key))
 
     def _end(self, job: str, generation: int, *, is_stop: bool) -> None:
         """Stop or kill a unit."""
@@ -181,12 +185,13 @@ class Nodes:
         return None
 
     def said(self, unit: Unit) -> dict[str, Any]:
-        """Return a unit's word."""
-        return {
+        """Return a unit's word, with the seal of its generation."""
+        word = {
             "job": unit.job, "generation": unit.generation, "rank": 0, "is_kept": unit.end is None,
             "was_kept": True, "progress": None, "exit": unit.end, "manifest": None, "wrong_manifest": "",
             "last_lines": [],
         }  # fmt: skip
+        return sealed(word, unit.key)
 
 
 @dataclass
@@ -313,7 +318,12 @@ class Wrong:
         }  # fmt: skip
         event = {"detail-type": "EC2 Spot Instance Interruption Warning", "time": "soon", "detail": {}}
         odd: Any = self._chance.choice([None, [], {}, "x", -1, 10**400, 2**64, True, {"step": "x"}, [[]]])
-        kind = self._chance.randrange(5)
+        kind = self._chance.randrange(6)
+        if kind == 5:
+            # In the best of forms, and sealed by nobody who may: it would end a job that runs.
+            end = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
+            end |= {"is_done": True, "lacks_result": False}
+            return json.dumps(sealed({**good, "exit": end}, self._chance.choice(["", "0" * 64])))
         if kind == 0:
             return json.dumps(event)
         if kind == 1:
@@ -407,6 +417,7 @@ class Storm:
         }  # fmt: skip
         self.ec2, self.sqs = boto3.client("ec2", **direct), boto3.client("sqs", **direct)
         boto3.client("s3", **direct).create_bucket(Bucket="boa-chaos")
+        boto3.client("iam", **direct).create_instance_profile(InstanceProfileName="boa-node")
         self.queue = self.sqs.create_queue(QueueName="chaos")["QueueUrl"]
         self.front = proxy(port, self.nodes, self.weather, Random(options.seed + 2))
         endpoint = f"http://127.0.0.1:{self.front.server_port}"

@@ -27,6 +27,7 @@ from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places,
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service
 from boa_daemon.errors import BoaError, InputError
@@ -210,6 +211,8 @@ class Clockwork:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
             backup(books.store.database.engine, self._there.backups, name)
             books.store.forget_old(now)
+            keep_days = self._daemon.settings.daemon.keep_days
+            prune(books, self._daemon.world.runner, keep_days=keep_days, now=now)
         except Exception:
             _LOG.exception("the backup failed")
 

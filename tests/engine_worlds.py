@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ def local_world(root: Path) -> Iterator[Callable[..., Runner]]:
 
 
 @contextmanager
-def ssm_world(root: Path) -> Iterator[Callable[..., SsmEngine]]:
+def ssm_world(root: Path, *, own_user: bool = False) -> Iterator[Callable[..., SsmEngine]]:
     """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
     import boto3
     from moto.moto_api._internal import moto_api_backend
@@ -47,7 +48,9 @@ def ssm_world(root: Path) -> Iterator[Callable[..., SsmEngine]]:
         )
         queue_url = sqs.create_queue(QueueName="boa")["QueueUrl"]
         s3.create_bucket(Bucket="boa")
-        fake = FakeSsm(root / "nodes", environment=environment)
+        # Where a job runs as another user, that one must reach the interpreter.
+        python = "/usr/bin/python3" if own_user and os.geteuid() == 0 else sys.executable
+        fake = FakeSsm(root / "nodes", environment=environment, users=own_user, python=python)
         settings = SsmSettings(
             queue_url=queue_url,
             uri="s3://boa/jobs",
@@ -55,6 +58,7 @@ def ssm_world(root: Path) -> Iterator[Callable[..., SsmEngine]]:
             root=f"{root}/nodes/{{node}}/boa",
             heartbeat_seconds=1.0,
             silent_seconds=20.0,
+            own_user=own_user,
             probe_seconds=1.0,
             # Worlds side by side are one machine's loopback: jobs of one name must not meet in one place.
             rendezvous_port=10_000 + os.getpid() * 37 % 15_000,

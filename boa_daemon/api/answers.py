@@ -36,6 +36,7 @@ class JobAnswer(_Class):
     index: int | None
     matrix: dict[str, Any]
     user: str
+    team: str | None
     status: str
     gpus: int
     gpu_type: str | None
@@ -68,10 +69,11 @@ class WholeJobAnswer(JobAnswer):
 
 
 class JobsAnswer(TypedDict):
-    """Jobs, the newest first."""
+    """Jobs, the newest first; `next` is `before` of the page that follows, None where there is none."""
 
     as_of: float
     jobs: list[JobAnswer]
+    next: int | None
 
 
 class _Explained(TypedDict):

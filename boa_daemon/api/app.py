@@ -42,6 +42,19 @@ class Problem(BaseModel):
     exit_code: int
 
 
+class JobPage(BaseModel):
+    """Which jobs are listed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(default=1000, ge=1, le=20_000)
+    user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.@-]{1,64}$")
+    ended: bool = True
+    team: str | None = Field(default=None, max_length=200)
+    group: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,80}$")
+    before: int | None = Field(default=None, ge=1, le=MOST)
+
+
 class Submission(BaseModel):
     """Jobs to take, all or none; each is the content of a job file."""
 
@@ -206,15 +219,17 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         return await asyncio.get_running_loop().run_in_executor(writer, service.settled, ticket)
 
     @router.get("/jobs")
-    def jobs(
-        count: Annotated[int, Query(alias="limit", ge=1, le=20_000)] = 1000,
-        user: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_.@-]{1,64}$")] = None,
-        ended: bool = True,
-        group: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9-]{1,80}$")] = None,
-        caller: Caller = ask,
-    ) -> dict[str, Any]:
-        """List jobs, the newest first; with a group those that were submitted in it."""
-        return service.jobs(user=user, ended=ended, limit=count, group=group, may_read=caller.may_read)
+    def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> dict[str, Any]:
+        """List jobs, the newest first; `next` of a page is `before` of the one that follows."""
+        return service.jobs(
+            user=page.user,
+            ended=page.ended,
+            team=page.team,
+            group=page.group,
+            before=page.before,
+            limit=page.limit,
+            may_read=caller.may_read,
+        )
 
     @router.get("/groups/{name}")
     def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -146,20 +146,30 @@ class Client:
         ask(self._http, "PUT", f"/code/{packed.digest}", at=self._at, content=packed.archive)
 
     def jobs(
-        self, *, user: str | None = None, group: str | None = None, ended: bool = False, limit: int = 1000
+        self,
+        *,
+        user: str | None = None,
+        group: str | None = None,
+        team: str | None = None,
+        before: int | None = None,
+        ended: bool = False,
+        limit: int = 1000,
     ) -> JobsAnswer:
         """List jobs, the newest first: those that are not over, with `ended` also those that are.
 
         Args:
             user: only those of this user.
             group: only those of this group.
+            team: only those that this team pays for.
+            before: the page that follows one whose answer had this `next`.
             ended: also those that are over.
             limit: so many, 20,000 at the most.
 
         Raises:
             RefusedByDaemon: with status 404 where there is no such group.
         """
-        return cast(JobsAnswer, self.get("/jobs", user=user, group=group, ended=ended, limit=limit))
+        words = {"user": user, "group": group, "team": team, "before": before}
+        return cast(JobsAnswer, self.get("/jobs", **words, ended=ended, limit=limit))
 
     def group(self, name: str) -> GroupAnswer:
         """Say how many jobs of a group are how, and what they have cost together.

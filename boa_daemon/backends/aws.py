@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_claim import ClusterClaim
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws_launch import Launcher
@@ -54,7 +55,7 @@ class AwsCloud(Provider):
     """Implements `Provider`. Not for several threads at once, but for the notices.
 
     `books` names the database whose ticks the action ids count. Without `touches` it only looks. `say` gets
-    alarms, as sentences.
+    alarms, as sentences. A `claim` says whose the cluster is before anybody has rented.
     """
 
     boot_seconds = BOOT_SECONDS
@@ -70,6 +71,7 @@ class AwsCloud(Provider):
         books: str = "",
         touches: bool = True,
         say: Callable[[str], None] = lambda sentence: None,
+        claim: ClusterClaim | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = settings
@@ -80,7 +82,7 @@ class AwsCloud(Provider):
         self.releaser = Releaser(self.calls, clock, say)
         self.sweeper = Sweeper(settings, self.calls, clock)
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
-        self._books = books
+        self._books, self._claim = books, claim
         self._known: set[NodeId] = set()
         self._wanted: frozenset[NodeId] = frozenset()
         self._instances: Sequence[Mapping[str, Any]] = ()
@@ -203,8 +205,10 @@ class AwsCloud(Provider):
         return ours
 
     def elsewhere(self) -> str:
-        """Return why the cluster is another daemon's, by the last listing; empty where it is ours."""
-        return self._elsewhere
+        """Return why the cluster is another daemon's, as listed and claimed; empty where it is ours."""
+        if self._elsewhere or self._claim is None or not self._touches:
+            return self._elsewhere
+        return self._claim.hold()
 
     def renew(self, nodes: Collection[NodeId]) -> None:
         """Renew the leases of nodes, as of the last listing; those of others run out."""

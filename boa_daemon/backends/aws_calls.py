@@ -59,6 +59,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "sqs:GetQueueAttributes": "queue",
         "s3:ListObjectsV2": "list",
         "s3:GetObject": "fetch",
+        "s3:PutObject": "claim",
         "sns:Publish": "alert",
         "iam:SimulatePrincipalPolicy": "self",
         "iam:CreateServiceLinkedRole": "stack",
@@ -84,6 +85,8 @@ NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
         "s3:DeleteObject": "write",
         "s3:ListObjectsV2": "list",
         "sqs:SendMessage": "tell",
+        "ssm:GetParameter": "parameter",
+        "secretsmanager:GetSecretValue": "secret",
     }
 )
 """What `aws s3` and `aws sqs` call in the scripts that run on nodes: `rm` takes a job's older checkpoints."""

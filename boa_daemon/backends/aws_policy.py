@@ -68,6 +68,7 @@ class Uses:
     reports_queue_url: str = ""
     uri: str = ""
     sns_topic: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 NOTHING_ELSE = Uses()
@@ -180,7 +181,28 @@ def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dic
                 "Resource": [queue_arn(settings, uses.reports_queue_url, account)],
             }
         )
+    statements += _secrets(settings, uses, account)
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _secrets(settings: AwsSettings, uses: Uses, account: str) -> list[Statement]:
+    """Return the secrets that jobs may name: those, and no other."""
+    here = f"arn:{_p(settings)}:ssm:{settings.region}:{account}:parameter"
+    named: dict[str, list[str]] = {"ssm": [], "secretsmanager": []}
+    for reference in uses.secrets:
+        kind, _, rest = reference.partition(":")
+        named.setdefault(kind, []).append(f"{here}{rest}" if kind == "ssm" else rest)
+    kinds = (("SecretParameters", "parameter", "ssm"), ("Secrets", "secret", "secretsmanager"))
+    return [
+        {
+            "Sid": sid,
+            "Effect": "Allow",
+            "Action": actions_of(group, NODE_OPERATIONS),
+            "Resource": named[kind],
+        }
+        for sid, group, kind in kinds
+        if named[kind]
+    ]
 
 
 def sids_for(document: Mapping[str, Any], action: str, resource: str) -> list[str]:
@@ -364,9 +386,25 @@ def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
             "Sid": "ReadLogs",
             "Effect": "Allow",
             "Action": actions_of("fetch"),
-            "Resource": [f"{name}/{prefix}*"],
+            "Resource": [f"{name}/{prefix}*", f"{name}/{claim_key(settings)}"],
+        },
+        {
+            "Sid": "ClaimCluster",
+            "Effect": "Allow",
+            "Action": actions_of("claim"),
+            "Resource": [f"{name}/{claim_key(settings)}"],
         },
     ]
+
+
+def claim_key(settings: AwsSettings) -> str:
+    """Return the key of the object that says whose the cluster is; nodes write below the prefix alone."""
+    return f"boa-leader/{slug_of(settings)}.json"
+
+
+def bucket_of(uri: str) -> str:
+    """Return the bucket of s3://bucket/prefix."""
+    return _bucket_of(uri)[0]
 
 
 def _never(settings: AwsSettings) -> Statement:

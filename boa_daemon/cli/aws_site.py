@@ -46,7 +46,12 @@ def uses_of(config: Path) -> Uses:
     """
     loaded = load_settings(config if config.exists() else None).settings
     engine = loaded.engine
-    return Uses(reports_queue_url=engine.queue_url, uri=engine.uri, sns_topic=loaded.alerts.sns_topic or "")
+    return Uses(
+        reports_queue_url=engine.queue_url,
+        uri=engine.uri,
+        sns_topic=loaded.alerts.sns_topic or "",
+        secrets=tuple(engine.secrets),
+    )
 
 
 def an_aws_cloud(settings: AwsSettings) -> AwsCloud:

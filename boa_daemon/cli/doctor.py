@@ -47,7 +47,7 @@ def doctor(
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine, and on AWS credentials, types, subnets, prices, quotas, images, rights and queue.
+    """Check this machine; on AWS also credentials, types, subnets, prices, quotas, images and rights.
 
     Nothing is started: launches and ends are tried as DryRun. Exit code 1 when a check failed.
     """

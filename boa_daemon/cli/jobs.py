@@ -83,6 +83,10 @@ def jobs(
     limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every two seconds.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Ids alone, one a line.")] = False,
+    team: Annotated[str | None, typer.Option(help="Only jobs that this team pays for.")] = None,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="The page that follows: what the last one gave as next.")
+    ] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -93,7 +97,9 @@ def jobs(
 
         def ask() -> dict[str, Any]:
             return {
-                **client.jobs(user=user, group=group, ended=everything, limit=limit),
+                **client.jobs(
+                    user=user, group=group, team=team, before=before, ended=everything, limit=limit
+                ),
                 **({} if group is None else {"group": client.group(group)}),
             }
 
@@ -115,11 +121,11 @@ def jobs(
             }
             for row in document["jobs"]
         ],
-        table=lambda: _print_jobs(document, limit=limit),
+        table=lambda: _print_jobs(document),
     )
 
 
-def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
+def _print_jobs(document: Mapping[str, Any]) -> None:
     """Print jobs for people."""
     rows = document["jobs"]
     if "group" in document:
@@ -132,8 +138,8 @@ def _print_jobs(document: Mapping[str, Any], *, limit: int) -> None:
     for row in rows:
         if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
             _print_end(row)
-    if len(rows) == limit:
-        stdout_console().print(f"These are the newest {limit}; there may be more: --limit shows them.")
+    if document["next"] is not None:
+        stdout_console().print(f"There are more: --before {document['next']} shows the next page.")
     say_as_of(dict(document))
     say_next(f"boa explain {rows[0]['id']}", "boa status")
 

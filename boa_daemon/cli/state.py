@@ -47,6 +47,7 @@ class By(StrEnum):
     job = "job"
     class_ = "class"
     user = "user"
+    team = "team"
     day = "day"
     kind = "kind"
 
@@ -190,7 +191,7 @@ def _print_instances(document: Mapping[str, Any]) -> None:
 def cost(
     *,
     by: Annotated[
-        By, typer.Option(help="job, class, user, day or kind.", metavar="job|class|user|day|kind")
+        By, typer.Option(help="job, class, user, team, day or kind.", metavar="job|class|user|team|day|kind")
     ] = By.job,
     days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
     reconcile: Annotated[

@@ -110,7 +110,7 @@ VERBS: dict[str, Verb] = {
     "doctor": Verb(
         "doctor:doctor",
         OPERATE,
-        "Check this machine, and on AWS credentials, types, subnets, prices, quotas, images, rights and queue.",
+        "Check this machine; on AWS also credentials, types, subnets, prices, quotas, images and rights.",
     ),
     "gc": Verb(
         "gc:gc",

@@ -18,6 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_claim import ClusterClaim
+from boa_daemon.backends.aws_policy import bucket_of, claim_key
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
@@ -110,6 +112,21 @@ def make_folder(folder: Path) -> None:
         )
 
 
+def let_jobs_through(state: Path) -> None:
+    """Let jobs that run as other users reach their own folders in the state of a daemon that is root.
+
+    Nothing else there is theirs to read: what is made from now on is for its owner alone.
+    """
+    os.umask(0o077)
+    for path in state.iterdir() if state.is_dir() else ():
+        if path.name != "jobs" and (path.is_file() or path.is_dir()) and not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o077)
+    jobs = state / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    for folder in (state, jobs):
+        folder.chmod(0o711)
+
+
 def gate_site_of(settings: Settings) -> GateSite:
     """Return where the daemon's gate is.
 
@@ -157,6 +174,17 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
     calls = AwsCalls(given)
     if isinstance(clock, SteadyClock):
         calls.on_date = clock.hear
+    claim = None
+    if settings.engine.uri and books and not settings.daemon.observe:
+        claim = ClusterClaim(
+            calls,
+            bucket=bucket_of(settings.engine.uri),
+            key=claim_key(given),
+            cluster=given.cluster,
+            books=books,
+            clock=clock,
+            say=_LOG.warning,
+        )
     return AwsCloud(
         given,
         catalog=Catalog.load(),
@@ -165,6 +193,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
         books=books,
         touches=not settings.daemon.observe,
         say=_LOG.info,
+        claim=claim,
     )
 
 
@@ -196,7 +225,12 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
     del cloud
     if settings.cloud.provider == "aws":
         raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
-    return LocalEngine(state / "jobs", gate=door)
+    return LocalEngine(
+        state / "jobs",
+        gate=door,
+        own_user=settings.engine.own_user,
+        secrets_file=settings.engine.secrets_file,
+    )
 
 
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
@@ -234,6 +268,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         queue_url=engine.queue_url,
         uri=engine.uri,
         state_file=state / "ssm.json",
+        own_user=engine.own_user,
         efa_cards={
             name: entry.efa_interfaces
             for name, entry in catalog.entries.items()
@@ -250,7 +285,9 @@ def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     engine = settings.engine
     if not engine.shared_dir:
         raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
-    return RayEngine(Path(engine.shared_dir), address=engine.ray_address, gate=door)
+    return RayEngine(
+        Path(engine.shared_dir), address=engine.ray_address, gate=door, secrets_file=engine.secrets_file
+    )
 
 
 ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runner]] = {
@@ -329,6 +366,8 @@ def open_daemon(
     """Return the daemon of the settings; one that only observes where the database is not its to write."""
     there = places(settings)
     make_folder(there.state)
+    if settings.engine.own_user and settings.engine.name == "local" and os.geteuid() == 0:
+        let_jobs_through(there.state)
     clock = clock or SteadyClock()
     url = settings.daemon.database or sqlite_url(there.database)
     try:

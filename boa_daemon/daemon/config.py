@@ -60,6 +60,9 @@ class BudgetSettings(Strict):
         description="dollars per hour that the site costs without a node, as a NAT gateway; caps leave room",
     )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
+    share_half_life_hours: Positive = Field(
+        default=24.0, description="hours after which what a team was lent, or left unspent, counts half"
+    )
     window_hours: Positive = Field(
         default=MONTH_HOURS,
         description="hours over which spend agrees with the budget; 730: a calendar month",
@@ -167,6 +170,19 @@ class EngineSettings(Strict):
         description="let others submit jobs that run as the daemon's own user (local, ray): "
         "whoever may submit can then do what the daemon can",
     )
+    own_user: bool = Field(
+        default=True,
+        description="run each job as a user of its own where the daemon may (ssm; local: as its submitter's "
+        "account, where the daemon is root); false: as root on nodes, as the daemon here",
+    )
+    secrets_file: str = Field(
+        default="",
+        description="file of NAME=VALUE lines, mode 0600: what jobs name as env:NAME (local, ray)",
+    )
+    secrets: list[Name] = Field(
+        default_factory=list,
+        description="ssm:/PATH and secretsmanager:ARN that jobs may name, * for the rest of one (ssm)",
+    )
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")
@@ -224,6 +240,11 @@ class DaemonSettings(Strict):
     stall_seconds: Positive = Field(
         default=600.0,
         description="seconds without a step after which a job counts as stalled, at the least; see engines",
+    )
+    keep_days: float | None = Field(
+        default=None,
+        ge=32,
+        description="days after which a job that is over is dropped, with its folder here; kept if unset",
     )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
 
@@ -323,6 +344,22 @@ class UserSettings(Strict):
     )
 
 
+class TeamSettings(Strict):
+    """A purse, and who draws on it."""
+
+    members: list[Name] = Field(default_factory=list, description="users whose jobs draw on it")
+    usd_per_day_cap: Positive | None = Field(
+        default=None, description="dollars per day (UTC) that its jobs never exceed"
+    )
+    usd_per_month_cap: Positive | None = Field(
+        default=None, description="dollars per month (UTC) that its jobs never exceed"
+    )
+    share: Positive | None = Field(
+        default=None,
+        description="its part of the budget, against the others' shares; what it leaves is lent to them",
+    )
+
+
 class Settings(Strict):
     """All sections of boa.toml."""
 
@@ -339,6 +376,7 @@ class Settings(Strict):
     api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
     gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
+    teams: dict[Name, TeamSettings] = Field(default_factory=dict, description="purses, and who draws on them")
 
 
 _SECTIONS = {
@@ -398,7 +436,7 @@ def _merge(
     for section, values in words.items():
         table = dict(values)
         if beside is not None:
-            for key in ("classes", "state_dir", "socket", "tokens", "tls_cert", "tls_key"):
+            for key in ("classes", "state_dir", "socket", "tokens", "tls_cert", "tls_key", "secrets_file"):
                 if isinstance(table.get(key), str):
                     table[key] = str(beside / table[key])
         before = merged.get(section, {})

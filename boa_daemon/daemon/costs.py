@@ -23,8 +23,12 @@ from boa_daemon.tick.ledger import COMPUTE, bill, bill_by_kind_within, bill_with
 from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
+from policies.model import JobId
 
-CostBy: TypeAlias = Literal["job", "class", "user", "day", "kind"]
+CostBy: TypeAlias = Literal["job", "class", "user", "team", "day", "kind"]
+AT_ONCE = 500
+"""Jobs that one question names."""
+NO_TEAM = "(no team)"
 UNUSED = "(idle, unused, free GPUs)"
 
 
@@ -51,8 +55,8 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
     boots: dict[str, float] = defaultdict(float)
-    labels = _labels(queue.database, by)
     usages = queue.usages(since)
+    labels = _labels(queue.database, by, sorted({usage.job for usage in usages}))
     for job, micro in _boots(usages, nodes, since):
         usd[labels.get(job, job)] += micro
         boots[labels.get(job, job)] += micro
@@ -60,7 +64,7 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
         begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         if end <= begin:
             continue
-        name = labels.get(usage.job, usage.job)
+        name = labels.get(usage.job, usage.job) or NO_TEAM
         for slot in usage.slots:
             node = nodes.get(slot.node)
             if node is None:
@@ -119,14 +123,18 @@ def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
     return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
 
 
-def _labels(database: Database, by: CostBy) -> Mapping[str, str]:
-    """Return the label of each job."""
+def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[str, str]:
+    """Return the labels of jobs."""
     if by == "job":
         return {}
     # Neither days nor kinds have jobs.
-    column = JOBS.c.user_name if by == "user" else JOBS.c.class_name
+    found: dict[str, str] = {}
+    column = {"user": JOBS.c.user_name, "team": JOBS.c.team_name}.get(by, JOBS.c.class_name)
     with database.read() as connection:
-        return {row[0]: row[1] for row in connection.execute(select(JOBS.c.id, column))}
+        for begin in range(0, len(jobs), AT_ONCE):
+            query = select(JOBS.c.id, column).where(JOBS.c.id.in_(jobs[begin : begin + AT_ONCE]))
+            found |= {row[0]: row[1] for row in connection.execute(query)}
+    return found
 
 
 def _by_kind(nodes: Iterable[NodeState], window: Window, now: float) -> list[dict[str, Any]]:

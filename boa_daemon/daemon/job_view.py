@@ -21,6 +21,7 @@ from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
+from boa_daemon.daemon.purses import Purses
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
 from boa_daemon.inputs.job_file import DEFAULT_RETRIES
 from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
@@ -32,6 +33,7 @@ from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState, JobTerms, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
@@ -65,6 +67,7 @@ class Work:
         elastic_class: Callable[[Mapping[str, Any]], str] | None = None,
         spread_of: Callable[[str], float] = lambda _name: SPREAD,
         user_caps: Callable[[], Mapping[str, float]] = dict,
+        teams: Callable[[Purses, float], Mapping[str, TeamMoney]] = lambda _purses, _now: {},
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         learner: Learner | None = None,
         liveness: Liveness | None = None,
@@ -76,6 +79,7 @@ class Work:
         self._group_money = GroupMoney(queue)
         self._class_of, self._spread_of, self._alert = class_of, spread_of, alert
         self._user_caps, self._elastic_class = user_caps, elastic_class
+        self._purses, self._teams = Purses(queue=queue), teams
         self._killed_for: dict[JobId, str] = {}
         self._ended_as: dict[JobId, JobStatus] = {}
         self._stopping: set[JobId] = set()
@@ -126,6 +130,10 @@ class Work:
             return {}
         spent = spent_today(self._queue, now=self._clock.now())
         return {name: UserMoney(cap_usd=cap, spent_usd=spent.get(name, 0.0)) for name, cap in caps.items()}
+
+    def teams(self) -> Mapping[str, TeamMoney]:
+        """Return the purses of teams as of now."""
+        return self._teams(self._purses, self._clock.now())
 
     def awaited(self, job: JobRecord) -> tuple[JobId, JobStatus] | None:
         """Return the first job that has to end before this one may start, and how it is; None for none.
@@ -574,6 +582,8 @@ class Work:
                 hours_end_at=self._hours_end_at(job, now) if job.slots else None,
                 waits_for=self._waits_for(job),
                 ordered_gpus=job.content.get("ordered_gpus"),
+                team=job.team,
+                grace_seconds=float(job.content["stop_grace_seconds"]),
             ),
             is_rigid=job.is_rigid,
         )

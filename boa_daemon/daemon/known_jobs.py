@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from boa_daemon.tick.ports import JobSource
 from boa_daemon.tick.state import JobState, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from policies.model import JobId
 
 
@@ -31,3 +32,7 @@ class KnownJobs:
     def users(self) -> Mapping[str, UserMoney]:
         """Return what users with a cap of their own have spent today."""
         return self.source.users()
+
+    def teams(self) -> Mapping[str, TeamMoney]:
+        """Return the purses of teams."""
+        return self.source.teams()

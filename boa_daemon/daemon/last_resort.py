@@ -110,6 +110,7 @@ class LastResort:
             nodes={name: _with_jobs(node, held.get(name, {}), jobs) for name, node in nodes.items()},
             jobs=jobs,
             offers=() if last is None else last.offers,
+            teams=self._try(self.work.teams, {} if last is None else last.teams, "the purses of teams"),
             settled_micro_dollars=store.settled_micro_dollars(),
             settled_today_micro_dollars=store.settled_since(day_of(now).begins_at)
             + sum(bill_within(node, day_of(now), until=node.ended_at or now) for node in uncharged),

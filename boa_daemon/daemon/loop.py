@@ -32,6 +32,7 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.purses import Purses, TeamTerms
 from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError, InputError
@@ -56,6 +57,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import counted
 from policies.errors import InfeasibleBudget, PolicyError
 from policies.model import JobClass, JobId, NodeId, Width
@@ -151,6 +153,7 @@ class Daemon:
                 elastic_class=self._elastic_class,
                 spread_of=self._spread_of,
                 user_caps=self._user_caps,
+                teams=self._teams,
                 alert=self._alert,
                 learner=self.learning.learner,
                 liveness=self.liveness,
@@ -331,7 +334,7 @@ class Daemon:
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
             elif held.code in ("max-usd", "max-hours"):
                 self._alert(f"{held.code}:{held.what}", held.sentence)
-            elif held.code == "user-day-cap" and held.what not in before:
+            elif held.code in ("user-day-cap", "team-day-cap", "team-month-cap") and held.what not in before:
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
@@ -666,6 +669,23 @@ class Daemon:
         """Return the dollars per day (UTC) of users who have a cap."""
         users = self.settings.users.items()
         return {name: user.usd_per_day_cap for name, user in users if user.usd_per_day_cap is not None}
+
+    def _teams(self, purses: Purses, now: float) -> Mapping[str, TeamMoney]:
+        """Return the purses of teams; their shares are of the budget."""
+        budget = self.settings.budget
+        return purses.money(
+            {
+                name: TeamTerms(
+                    usd_per_day_cap=team.usd_per_day_cap,
+                    usd_per_month_cap=team.usd_per_month_cap,
+                    share=team.share,
+                )
+                for name, team in self.settings.teams.items()
+            },
+            now=now,
+            usd_per_hour=budget.mean_usd_per_hour,
+            half_life_hours=budget.share_half_life_hours,
+        )
 
     def _speed(self, name: str, phase: int, width: Width) -> float:
         """Return how fast a class works; 0 where nobody knows."""

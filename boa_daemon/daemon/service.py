@@ -15,6 +15,8 @@ from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
+from boa_daemon.daemon.secret_references import check_secrets
+from boa_daemon.daemon.teams import team_of
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.inputs.groups import members, size_of
@@ -131,6 +133,8 @@ class Service:
             checked = check_job(Document(name=name, content=content, language="json"))
             if len(rows) + size_of(checked) > MOST_JOBS_AT_ONCE:
                 raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
+            check_secrets(checked, self.daemon.settings.engine)
+            checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
             for other in checked["after"]:
                 self._check_known(other.partition(":")[0])
             self._check_code(checked.get("code"))
@@ -258,15 +262,23 @@ class Service:
         user: str | None = None,
         ended: bool = True,
         limit: int = 1000,
+        team: str | None = None,
         group: str | None = None,
+        before: int | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
-        """Return jobs, the newest first; what those printed that the caller may not read is left out."""
+        """Return jobs, the newest first; what those printed that the caller may not read is left out.
+
+        `next` is where the next page begins, given as `before`; None where there is none.
+        """
         found = None if group is None else self._find_group(group)
         within = None if found is None else (found.first, found.last)
-        records = self._books().queue.jobs(limit=limit, user=user, ended=ended, within=within)
-        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records]
-        return {"as_of": self._as_of(), "jobs": rows}
+        records = self._books().queue.jobs(
+            limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
+        )
+        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records[:limit]]
+        following = records[limit - 1].seq if len(records) > limit else None
+        return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
         """Return one job with its file; the values of its environment only to who may read them."""
@@ -303,6 +315,7 @@ class Service:
             "index": job.content["group"]["index"] if job.group else None,
             "matrix": dict(job.content["group"]["matrix"]) if job.group else {},
             "user": job.user,
+            "team": job.team or None,
             "class": job.class_name,
             "status": "cancelling" if job.is_cancelled and job.is_active else job.status,
             "gpus": 0 if job.width is None else job.width.gpus,
@@ -383,10 +396,20 @@ class Service:
             *standing.notes,
             standing.plan_fault,
             standing.clock_note,
+            self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
         unusable = () if self.daemon.books is None else self.daemon.fleet.unusable().values()
         return [note for note in (*notes, *unusable) if note]
+
+    def _own_user_note(self) -> str:
+        """Return that others' jobs can do what the daemon can, where that was chosen."""
+        is_open = self.daemon.settings.engine.shared_account
+        if not is_open or not getattr(self.daemon.world.runner, "is_of_own_user", False):
+            return ""
+        return (
+            "jobs run as the daemon's own user ([engine] shared_account): whoever submits can do what it can"
+        )
 
     def _best_effort(self) -> dict[str, object] | None:
         """Return how far the budget goes; None where it pays for the load."""
@@ -487,6 +510,9 @@ class Service:
                 f"it was started {record.generation} times" if record.generation else "it was not started yet"
             )
             raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
+        if generation is None and not record.is_active:
+            # An engine may have forgotten one that is over.
+            generation = record.generation or None
         chunk = self.daemon.world.runner.logs(name, since=since, generation=generation, node=node)
         if node is not None and node >= chunk.nodes:
             had = "1 node, number 0" if chunk.nodes == 1 else f"{chunk.nodes} nodes, numbers from 0 on"
@@ -651,7 +677,7 @@ class Service:
         return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
-        """Return what was spent since an instant, by job, class, user or day; by default this month."""
+        """Return what was spent since an instant, by job, class, user, team or day; by default this month."""
         books, now = self._books(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from shlex import quote
 
 from boa_daemon.engines.layout import Errands, Layout
@@ -21,8 +22,7 @@ def around(spec: JobSpec, layout: Layout, errands: Errands, *, code_at: str) -> 
     if not spec.code:
         return errands
     words = (code_at, spec.code, str(layout.code), str(layout.work(spec.job)))
-    bring = f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}'
-    return replace(errands, before=f"{bring} && {{ {errands.before}\n}}" if errands.before else bring)
+    return replace(errands, bring=f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}')
 
 
 def ended_container(name: str, spec: JobSpec, after: str) -> str:
@@ -32,18 +32,18 @@ def ended_container(name: str, spec: JobSpec, after: str) -> str:
     return f"{end_script(name)}; {after}" if after else end_script(name)
 
 
-def with_setup(spec: JobSpec, layout: Layout) -> str:
+def with_setup(spec: JobSpec, folder: Path) -> str:
     """Return the command with what is set up before it.
 
-    On a node that happens once for the same code and the same words; in a container, which begins anew each
-    time, at each start. What the job's nodes share is set up by one of them while the others wait.
+    On a node that happens once for the same code and the same words, as `folder` remembers; in a container,
+    which begins anew each time, at each start. What the job's nodes share is set up by one of them while the
+    others wait.
     """
     if not spec.setup:
         return spec.run
     setup = f"( set -e\n{spec.setup}\n)"
     if spec.image:
         return f"{setup} || exit\n{spec.run}"
-    folder = layout.job(spec.job)
     digest = hashlib.sha256(f"{spec.code}\0{spec.setup}".encode()).hexdigest()[:16]
     marker, lock = quote(str(folder / f"setup.{digest}")), quote(str(folder / "setup.lock"))
     return f"""if [ ! -e {marker} ]; then

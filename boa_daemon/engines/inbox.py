@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from boa_daemon.inputs.messages import REFUSED, event, json_object, unit_status
+from boa_daemon.inputs.messages import REFUSED, event, json_object
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.engine")
@@ -32,8 +32,13 @@ class SqsClient(Protocol):
 class Inbox:
     """Reads the queue until it is empty. `interruptions` are nodes that the cloud takes back, and when."""
 
-    def __init__(self, sqs: SqsClient, queue_url: str) -> None:
-        self._sqs, self._queue_url = sqs, queue_url
+    def __init__(
+        self,
+        sqs: SqsClient,
+        queue_url: str,
+        read_status: Callable[[Mapping[str, Any], str], dict[str, Any] | None],
+    ) -> None:
+        self._sqs, self._queue_url, self._read_status = sqs, queue_url, read_status
         self.interruptions: dict[NodeId, float] = {}
         self._is_silent = False
 
@@ -67,7 +72,7 @@ class Inbox:
         if document is None:
             return None
         if "detail-type" not in document:
-            return unit_status(document, SOURCE)
+            return self._read_status(document, SOURCE)
         found = event(document, SOURCE)
         if found is not None and found[0] == "EC2 Spot Instance Interruption Warning":
             self.interruptions[found[1]] = found[2] + NOTICE_SECONDS

@@ -8,6 +8,9 @@ from urllib.parse import quote
 
 from policies.model import JobId
 
+OWN = "own"
+"""The folder of a generation in which its command writes; the rest is its keepers'."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -36,6 +39,10 @@ class Layout:
         """Return the folder of a job's checkpoints: one for all generations."""
         return self.job(job) / "checkpoint"
 
+    def home(self, job: JobId) -> Path:
+        """Return the folder in which a job begins whose user has none of its own."""
+        return self.job(job) / "home"
+
     def generation(self, job: JobId, number: int) -> Path:
         """Return the folder of a generation."""
         return self.job(job) / f"g{number}"
@@ -49,6 +56,7 @@ class Layout:
 class Errands:
     """Scripts around a unit: see `boa_daemon.job.unit.Unit`."""
 
+    bring: str = ""
     before: str = ""
     beat: str = ""
     after: str = ""

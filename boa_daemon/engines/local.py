@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
+import shutil
 import signal
 import socket
 import time
@@ -17,16 +19,18 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from boa_daemon.engines.layout import Layout
+from boa_daemon.engines.accounts import Account, account_here
+from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import units_of
-from boa_daemon.inputs.messages import REFUSED, unit_status
+from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
-from boa_daemon.job.unit import Unit, read_json, status_of, write_json
+from boa_daemon.job.seal import KEY_FILE, key_of, sealed
+from boa_daemon.job.unit import Unit, read_json, read_own, status_of, write_json
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
@@ -37,6 +41,8 @@ KEEPER_SECONDS = 30.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
 BLOCK_BYTES = 1 << 20
+GONE = "=gone"
+"""The folder of what is being removed; no job's folder has that name."""
 FILES = "the files of a unit"
 
 
@@ -44,14 +50,31 @@ class LocalEngine:
     """Implements `Runner` with processes of this machine, known by files below `root`."""
 
     name = "local"
-    is_of_own_user = True
 
-    def __init__(self, root: Path, *, gate: JobGate | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        gate: JobGate | None = None,
+        own_user: bool = False,
+        secrets_file: str = "",
+    ) -> None:
         self.layout = Layout(root=root.resolve())
-        self._gate = gate
+        self._gate, self._own_user, self._secrets_file = gate, own_user, secrets_file
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
+
+    @property
+    def is_of_own_user(self) -> bool:
+        """Whether jobs run as the user of this process: they can then do what it can."""
+        return not self._own_user or os.geteuid() != 0
+
+    def _account(self, spec: JobSpec) -> Account | None:
+        """Return the user that a job runs as; None for ours."""
+        if not self._own_user:
+            return None
+        return account_here(spec.user, spec.job, self.layout.home(spec.job))
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Accept every node: all of them are this machine."""
@@ -65,7 +88,7 @@ class LocalEngine:
                     reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request"
                 )
             spec = replace(spec, workdir=str(Path(spec.workdir).resolve()))
-        spec = replace(spec, environment=dict(spec.environment))
+        spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
         try:
             folder = self.layout.job(spec.job)
             folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +119,9 @@ class LocalEngine:
         """Write everything down, then start; a crash in between leaves a generation without keepers."""
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         nodes = dict.fromkeys(slot.node for slot in action.slots)
-        set_fence(self.layout.checkpoints(action.job), action.generation)
+        account = self._account(spec)
+        if account is None:
+            set_fence(self.layout.checkpoints(action.job), action.generation)
         spec = self._gated(spec, action, nodes)
         units = units_of(
             spec,
@@ -105,10 +130,15 @@ class LocalEngine:
             addresses=self._addresses(nodes),
             port=_free_port(),
             code_at=str(self._archive(spec.code)),
+            account=account,
+            secrets_file=self._secrets_file,
         )
+        folder = self.layout.generation(action.job, action.generation)
+        (folder / KEY_FILE).unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_token(folder / KEY_FILE, secrets.token_hex(32))
         for unit in units:
             unit.write()
-        folder = self.layout.generation(action.job, action.generation)
         write_json(folder / "generation.json", asdict(run))
         self._runs[action.job] = run
         self._launch(units, tuple(nodes))
@@ -229,7 +259,8 @@ class LocalEngine:
 
     def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
         """Return what units say, None of one that cannot be read; those without keeper are ended."""
-        return [look_at(folder) for folder in folders]
+        asked = time.monotonic_ns()
+        return [believed(folder, look_at(folder, asked), asked) for folder in folders]
 
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
@@ -240,7 +271,7 @@ class LocalEngine:
             generation = run.number if run is not None else max(self._generations(job), default=0)
         folder = self.layout.generation(job, generation)
         if node is None:
-            node = int((read_json(folder / "progress.json") or {}).get("node", 0))
+            node = int((read_json(folder / OWN / "progress.json") or {}).get("node", 0))
         found, after, dropped = read_log(folder / f"n{node}", since)
         return LogChunk(
             text=found.decode(errors="replace"),
@@ -253,8 +284,8 @@ class LocalEngine:
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read everything back from the files."""
         for file in sorted(self.layout.root.glob("*/spec.json")):
-            document = read_json(file)
-            if document is None or (file.parent / "forgotten").exists():
+            document = None if (file.parent / "forgotten").exists() else read_json(file)
+            if document is None:
                 continue
             job = str(document["job"])
             self._specs[job] = JobSpec(**document)
@@ -287,6 +318,22 @@ class LocalEngine:
             (self.layout.job(job) / "forgotten").touch()
         self._runs.pop(job, None)
         self._specs.pop(job, None)
+        for known in [each for each in self._over if each[0] == job]:
+            del self._over[known]
+
+    def discard(self, job: JobId) -> None:
+        """Remove the folder of a job that was forgotten: its logs and checkpoints.
+
+        It is renamed first, so that nobody ever sees a part of it.
+        """
+        if job in self._runs:
+            return
+        gone = self.layout.root / GONE
+        with suppress(OSError):
+            gone.mkdir(exist_ok=True)
+            folder = self.layout.job(job)
+            folder.rename(gone / f"{folder.name}.{time.time_ns()}")
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 PASSED_ON = frozenset(
@@ -311,14 +358,43 @@ def _unit_folders(generation: Path) -> list[Path]:
     return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
 
 
-def look_at(folder: Path) -> Status | None:
+def believed(folder: Path, status: Status | None, asked: int) -> Status | None:
+    """Return a unit's answer to a question, if it carries its generation's seal and that number."""
+    if status is None or not is_believed(status, FILES, key=key_of(folder), told=asked):
+        return None
+    return status
+
+
+def look_at(folder: Path, asked: int = 0) -> Status | None:
+    """Return what a unit on this machine says, sealed; one that has lost its keeper is ended first."""
+    found = _looked_at(folder)
+    try:
+        return None if found is None else sealed(found, key_of(folder), told=asked)
+    except (RecursionError, ValueError) as error:
+        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _looked_at(folder: Path) -> Status | None:
     """Return what a unit on this machine says; one that has lost its keeper is ended first."""
     unit = _status(folder)
     has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
-    is_odd = unit is None or (unit["exit"] is None and (has_odd_keeper or (folder / "exit.json").exists()))
+    # Looked at after the status, in which a true end may have come meanwhile.
+    has_odd_end = unit is not None and unit["exit"] is None and _has_odd_end(folder)
+    is_odd = unit is None or has_odd_end or (unit["exit"] is None and has_odd_keeper)
     if is_odd and (folder / "unit.json").exists():
         unit = _mended(folder) or unit
     return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit
+
+
+def _has_odd_end(folder: Path) -> bool:
+    """Whether there is an end that the unit's keeper did not write; counted."""
+    if not (folder / "exit.json").exists():
+        return False
+    if read_own(folder, "exit.json"):
+        return False
+    REFUSED.note(FILES, "forged: an end that the unit's keeper did not write")
+    return True
 
 
 def send_to_keeper(folder: Path, number: signal.Signals) -> None:
@@ -330,7 +406,7 @@ def send_to_keeper(folder: Path, number: signal.Signals) -> None:
 
 def _keeper(folder: Path) -> tuple[int, int] | None:
     """Return the process of a unit's keeper and when it began; None where nobody wrote that down."""
-    kept = read_json(folder / "keeper.json") or {}
+    kept = read_own(folder, "keeper.json") or {}
     pid, ticks = kept.get("pid"), kept.get("ticks")
     if isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31:
         return pid, ticks

@@ -14,17 +14,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from boa_daemon.engines.local import LocalEngine, look_at, send_to_keeper
+from boa_daemon.engines.local import LocalEngine, believed, look_at, send_to_keeper
 from boa_daemon.engines.reading import Status
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
-from boa_daemon.job.unit import Unit, lost_end, read_json, write_json
+from boa_daemon.job.unit import Unit, lost_end, own, read_json, write_json
 from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import NodeId
@@ -58,8 +59,9 @@ class RayEngine(LocalEngine):
         address: str = "auto",
         environment: Mapping[str, str] | None = None,
         gate: JobGate | None = None,
+        secrets_file: str = "",
     ) -> None:
-        super().__init__(root, gate=gate)
+        super().__init__(root, gate=gate, secrets_file=secrets_file)
         try:
             import ray  # noqa: PLC0415  an extra
         except ImportError as error:
@@ -74,6 +76,11 @@ class RayEngine(LocalEngine):
         self._launch_task, self._look_task, self._signal_task = (
             ray.remote(function) for function in (_launch, _look, _signal)
         )
+
+    @property
+    def is_of_own_user(self) -> bool:
+        """Whether jobs run as the user of this process: as Ray's, on its nodes, which nobody tells apart."""
+        return True
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Accept the nodes that have joined the cluster under their names."""
@@ -135,12 +142,13 @@ class RayEngine(LocalEngine):
     def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
         """Ask each unit on its node; None where there was no answer."""
         joined = self._joined()
+        number = time.monotonic_ns()
         asked = []
         for folder in folders:
-            node = _node_of(folder)
-            asked.append(self._on(self._look_task, node).remote(str(folder)) if node in joined else None)
+            node, look = _node_of(folder), self._look_task
+            asked.append(self._on(look, node).remote(str(folder), number) if node in joined else None)
         units = [
-            _gone(folder) if task is None else self._answer(task)
+            believed(folder, _gone(folder, number) if task is None else self._answer(task), number)
             for folder, task in zip(folders, asked, strict=True)
         ]
         if units and all(unit is not None and unit["exit"] is not None for unit in units):
@@ -175,14 +183,14 @@ def _group_of(folder: Path) -> str:
     return f"boa:{folder.parent}"
 
 
-def _gone(folder: Path) -> Status | None:
+def _gone(folder: Path, asked: int) -> Status | None:
     """Return the status of a unit whose node has left the cluster: how it ended, or that it is lost."""
-    unit = look_at(folder) if (folder / "exit.json").exists() else None
+    unit = look_at(folder, asked) if (folder / "exit.json").exists() else None
     if unit is not None:
         return unit
     with suppress(OSError):
-        write_json(folder / "exit.json", lost_end())
-    return look_at(folder)
+        write_json(folder / "exit.json", own(folder, lost_end()))
+    return look_at(folder, asked)
 
 
 def _launch(folder: str, environment: Mapping[str, str]) -> None:
@@ -191,9 +199,9 @@ def _launch(folder: str, environment: Mapping[str, str]) -> None:
     start_apart(Path(folder), {**clean, **environment})
 
 
-def _look(folder: str) -> Status | None:
-    """Look at a unit on this node."""
-    return look_at(Path(folder))
+def _look(folder: str, asked: int) -> Status | None:
+    """Look at a unit on this node; the answer carries the question's number."""
+    return look_at(Path(folder), asked)
 
 
 def _signal(folder: str, number: int) -> None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from boa_daemon.engines.accounts import own_account
 from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
@@ -50,7 +52,8 @@ from boa_daemon.engines.ssm_scripts import (
     stop_script,
 )
 from boa_daemon.engines.units import readable, units_of
-from boa_daemon.inputs.messages import REFUSED, json_object, unit_status
+from boa_daemon.inputs.messages import REFUSED, is_believed, json_object, unit_status
+from boa_daemon.job.seal import TOLD, is_sealed
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
@@ -78,6 +81,8 @@ class SsmSettings:
     silent_seconds: float = 60.0
     probe_seconds: float = 20.0
     rendezvous_port: int = 29400
+    own_user: bool = False
+    """Whether each job runs as a user of its own on its nodes, not as root."""
     efa_cards: Mapping[str, int] = field(default_factory=dict)
     """Instance type to the EFA cards that its nodes must show."""
 
@@ -99,7 +104,7 @@ class SsmEngine:
         gate: JobGate | None = None,
     ) -> None:
         self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
-        self._inbox = Inbox(sqs, settings.queue_url)
+        self._inbox = Inbox(sqs, settings.queue_url, self._read_status)
         self._address_of, self._now, self._gate = address_of, now, gate
         self._jobs: dict[JobId, Known] = {}
         self._preparer = Preparer(self._commands)
@@ -123,12 +128,12 @@ class SsmEngine:
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
-        spec = replace(spec, environment=dict(spec.environment))
+        spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
         known = self._jobs.get(spec.job)
         if known is None:
             self._jobs[spec.job] = Known(spec=spec)
         else:
-            known.spec, known.is_forgotten = spec, False
+            known.spec = spec
         self._save()
         return Accepted()
 
@@ -147,10 +152,10 @@ class SsmEngine:
             addresses = {node: self._address_of(node) for node in nodes}
         except Exception as error:
             return Refused(reason=f"the address of a node could not be had: {error}")
+        key = secrets.token_hex(32)
         for rank, node in enumerate(nodes):
-            answer = self._commands.send(
-                [node], self._start_script(known, action, addresses, rank), "start a unit"
-            )
+            script = self._start_script(known, action, addresses, rank, key)
+            answer = self._commands.send([node], script, "start a unit")
             # One whose answer was lost may run: it is taken for started, and asked about when it is silent. A
             # second generation beside it would be the worse mistake.
             if isinstance(answer, Refused) and not isinstance(answer, InDoubt):
@@ -158,17 +163,19 @@ class SsmEngine:
                 self._commands.send_each(nodes[: rank + 1], kill_script(pattern), "end a unit")
                 return answer
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
-        known.run = Run(generation=generation, nodes=nodes, started_at=self._now())
+        known.run = Run(generation=generation, nodes=nodes, started_at=self._now(), key=key)
         self._save()
         return Accepted()
 
     def _start_script(
-        self, known: Known, action: StartJob, addresses: Mapping[NodeId, str], rank: int
+        self, known: Known, action: StartJob, addresses: Mapping[NodeId, str], rank: int, key: str
     ) -> str:
         """Return the script that starts one unit."""
         settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
         given, spec = self._pass(spec, action, list(addresses), root)
+        account = own_account(spec.job, layout.home(spec.job)) if settings.own_user else None
+        begin = layout.job(spec.job) if account is None else account.home
         errands = errands_for(
             queue_url=settings.queue_url,
             uri=self._uri(spec.job),
@@ -180,15 +187,16 @@ class SsmEngine:
         )
         is_elsewhere = spec.workdir != "." or spec.code
         unit = units_of(
-            spec if is_elsewhere else replace(spec, workdir=str(layout.job(spec.job))),
+            spec if is_elsewhere else replace(spec, workdir=str(begin)),
             action,
             layout,
             addresses=addresses,
             port=settings.rendezvous_port + sum(map(ord, f"{action.job}{action.generation}")) % 3000,
             errands=replace(errands, beat_seconds=settings.heartbeat_seconds),
             code_at=self._code_uri(spec.code),
+            account=account,
         )[rank]
-        return start_script(root, {**asdict(unit), "folder": str(unit.folder)}, gate=given)
+        return start_script(root, {**asdict(unit), "folder": str(unit.folder)}, gate=given, key=key)
 
     def _pass(
         self, spec: JobSpec, action: StartJob, nodes: Sequence[NodeId], root: str
@@ -260,13 +268,13 @@ class SsmEngine:
         for status in self._inbox.receive(keep=self._save_news):
             self._has_news |= self._heard(status)
         for known in self._jobs.values():
-            if known.run is not None and not known.is_forgotten:
+            if known.run is not None:
                 self._has_news |= self._ask_silent(known.run)
         self._save_news()
         return {
             job: self._looked_at(job, known)
             for job, known in list(self._jobs.items())
-            if known.run is not None and not known.is_forgotten
+            if known.run is not None
         }
 
     def _looked_at(self, job: JobId, known: Known) -> RunReport:
@@ -294,16 +302,24 @@ class SsmEngine:
             REFUSED.note("a unit", f"{type(error).__name__}: {error}")
             return False
 
-    def _hear(self, status: dict[str, Any]) -> bool:
-        """Take in a unit's word, unless it is of an older generation or older than what is known."""
-        known = self._jobs.get(status["job"])
+    def _read_status(self, document: Mapping[str, Any], source: str) -> dict[str, Any] | None:
+        """Return a unit's word: in form, of a generation that is the newest of its job, sealed by it, new."""
+        said = unit_status(document, source)
+        if said is None:
+            return None
+        known = self._jobs.get(said["job"])
         run = known.run if known is not None else None
-        if known is None or run is None or status["generation"] != run.generation.number:
-            return False
-        rank = int(status["rank"])
-        if rank >= len(run.nodes):
-            REFUSED.note("a unit", "a rank that its generation does not have")
-            return False
+        if run is None or said["generation"] != run.generation.number or said["rank"] >= len(run.nodes):
+            REFUSED.note(source, "of another generation, or of a rank that it does not have")
+            return None
+        after = (run.heard.get(said["rank"]) or {}).get(TOLD)
+        return said if is_believed(document, source, key=run.key, after=after) else None
+
+    def _hear(self, status: dict[str, Any]) -> bool:
+        """Take in a unit's word that was read, unless its unit has ended."""
+        known = self._jobs[status["job"]]
+        run, rank = known.run, int(status["rank"])
+        assert run is not None
         before = run.heard.get(rank)
         if before is not None and before["exit"] is not None:
             return False
@@ -347,8 +363,14 @@ class SsmEngine:
             run.probes[rank] = (command, self._now())
             return False
         if status == "Success" and STATUS in output:
-            said = unit_status(json_object(output.partition(STATUS)[2], PROBE), PROBE)
-            return said is not None and self._heard(said)
+            document = json_object(output.partition(STATUS)[2], PROBE)
+            said = None if document is None else self._read_status(document, PROBE)
+            if said is not None:
+                return self._heard(said)
+            ours = {"job": run.generation.job, "generation": run.generation.number, "rank": rank}
+            if document is None or not ours.items() <= document.items() or not is_sealed(document, run.key):
+                return False
+            # Its own word, and older than what was heard: the node has booted anew, and its units are gone.
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
             run.heard[rank] = lost(run, rank)
@@ -406,7 +428,11 @@ class SsmEngine:
         if self._memory is None:
             self._jobs.update(read_known(self._settings.state_file))
         elif documents := self._memory[0]():
-            self._jobs.update({job: known_of(json.loads(text)) for job, text in documents.items()})
+            rows = {job: json.loads(text) for job, text in documents.items()}
+            # An earlier version kept those that are over.
+            self._jobs.update(
+                {job: known_of(row) for job, row in rows.items() if not row.get("is_forgotten")}
+            )
         else:
             # An earlier version kept it in a file beside the database.
             self._jobs.update(read_known(self._settings.state_file))
@@ -460,7 +486,8 @@ class SsmEngine:
         """Leave a job out from now on, unless it runs."""
         known = self._jobs.get(job)
         if known is not None and (known.run is None or self._look(known).is_over):
-            known.is_forgotten = True
+            # What is kept is written at each word of a node: jobs that are over may not be in it.
+            del self._jobs[job]
             self._save()
 
     def _save(self) -> None:

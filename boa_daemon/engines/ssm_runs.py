@@ -15,7 +15,7 @@ from policies.model import JobId, NodeId
 
 @dataclass(slots=True)
 class Run:
-    """A generation: where its units are, and what was heard of them."""
+    """A generation: where its units are, the key that seals what they say, and what was heard of them."""
 
     generation: Generation
     nodes: tuple[NodeId, ...]
@@ -25,6 +25,7 @@ class Run:
     failed_probes: dict[int, int] = field(default_factory=dict)
     started_at: float = 0.0
     is_ending: bool = False
+    key: str = ""
 
 
 @dataclass(slots=True)
@@ -34,7 +35,6 @@ class Known:
     spec: JobSpec
     run: Run | None = None
     stands: dict[str, Any] | None = None
-    is_forgotten: bool = False
 
     def keep(self, found: Mapping[str, Any]) -> None:
         """Take in a checkpoint that stands in S3, unless a newer one does."""
@@ -67,12 +67,12 @@ def lost(run: Run, rank: int) -> dict[str, Any]:
 def read_known(file: Path) -> dict[JobId, Known]:
     """Return what was written down; nothing where there is no file."""
     document = read_json(file) or {"jobs": {}}
-    return {job: known_of(row) for job, row in document["jobs"].items()}
+    return {job: known_of(row) for job, row in document["jobs"].items() if not row.get("is_forgotten")}
 
 
 def known_of(row: Mapping[str, Any]) -> Known:
     """Return a job from its document."""
-    known = Known(spec=JobSpec(**row["spec"]), stands=row["stands"], is_forgotten=row["is_forgotten"])
+    known = Known(spec=JobSpec(**row["spec"]), stands=row["stands"])
     run = row["run"]
     if run is not None:
         known.run = Run(
@@ -81,6 +81,7 @@ def known_of(row: Mapping[str, Any]) -> Known:
             heard={int(rank): status for rank, status in run["heard"].items()},
             heard_at={int(rank): at for rank, at in run["heard_at"].items()},
             started_at=run["started_at"],
+            key=run.get("key", ""),
         )
     return known
 
@@ -99,9 +100,10 @@ def document_of(known: Known) -> dict[str, Any]:
     """Return a job as a document."""
     run = known.run
     return {
-        "spec": asdict(replace(known.spec, environment=dict(known.spec.environment))),
+        "spec": asdict(
+            replace(known.spec, environment=dict(known.spec.environment), secrets=dict(known.spec.secrets))
+        ),
         "stands": known.stands,
-        "is_forgotten": known.is_forgotten,
         "run": None
         if run is None
         else {
@@ -110,5 +112,6 @@ def document_of(known: Known) -> dict[str, Any]:
             "heard": run.heard,
             "heard_at": run.heard_at,
             "started_at": run.started_at,
+            "key": run.key,
         },
     }

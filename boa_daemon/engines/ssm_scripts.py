@@ -21,6 +21,7 @@ from typing import Any
 
 from boa_daemon.engines.layout import Errands
 from boa_daemon.job.container import LIMITED, limit_properties
+from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.tick.ports import GatePass
 
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
@@ -35,7 +36,8 @@ def bundle() -> tuple[str, str]:
     buffer = io.BytesIO()
     package = Path(str(files("boa_daemon")))
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
-        for file in [package / "__init__.py", *sorted((package / "job").rglob("*.py"))]:
+        top = [package / "__init__.py", package / "version.py"]
+        for file in [*top, *sorted((package / "job").rglob("*.py"))]:
             member = tarfile.TarInfo(str(file.relative_to(package.parent)))
             content = _wordless(file.read_text(encoding="utf-8")).encode()
             member.size = len(content)
@@ -66,6 +68,7 @@ def prepare_script(root: str, *, gpus: int = 0, efa: int = 0) -> str:
     """Return the script that makes a node ready: it unpacks the bundle, once, and looks at the GPUs."""
     folder, (_, packed) = library(root), bundle()
     return f"""set -eu
+umask 022
 if [ ! -e {quote(folder)}/ready ]; then
   mkdir -p {quote(folder)}
   base64 -d <<'BUNDLE' | tar -xJ -C {quote(folder)}
@@ -82,7 +85,7 @@ echo {READY}
 """
 
 
-def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = None) -> str:
+def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = None, key: str = "") -> str:
     """Return the script that starts a unit under systemd; one that is there already is left alone.
 
     systemd waits for its keeper as long as that takes: the keeper ends the command when its grace is over,
@@ -96,9 +99,15 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     within = "".join(f"  -p {one} \\\n" for one in limits)
     told = f"--setenv={LIMITED}=1 " if limits else ""
     keeper = "python3 -m boa_daemon.job.keeper"
+    files = _key_file(Path(folder).parent, key) + _gate_files(Path(folder).parent, gate)
+    work = quote(str(unit["workdir"]))
+    # A folder that is there is as the image has it; one that is made is the job's.
+    give = "" if unit.get("uid") is None else f"; chown {unit['uid']}:{unit['gid']} {work} || true"
     return f"""set -eu
-mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))} {quote(str(unit["workdir"]))}
-{_gate_files(Path(folder).parent, gate)}if [ ! -e {quote(folder)}/unit.json ]; then
+umask 022
+mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))}
+if [ ! -d {work} ]; then mkdir -p {work}{give}; fi
+{files}if [ ! -e {quote(folder)}/unit.json ]; then
   cat > {quote(folder)}/unit.part <<'UNIT'
 {json.dumps(unit)}
 UNIT
@@ -106,10 +115,16 @@ UNIT
 fi
 if [ -e {quote(folder)}/keeper.json ] || systemctl is-active --quiet {quote(name)}; then exit 0; fi
 systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
-  -p TimeoutStopSec=infinity \\
+  -p TimeoutStopSec=infinity -p LimitMEMLOCK=infinity \\
 {within}  -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
   {told}--setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
+
+
+def _key_file(generation: Path, key: str) -> str:
+    """Return the line that writes down the key of a generation's words, for their keepers alone."""
+    file = quote(str(generation / KEY_FILE))
+    return f"(umask 077; printf '%s\\n' {quote(key)} > {file})\n" if key else ""
 
 
 def _gate_files(generation: Path, gate: GatePass | None) -> str:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from boa_daemon.engines.accounts import Account
 from boa_daemon.engines.environment import around, ended_container, with_setup, workdir_of
-from boa_daemon.engines.layout import Errands, Layout
+from boa_daemon.engines.layout import OWN, Errands, Layout
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import Unit
@@ -46,11 +47,14 @@ def units_of(
     port: int,
     errands: Errands | None = None,
     code_at: str = "",
+    account: Account | None = None,
+    secrets_file: str = "",
 ) -> tuple[Unit, ...]:
     """Return the units of a generation, one per node, in the order of the slots; the first leads.
 
     `addresses` are where nodes reach each other; `port`, on the first, is where they meet. `code_at` is the
-    archive of the job's code.
+    archive of the job's code. `account` is the user that they run as, where that is not the keeper's,
+    `secrets_file` the daemon's store.
     """
     errands = around(spec, layout, errands or Errands(), code_at=code_at)
     indices: dict[NodeId, list[int]] = {}
@@ -64,7 +68,7 @@ def units_of(
         "BOA_GPUS": str(len(action.slots)),
         "BOA_NODES": str(len(indices)),
         "BOA_CHECKPOINT_DIR": str(layout.checkpoints(spec.job)),
-        "BOA_PROGRESS_FILE": str(folder / "progress.json"),
+        "BOA_PROGRESS_FILE": str(folder / OWN / "progress.json"),
         "BOA_GATE": str(folder / "gate.json"),
         "BOA_WEIGHT": f"{spec.weight:g}",
         "BOA_KEEP_CHECKPOINTS": str(spec.keep_checkpoints),
@@ -78,13 +82,14 @@ def units_of(
             job=spec.job,
             generation=action.generation,
             rank=rank,
-            run=with_setup(spec, layout),
+            run=with_setup(spec, (layout.job if account is None else layout.home)(spec.job)),
             folder=layout.unit(spec.job, action.generation, rank),
             workdir=workdir_of(spec, layout),
             progress_file=common["BOA_PROGRESS_FILE"],
             checkpoint_dir=common["BOA_CHECKPOINT_DIR"],
             # What the job file says comes first: nothing in it stands above what tells jobs apart.
             environment={
+                **({} if account is None else account.environment),
                 **spec.environment,
                 **common,
                 "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
@@ -94,12 +99,13 @@ def units_of(
                 "PET_NPROC_PER_NODE": str(len(gpus)),
                 "PET_LOCAL_ADDR": addresses[node],
                 "PET_NODE_RANK": str(rank),
-                **_rank_logs(layout.unit(spec.job, action.generation, rank), len(action.slots)),
+                **_rank_logs(folder / OWN / f"n{rank}", len(action.slots)),
                 "CUDA_VISIBLE_DEVICES": ",".join(map(str, sorted(gpus))),
             },
             grace_seconds=spec.stop_grace_seconds,
             log_bytes=spec.log_bytes,
             result=spec.result,
+            bring=errands.bring,
             before=errands.before,
             beat=errands.beat,
             after=ended_container(unit_name(layout, spec.job, action.generation, rank), spec, errands.after),
@@ -114,6 +120,9 @@ def units_of(
             artifacts=spec.artifacts,
             artifacts_dir=str(layout.artifacts(spec.job)),
             note=RIGID if spec.is_rigid and rank == 0 else "",
+            **({} if account is None else account.of_unit),
+            secrets=dict(spec.secrets),
+            secrets_file=secrets_file if spec.secrets else "",
         )
         for rank, (node, gpus) in enumerate(indices.items())
     )

@@ -15,14 +15,18 @@ from boa_daemon.errors import did_you_mean
 from boa_daemon.inputs.groups import MOST_MEMBERS, size_of
 from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, a_kind, checked
 from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.tick.ports import FailureCause
 
 MAX_TEXT = 65_536
-OWN_PREFIXES = ("BOA_", "PET_RDZV_")
+OWN_PREFIXES = ("BOA_", "PET_RDZV_", "NVIDIA_VISIBLE_", "TORCHELASTIC_", "RAY_")
 OWN_VARIABLES = frozenset(
     {
-        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "PET_LOCAL_ADDR", "PET_NNODES", "PET_NPROC_PER_NODE",
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR",
+        "PET_LOCAL_ADDR", "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MAX_RESTARTS",
+        "PET_SHUTDOWN_TIMEOUT", "PET_TEE", "PET_LOG_DIR", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+        "MASTER_ADDR", "MASTER_PORT",
     }
 )  # fmt: skip
 """What the daemon tells a job, by which jobs and their GPUs are told apart: no job file sets these."""
@@ -67,6 +71,12 @@ class _JobFile(Strict):
     weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
+    team: Name | None = Field(default=None, description="team that pays; left out: the one of its user")
+    secrets: dict[Name, str] = Field(
+        default_factory=dict,
+        description="variables whose values are not in this file: env:NAME of the daemon's secret store, "
+        "ssm:/PATH or secretsmanager:ARN",
+    )
     stop_grace_seconds: Positive = Field(default=60.0, description="seconds to write a checkpoint in")
     result: str = Field(default="", max_length=4096, description="file that must be there at the end")
     retries: int | dict[FailureCause, int] = Field(
@@ -205,6 +215,14 @@ def check_job(document: Document) -> Mapping[str, Any]:
     if size_of(values) > MOST_MEMBERS:
         said = f"matrix and count make {size_of(values):,} jobs; a group has {MOST_MEMBERS:,} at the most"
         raise document.error(said, at=("matrix",) if values["matrix"] else ("count",))
+    for name, reference in values["secrets"].items():
+        _check_variable(document, name, of="secrets")
+        if name in values["environment"]:
+            raise document.error(f"secrets: {name} is in environment as well", at=("secrets", name))
+        if not REFERENCE.fullmatch(reference):
+            # What stands there may be the secret itself, so it is not said.
+            hint = "Write env:NAME, ssm:/PATH or secretsmanager:ARN; a value does not belong here"
+            raise document.error(f"secrets: {name} is no reference", at=("secrets", name), hint=hint)
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))

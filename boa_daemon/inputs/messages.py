@@ -18,6 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from boa_daemon.job.seal import TOLD, is_sealed
+
 _LOG = logging.getLogger("boa.messages")
 MOST_BYTES = 1_000_000
 """No message and no file of a node is longer: SQS takes 256 KiB, SSM gives back 24,000 characters."""
@@ -174,6 +176,26 @@ def unit_status(document: object, source: str) -> dict[str, Any] | None:
             words[name] = None
     found = _checked(_Status, words, source)
     return None if found is None else found.model_dump()
+
+
+def is_believed(
+    document: Mapping[str, Any], source: str, *, key: str, after: int | None = None, told: int | None = None
+) -> bool:
+    """Return whether a unit's word carries the seal of its generation's key, and is new; counted where not.
+
+    `after` is the number that was heard last, `told` the one that an answer has to carry. Without a key, in a
+    generation that an earlier version started, every word is believed.
+    """
+    if not key:
+        return True
+    number = document.get(TOLD)
+    if not isinstance(number, int) or not is_sealed(document, key):
+        REFUSED.note(source, "forged: without the seal of its generation")
+        return False
+    if (after is not None and number <= after) or (told is not None and number != told):
+        REFUSED.note(source, "replayed: said before, or to another question")
+        return False
+    return True
 
 
 def event(document: object, source: str) -> tuple[str, str, float, str] | None:

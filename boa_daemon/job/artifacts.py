@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import BinaryIO
 
 from boa_daemon.job.unit import Unit
 
@@ -20,26 +21,32 @@ def collect(unit: Unit) -> list[str]:
     faults: list[str] = []
     seen: set[Path] = set()
     for pattern in unit.artifacts:
-        found = [file for file in sorted(top.glob(pattern)) if file not in seen]
-        seen.update(found)
-        files = [one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))]
-        inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
+        # What the job wrote is read as its user: a link to what it may not read leads nowhere.
+        with unit.as_user():
+            found = [file for file in sorted(top.glob(pattern)) if file not in seen]
+            seen.update(found)
+            files = [one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))]
+            inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
         if not inside and not faults:
             faults.append(f"no file matches the artifacts {pattern!r}")
         for file in inside:
             try:
-                _copy(file, target / file.relative_to(top))
+                with unit.as_user():
+                    content = file.open("rb")
+                with content:
+                    _copy(content, target / file.relative_to(top))
             except OSError as error:
                 faults.append(f"the artifact {file.relative_to(top)} could not be kept: {error}")
     return faults
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: BinaryIO, target: Path) -> None:
     """Copy a file, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        shutil.copyfile(source, aside)
+        with aside.open("wb") as copy:
+            shutil.copyfileobj(source, copy)
         aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)

@@ -12,10 +12,13 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from boa_daemon.job.account import drops
 from boa_daemon.job.unit import Unit
 
 TOOLS = ("podman", "docker", "apptainer")
 """What can run an image, in the order in which they are tried."""
+DROPPING = ("podman", "docker")
+"""Asked by root for a container, they run its command as the user of the job."""
 LIBRARY = "/opt/boa"
 ASK_SECONDS = 30.0
 BOOTED = Path("/run/systemd/system")
@@ -54,6 +57,8 @@ def within_limits(unit: Unit, argv: list[str], environment: Mapping[str, str]) -
     """Return a command within the unit's limits, as a scope of systemd; or as it is, and what to say then."""
     if (not unit.cpus and not unit.memory_gb) or environment.get(LIMITED):
         return argv, ""
+    if drops(unit):
+        return argv, "cpus and memory_gb are not enforced here for a job that runs as a user of its own"
     if not BOOTED.is_dir() or shutil.which("systemd-run") is None:
         return argv, "cpus and memory_gb are not enforced on this node: systemd does not run here"
     whose = [] if os.getuid() == 0 else ["--user"]
@@ -132,7 +137,7 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
     return [
         *(tool, "run", "--rm", "--name", unit.name, "--network=host", "--ipc=host"),
         *("--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864"),
-        *_owner(tool),
+        *_owner(unit, tool),
         *devices,
         *(["--device", "/dev/infiniband"] if has_efa else []),
         *limits,
@@ -148,8 +153,11 @@ _PASSED = ("LANG", "TZ")
 """Of the keeper's own environment, beside what the unit says: a container has its own of everything else."""
 
 
-def _owner(tool: str) -> list[str]:
+def _owner(unit: Unit, tool: str) -> list[str]:
     """Return who the command is inside, so that files belong to who runs the job."""
+    if drops(unit):
+        groups = [word for one in (unit.door_gid, *unit.groups) for word in ("--group-add", str(one))]
+        return ["--user", f"{unit.uid}:{unit.gid}", *groups]
     if os.getuid() == 0:
         return []
     return ["--userns=keep-id"] if tool == "podman" else ["--user", f"{os.getuid()}:{os.getgid()}"]

@@ -29,13 +29,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.account import drops, hand_over, popen_as
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
-from boa_daemon.job.container import NoContainers, command_of
+from boa_daemon.job.container import DROPPING, NoContainers, command_of
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
-from boa_daemon.job.unit import Unit, keep_room, lost_end, status_of, write_in_room, write_json
+from boa_daemon.job.seal import key_of, sealed
+from boa_daemon.job.secrets import SecretMissing, values_of
+from boa_daemon.job.unit import (
+    Unit,
+    keep_room,
+    lost_end,
+    own,
+    read_own,
+    status_of,
+    told_status,
+    write_in_room,
+    write_json,
+)
 
 LEAVE_SECONDS = 0.5
 """Helpers of the command may take so long to notice its end."""
@@ -43,6 +56,8 @@ LINGER_SECONDS = 2.0
 """How long processes that outlive the command have to end by themselves after a signal."""
 ERRAND_SECONDS = 120.0
 """How long an errand (a report, a copy) may take."""
+KEEPERS_OWN = ("word", "bring", "look")
+"""Errands that are the keeper's: word and logs, the code, the look at the node."""
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is looked at with each so many beats, and for so long at the most."""
 TRIM_SECONDS = 5.0
@@ -70,17 +85,23 @@ class Keeper:
         """Run the command to its end and write down how it ended."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        write_json(
-            self.unit.folder / "keeper.json", {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
-        )
+        kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
+        write_json(self.unit.folder / "keeper.json", own(self.unit.folder, kept))
         # A job that fills the disk, or one beside it, must not take with it how it ended: it would run again.
         keep_room(self.unit.folder / "exit.json")
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
-        if self._do_errand(self.unit.before, slot="before", seconds=None, wait=True):
-            self._before_failed = self._said("before") or "its code or its checkpoint could not be fetched"
         with suppress(OSError):
+            self.unit.own.mkdir(parents=True, exist_ok=True)
+        if self._do_errand(self.unit.bring, slot="bring", seconds=None, wait=True):
+            self._before_failed = self._said("bring") or "its code could not be fetched"
+        hand_over(self.unit)
+        if not self._before_failed and self._do_errand(
+            self.unit.before, slot="before", seconds=None, wait=True
+        ):
+            self._before_failed = self._said("before") or "its checkpoint could not be fetched"
+        with suppress(OSError), self.unit.as_user():
             set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         if self.unit.note:
@@ -92,11 +113,13 @@ class Keeper:
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
             return
         try:
-            child = self._start(log)
-        except (OSError, NoContainers) as error:
-            log.write(f"boa: cannot start in {self.unit.workdir}: {error}\n".encode())
+            child = self._start(log, values_of(self.unit.secrets, self.unit.secrets_file))
+        except (OSError, NoContainers, SecretMissing) as error:
+            what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
+            log.write(f"boa: cannot start{what}: {error}\n".encode())
             log.close()
-            self._write_exit(127 << 8, out_of_memory=False, lingering=0)
+            code = 1 if isinstance(error, SecretMissing) else 127
+            self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
         pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
         pump.start()
@@ -107,12 +130,15 @@ class Keeper:
             for fault in collect(self.unit):
                 log.write(f"boa: {fault}\n".encode())
         log.close()
-        remove_rank_files(self.unit.folder)
+        with suppress(OSError), self.unit.as_user():
+            remove_rank_files(self.unit.own)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
 
-    def _start(self, log: LogWriter) -> subprocess.Popen[bytes]:
-        """Start the command in its own session."""
-        environment = {**os.environ, **self.unit.environment}
+    def _start(self, log: LogWriter, secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the command in its own session; its secrets are in its environment, and nowhere else."""
+        environment = {**os.environ, **self.unit.environment, **secrets}
+        if drops(self.unit):
+            environment.pop("XDG_RUNTIME_DIR", None)
         argv, note = command_of(self.unit, environment)
         if note:
             log.write(f"boa: {note}\n".encode())
@@ -133,6 +159,8 @@ class Keeper:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
+            # Inside its container a command is the job's user; who asks docker for one is the keeper's.
+            **({} if argv[0] in DROPPING else popen_as(self.unit)),
         )
 
     def _watch(self, child: int) -> int:
@@ -150,7 +178,8 @@ class Keeper:
                 send([child, *self._family()], signal.SIGKILL)
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
-                trim_rank_files(self.unit.folder, self.unit.log_bytes)
+                with suppress(OSError), self.unit.as_user():
+                    trim_rank_files(self.unit.own, self.unit.log_bytes)
             if now >= next_beat:
                 next_beat = now + self.unit.beat_seconds
                 if beats % LOOK_BEATS == 0:
@@ -218,27 +247,39 @@ class Keeper:
             return 0
         while slot in self._errands and not self._kill_asked:
             self._listen(0.1)
-        status = json.dumps(self._status(verify=wait))
+        status = json.dumps(sealed(self._status(verify=wait), key_of(self.unit.folder)))
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
         # Without our blocked signals, or a SIGTERM could not end it.
         with (self.unit.folder / f"{slot}.err").open("wb") as errors:
             errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    **self._home(slot),
+                    "BOA_STATUS": status,
+                    "BOA_PYTHON": sys.executable,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
                 preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
+                # Word and logs are the keeper's; checkpoints are the job's, and so is who moves them.
+                **({} if slot in KEEPERS_OWN else popen_as(self.unit)),
             )
         self._errands[slot] = (errand, until)
         while wait and slot in self._errands:
             self._listen(0.1)
-            if self._kill_asked or (slot == "before" and self._stop_asked_at is not None):
+            if self._kill_asked or (slot in ("bring", "before") and self._stop_asked_at is not None):
                 with suppress(ProcessLookupError):
                     os.killpg(errand.pid, signal.SIGKILL)
         return self._codes.get(slot, 0)
+
+    def _home(self, slot: str) -> Mapping[str, str]:
+        """Return where an errand that is the job's finds its user's files."""
+        home = self.unit.environment.get("HOME")
+        return {"HOME": home} if home and slot not in KEEPERS_OWN and drops(self.unit) else {}
 
     def _said(self, slot: str) -> str:
         """Return what an errand printed about its failure."""
@@ -250,7 +291,8 @@ class Keeper:
     def _status(self, *, verify: bool) -> Mapping[str, Any]:
         """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""
         file = Path(self.unit.checkpoint_dir) / MANIFEST
-        changed_at = file.stat().st_mtime_ns if file.exists() else 0
+        with self.unit.as_user():
+            changed_at = file.stat().st_mtime_ns if file.exists() else 0
         status = status_of(self.unit.folder, verify=verify or changed_at != self._seen[0])
         if status["manifest"] is None and changed_at == self._seen[0]:
             status["manifest"] = self._seen[1]
@@ -267,8 +309,7 @@ class Keeper:
             "killed": self._hard,
             "out_of_memory": out_of_memory,
             "lingering": lingering,
-            "is_done": Path(f"{unit.progress_file}.done").exists(),
-            "lacks_result": bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+            **_ends(unit),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
             "before_failed": self._before_failed,
             "ended_at": time.time(),
@@ -284,32 +325,45 @@ class Keeper:
                 log = LogWriter(unit.folder, unit.log_bytes)
                 log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
                 log.close()
-            write_in_room(unit.folder / "ending.json", facts)
+            write_in_room(unit.folder / "ending.json", own(unit.folder, facts))
             self._do_errand(unit.after, wait=True)
-        write_in_room(unit.folder / "exit.json", facts)
+        write_in_room(unit.folder / "exit.json", own(unit.folder, facts))
+
+
+def _ends(unit: Unit) -> dict[str, bool]:
+    """Return what a unit's command left behind to say that it has done its work."""
+    done, result = Path(f"{unit.progress_file}.done"), Path(unit.workdir) / unit.result
+    with unit.as_user():
+        return {
+            "is_done": os.path.exists(done),
+            "lacks_result": bool(unit.result) and not os.path.exists(result),
+        }
 
 
 def settle(folder: Path) -> None:
     """End what a lost keeper left behind, and write its end down, unless it did so itself."""
-    if (folder / "exit.json").exists():
-        return
     unit = Unit.read(folder)
+    if read_own(folder, "exit.json") is not None:
+        return
     facts = lost_end(
         lingering=kill_all_carrying(f"BOA_UNIT={unit.name}"),
-        is_done=Path(f"{unit.progress_file}.done").exists(),
-        lacks_result=bool(unit.result) and not (Path(unit.workdir) / unit.result).exists(),
+        **_ends(unit),
         ended_at=time.time(),
     )
-    write_json(folder / "exit.json", facts)
-    for script, seconds in ((unit.keep, None), (unit.after, ERRAND_SECONDS)):
+    write_json(folder / "exit.json", own(unit.folder, facts))
+    for script, seconds, user in (
+        (unit.keep, None, popen_as(unit)),
+        (unit.after, ERRAND_SECONDS, dict[str, Any]()),
+    ):
         if script:
-            status = json.dumps(status_of(folder, verify=True))
+            status = json.dumps(told_status(folder, verify=True))
             subprocess.run(
                 ["/bin/bash", "-c", script],
                 env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=seconds,
+                **user,
             )
 
 
@@ -340,7 +394,7 @@ def main(arguments: list[str]) -> int:
         settle(folder)
         return 0
     if "--status" in arguments:
-        print(json.dumps(status_of(folder, verify=True)))  # noqa: T201  its caller reads it
+        print(json.dumps(told_status(folder, verify=True)))  # noqa: T201  its caller reads it
         return 0
     unit = Unit.read(folder)
     if "--foreground" not in arguments:

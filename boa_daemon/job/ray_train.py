@@ -39,7 +39,7 @@ def ray_workers() -> Iterator[dict[str, Any]]:
         raise SystemExit(0)
     import ray  # noqa: PLC0415  only where it is in use
 
-    generation = Path(os.environ["BOA_PROGRESS_FILE"]).parent
+    generation = Path(os.environ["BOA_GATE"]).parent
     stop = generation / "stop"
     told = {name: value for name, value in os.environ.items() if name.startswith("BOA_")}
     ray.init(

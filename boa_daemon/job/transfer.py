@@ -114,10 +114,10 @@ def keep(unit_folder: Path, checkpoints: Path, uri: str) -> None:
     unit, manifest = Unit.read(unit_folder), read_json(checkpoints / MANIFEST)
     if manifest is None or manifest["generation"] != unit.generation:
         return
-    kept = (read_json(unit_folder / KEPT) or {"kept": []})["kept"]
+    kept = (read_json(unit.own / KEPT) or {"kept": []})["kept"]
     if any(one["step"] == manifest["step"] for one in kept):
         return
-    staging = unit_folder / "sending"
+    staging = unit.own / "sending"
     try:
         _send(unit, manifest, checkpoints, uri, staging)
     finally:
@@ -139,14 +139,14 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
     for name in mine:
         if digest_of(staging / name) != digests.get(name, manifest["sha256"]):
             raise TransferFailed(f"{name} is not what its manifest says, and is not sent")
-    sent = read_json(unit.folder / SENT) or {}
+    sent = read_json(unit.own / SENT) or {}
     done = set(sent.get("files", [])) if sent.get("sha256") == manifest["sha256"] else set()
     mover, missing = Mover(), [name for name in mine if name not in done]
     for begin in range(0, len(missing), AT_ONCE):
         part = missing[begin : begin + AT_ONCE]
         mover.move((str(staging / name), f"{uri}/{name}", mine[name]) for name in part)
         done.update(part)
-        write_json(unit.folder / SENT, {"sha256": manifest["sha256"], "files": sorted(done)})
+        write_json(unit.own / SENT, {"sha256": manifest["sha256"], "files": sorted(done)})
     there = _listed(uri, path)
     if not wanted or any(there.get(name) != size for name, size in wanted.items()):
         return  # Another node is still sending its part: it writes the manifest.
@@ -154,8 +154,8 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
     write_json(staging / MANIFEST, manifest)
     mover.move([(str(staging / MANIFEST), f"{uri}/manifest-{step}.json", 0)])
     stands = {name: manifest[name] for name in ("generation", "step", "sha256", "path")}
-    kept = [stands, *(read_json(unit.folder / KEPT) or {"kept": []})["kept"]]
-    write_json(unit.folder / KEPT, {"kept": kept[:MOST_KEPT]})
+    kept = [stands, *(read_json(unit.own / KEPT) or {"kept": []})["kept"]]
+    write_json(unit.own / KEPT, {"kept": kept[:MOST_KEPT]})
     for old in kept[unit.keep_checkpoints : unit.keep_checkpoints + 1]:
         for name in (f"manifest-{old['step']}.json", old["path"]):
             with suppress(subprocess.TimeoutExpired):

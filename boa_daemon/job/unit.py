@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines
 from boa_daemon.job.processes import is_alive
+from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,15 @@ class Unit:
 
     `before`, `beat` and `after` are shell scripts: before the command starts, every `beat_seconds`, and
     after its end. They find the unit's status as JSON in `BOA_STATUS`. `note` is the first line of the log.
-    `keep` brings checkpoints to where they outlive the node; it takes the time it takes, beside the others.
-    Where `before` fails the command is not started. The newest `keep_checkpoints` are kept. `image` is what
-    the command runs in, `mounts` the folder around its `workdir` that the container sees; it may use so many
-    `cpus` and `memory_gb` (10^9 bytes), 0 being all. Files below `workdir` that match `artifacts` are copied
-    to `artifacts_dir` at the end. `look` writes what is wrong with the node into `health.json`: with each
-    fourth beat, and where the command fails.
+    `bring` comes before all, as the keeper's user: it has the code in its folder. `keep` brings checkpoints
+    to where they outlive the node; it takes the time it takes, beside the others. Where `bring` or `before`
+    fails the command is not started. The newest `keep_checkpoints` are kept. `image` is what the command
+    runs in, `mounts` the folder around its `workdir` that the container sees; it may use so many `cpus` and
+    `memory_gb` (10^9 bytes), 0 being all. Files below `workdir` that match `artifacts` are copied to
+    `artifacts_dir` at the end. `look` writes what is wrong with the node into `health.json`: with each fourth
+    beat, and where the command fails.
+    With `uid` a keeper that is root runs the command, and what moves its checkpoints, as that user, in the
+    group `gid` and in `groups`; the folders above let the group `door_gid` through. `secrets` are references.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Unit:
     grace_seconds: float = 60.0
     log_bytes: int = 64 * 2**20
     result: str = ""
+    bring: str = ""
     before: str = ""
     beat: str = ""
     after: str = ""
@@ -57,6 +63,21 @@ class Unit:
     artifacts: Sequence[str] = ()
     artifacts_dir: str = ""
     look: str = ""
+    uid: int | None = None
+    gid: int = 0
+    door_gid: int = 0
+    groups: Sequence[int] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets_file: str = ""
+
+    @property
+    def own(self) -> Path:
+        """The folder in which the unit's command writes, beside the job's checkpoints."""
+        return Path(self.progress_file).parent / self.folder.name if self.progress_file else self.folder
+
+    def as_user(self) -> AbstractContextManager[None]:
+        """Touch files as the unit's user, in this thread."""
+        return acting_as(self.uid, self.door_gid)
 
     def write(self) -> None:
         """Write `unit.json`.
@@ -77,6 +98,28 @@ class Unit:
         """
         document = json.loads((folder / "unit.json").read_text())
         return cls(**{**document, "folder": folder})
+
+
+@contextmanager
+def acting_as(uid: int | None, gid: int) -> Iterator[None]:
+    """Touch files with the rights of a user, in this thread alone; nothing changes where we are not root.
+
+    Raises:
+        PermissionError: when the kernel does not let us.
+    """
+    if uid is None or os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        libc.setfsgid(ctypes.c_uint(gid))
+        libc.setfsuid(ctypes.c_uint(uid))
+        if ctypes.c_uint(libc.setfsuid(ctypes.c_uint(0xFFFFFFFF))).value != uid:
+            raise PermissionError(f"cannot touch files as user {uid}")
+        yield
+    finally:
+        libc.setfsuid(ctypes.c_uint(0))
+        libc.setfsgid(ctypes.c_uint(0))
 
 
 def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
@@ -108,6 +151,22 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
         raise
+
+
+def own(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the keeper of a unit's folder writes there, with its place and its generation's seal."""
+    key = key_of(folder)
+    return sealed({**document, "unit": folder.name}, key) if key else dict(document)
+
+
+def read_own(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return what the keeper of a unit's folder wrote there; None where nobody did, or somebody else."""
+    document, key = read_json(folder / name), key_of(folder)
+    if document is None or not key:
+        return document
+    if document.get("unit") != folder.name or not is_sealed(document, key):
+        return None
+    return {field: value for field, value in document.items() if field not in (SEAL, TOLD, "unit")}
 
 
 ROOM_BYTES = 4096
@@ -156,6 +215,11 @@ def read_json(file: str | Path, *, most_bytes: int | None = None) -> dict[str, A
     return document if isinstance(document, dict) else None
 
 
+def told_status(folder: Path, *, verify: bool) -> dict[str, Any]:
+    """Return what a unit's files say, with the seal of its generation: for who is not on this machine."""
+    return sealed(status_of(folder, verify=verify), key_of(folder))
+
+
 def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     """Return what a unit's files say; with `verify`, or at its end, its checkpoint is looked at as well.
 
@@ -163,31 +227,35 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     without `exit` has really lost its keeper.
     """
     unit = Unit.read(folder)
-    kept = read_json(folder / "keeper.json")
+    kept = read_own(folder, "keeper.json")
     lives = kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"]))
-    ended = read_json(folder / "exit.json") or read_json(folder / "ending.json")
+    ended = read_own(folder, "exit.json") or read_own(folder, "ending.json")
     status: dict[str, Any] = {
         "job": unit.job,
         "generation": unit.generation,
         "rank": unit.rank,
         "is_kept": lives,
         "was_kept": kept is not None,
-        "progress": read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES),
+        "progress": None,
         "exit": ended,
         "manifest": None,
         "wrong_manifest": "",
         "last_lines": [],
         "failure": None,
         "node_faults": node_faults(folder),
-        "kept": (read_json(folder / "kept.json") or {}).get("kept", [])[:4],
+        "kept": [],
     }
-    # Where a unit brings its checkpoints away, what counts is what stands there; its own copy may be a part.
-    if not unit.keep and (verify or ended is not None):
-        found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
-        status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+    with unit.as_user():
+        status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
+        status["kept"] = (read_json(unit.own / "kept.json") or {}).get("kept", [])[:4]
+        # Where a unit brings its checkpoints away, what counts is what stands there; its copy may be a part.
+        if not unit.keep and (verify or ended is not None):
+            found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
+            status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+        if ended is not None or not lives:
+            status["failure"] = read_failure(unit.own)
     if ended is not None or not lives:
         status["last_lines"] = list(last_lines(folder))
-        status["failure"] = read_failure(folder)
     return status
 
 

@@ -22,6 +22,7 @@ from boa_daemon.sim.workload import Physics
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
 from boa_daemon.tick.state import ClusterState, JobState, Plan, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobId
 
@@ -87,6 +88,10 @@ class SimulatedJobs:
 
     def users(self) -> Mapping[str, UserMoney]:
         """Return nothing: no user of a simulation has a cap of their own."""
+        return {}
+
+    def teams(self) -> Mapping[str, TeamMoney]:
+        """Return nothing: a simulation has no teams."""
         return {}
 
     @property

@@ -84,7 +84,7 @@ def check(engine: Engine) -> None:
 
 
 MIGRATION_LOCK = 0x626F61
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision: a database that has it is left as it is."""
 
 

@@ -18,11 +18,13 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
 from boa_daemon.store.database import Database
+from boa_daemon.store.purses import add_to_purse, hours_of
 from boa_daemon.store.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]
@@ -256,6 +258,8 @@ class JobQueue:
                 .values(ended_at=at, end=end, micro_dollars=micro_dollars)
             )
             self.save(freed)
+            if job.team:
+                add_to_purse(connection, job.team, hours_of(job, self.nodes_of(job), until=at))
             for node in {slot.node for slot in job.slots}:
                 known = self.instances.get(node)
                 if known is not None and not self.jobs_on(node):
@@ -307,6 +311,15 @@ class JobQueue:
                 held.setdefault(slot.node, {})[slot.index] = job.id
         return held
 
+    def nodes_of(self, job: JobRecord) -> dict[NodeId, NodeState]:
+        """Return the nodes that a job holds GPUs of, ended ones too: it may let go of them later."""
+        names = {slot.node for slot in job.slots}
+        found = {name: self.instances[name].node for name in names if name in self.instances}
+        if len(found) < len(names):
+            past = self.past_instances(job.started_at or 0.0)
+            found |= {each.node.id: each.node for each in past if each.node.id in names - found.keys()}
+        return found
+
     def jobs_on(self, node: NodeId) -> list[JobId]:
         """Return the jobs that hold GPUs of a node."""
         return [job.id for job in list(self.active.values()) if any(slot.node == node for slot in job.slots)]
@@ -326,12 +339,21 @@ class JobQueue:
         limit: int,
         user: str | None = None,
         ended: bool = True,
+        team: str | None = None,
         within: tuple[int, int] | None = None,
+        before: int | None = None,
     ) -> list[JobRecord]:
-        """Return the newest jobs, active ones as memory has them; `within` are the first and last number."""
+        """Return the newest jobs, active ones as memory has them; those `before` a number on later pages.
+
+        `within` are the first and the last number of a group.
+        """
         query = select(JOBS).order_by(JOBS.c.seq.desc()).limit(limit)
         if within is not None:
             query = query.where(JOBS.c.seq.between(*within))
+        if before is not None:
+            query = query.where(JOBS.c.seq < before)
+        if team is not None:
+            query = query.where(JOBS.c.team_name == team)
         if user is not None:
             query = query.where(JOBS.c.user_name == user)
         if not ended:
@@ -422,6 +444,7 @@ def _row_of(job: JobRecord) -> dict[str, Any]:
         "step": job.step,
         "cause": job.cause,
         "is_cancelled": job.is_cancelled,
+        "team_name": job.team,
     }
 
 

@@ -78,6 +78,11 @@ class JobRecord:
         return "" if place is None else group_id(self.name, self.seq - int(place["index"]))
 
     @property
+    def team(self) -> str:
+        """The team whose purse it draws on; empty for none."""
+        return str(self.content.get("team") or "")
+
+    @property
     def draw(self) -> float:
         """A number on [0, 1) that is fixed for the job: where the optimum mixes two plans, it picks one."""
         return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:6], "big") / 2.0**48
@@ -116,6 +121,8 @@ class JobRecord:
             cpus=float(content.get("cpus") or 0.0),
             memory_gb=float(content.get("memory_gb") or 0.0),
             artifacts=tuple(content.get("artifacts") or ()),
+            user=self.user,
+            secrets=dict(content.get("secrets", {})),
         )
 
     def _place(self) -> dict[str, str]:

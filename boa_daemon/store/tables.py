@@ -53,16 +53,20 @@ JOBS = Table(
     Column("step", BigInteger),
     Column("cause", Text, nullable=False),
     Column("is_cancelled", Boolean, nullable=False),
+    Column("team_name", String(255), nullable=False, server_default=""),
     Index("jobs_by_status", "status", "seq"),
+    Index("jobs_by_user", "user_name", "seq"),
+    Index("jobs_by_team", "team_name", "seq"),
+    Index("jobs_by_end", "ended_at"),
 )
 """Every job that was ever submitted.
 
-`id` is made of `name` and `seq`, its number; `user_name` submitted it. `class_name` is the class that its
-widths are planned by, `status` one of queued, running, finished, failed, cancelled. `spec` holds the job
-file as `content` and the fields of `JobRecord` that nothing searches for. `remaining_gpu_hours` was left
-when the newest `generation` began, which counts the starts; `started_at` is when that one began, `step` the
-last step that it reported. `cause` is a sentence on how it ended last. `is_cancelled` is set before the
-stop is ordered.
+`id` is made of `name` and `seq`, its number; `user_name` submitted it, and `team_name` pays.
+`class_name` is the class that its widths are planned by, `status` one of queued, running, finished, failed,
+cancelled. `spec` holds the job file as `content` and the fields of `JobRecord` that nothing searches for.
+`remaining_gpu_hours` was left when the newest `generation` began, which counts the starts; `started_at` is
+when that one began, `step` the last step that it reported. `cause` is a sentence on how it ended last.
+`is_cancelled` is set before the stop is ordered.
 """
 GENERATIONS = Table(
     "generations",
@@ -77,6 +81,7 @@ GENERATIONS = Table(
     Column("end", Text, nullable=False),
     Column("micro_dollars", BigInteger),
     Index("generations_by_start", "started_at"),
+    Index("generations_by_end", "ended_at"),
 )
 """Each start of a job: `generation` counts them, `slots` are the GPUs that it held, as the codec writes them.
 
@@ -163,6 +168,15 @@ CHARGE_DAYS = Table(
     Index("charge_days_by_day", "day"),
 )
 """The parts of final bills by the `day` since the epoch (UTC) that they fall into."""
+PURSES = Table(
+    "purses",
+    METADATA,
+    _name("team", key=True),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("micro_dollars", BigInteger, nullable=False),
+    Index("purses_by_hour", "hour"),
+)
+"""What the ended generations of a `team` cost, by the `hour` since the epoch in which it was spent."""
 POLICIES = Table(
     "policies", METADATA, _name("hash", key=True), Column("document", LargeBinary, nullable=False)
 )

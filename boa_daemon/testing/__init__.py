@@ -14,6 +14,7 @@ from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, Term
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, Rules, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.answer import Allocation
 from policies.model import (
@@ -198,6 +199,10 @@ class Ideal:
 
     def users(self) -> Mapping[str, UserMoney]:
         """Return nothing: no user has a cap of their own."""
+        return {}
+
+    def teams(self) -> Mapping[str, TeamMoney]:
+        """Return nothing: there are no teams."""
         return {}
 
     def offers(self) -> Sequence[Offer]:

@@ -13,9 +13,11 @@ from random import Random
 from typing import Any
 
 from boa_daemon.backends.simulated import FileCloud
+from boa_daemon.store.purses import read_purses
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ledger import charge_for
+from boa_daemon.tick.ledger import bill_within, charge_for
+from boa_daemon.tick.limits import Window, day_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
@@ -103,18 +105,33 @@ class Outcome:
     dearest_day_usd: float
     day_cap_usd: float
     most_instances: int
+    dearest_team_day: float = 0.0
+    """The most that a team spent on a day, as a part of its cap: by its generations and the nodes' bills."""
+    purse_difference_usd: float = 0.0
+    """How far the purses are from the same."""
 
 
 def rehearse(
-    folder: Path, *, days: float, seed: int, tick_seconds: float = 300.0, jobs_per_hour: float = 4.0
+    folder: Path,
+    *,
+    days: float,
+    seed: int,
+    tick_seconds: float = 300.0,
+    jobs_per_hour: float = 4.0,
+    teams: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Outcome:
-    """Let so many days pass, then let everything go, and hold the books against the world's."""
+    """Let so many days pass, then let everything go, and hold the books against the world's.
+
+    With `teams` their members submit in turn.
+    """
     usd_per_hour, cap = 10.0, 300.0
     settings: dict[str, Any] = {
         "budget": {"usd_per_hour": usd_per_hour, "usd_per_day_cap": cap, "max_instances": 40},
         "cloud": {"boot_seconds": 120.0},
         "daemon": {"tick_seconds": tick_seconds},
+        "teams": dict(teams or {}),
     }
+    users = [str(user) for team in (teams or {}).values() for user in team["members"]] or ["ann"]
     chance, clock = Random(seed), Clock(1_800_000_000.0 - 1_800_000_000.0 % 86_400.0)
     begin, faults = clock.instant, defaultdict[str, int](int)
 
@@ -131,7 +148,9 @@ def rehearse(
     failed = 0
     while clock.instant < end:
         while next_job <= clock.instant:
-            play.service.submit([job_content(f"j{jobs}", hours=1.0, max_gpus=8)], user="ann")
+            play.service.submit(
+                [job_content(f"j{jobs}", hours=1.0, max_gpus=8)], user=users[jobs % len(users)]
+            )
             jobs, next_job = jobs + 1, next_job + chance.expovariate(jobs_per_hour) * 3600.0
         failed += play.daemon.tick() is None
         most = max(most, sum(node.ended_at is None for node in play.cloud.nodes()))
@@ -158,10 +177,45 @@ def rehearse(
     return found
 
 
+def _spent_by_team(play: DaemonInAFolder) -> dict[tuple[str, int], float]:
+    """Return micro-dollars by team and day: of all generations and the cloud's bills, not of the purses."""
+    queue = play.books.queue
+    nodes = {node.id: node for node in play.cloud.everything()}
+    spent: dict[tuple[str, int], float] = defaultdict(float)
+    for usage in queue.usages(0.0):
+        job, until = queue.job(usage.job), usage.ended_at or play.clock.now()
+        for day in range(int(usage.started_at // 86_400.0), int(until // 86_400.0) + 1):
+            window = day_of(day * 86_400.0)
+            begins, ends = max(usage.started_at, window.begins_at), min(until, window.ends_at)
+            for slot in usage.slots:
+                node, part = nodes[slot.node], Window(begins_at=begins, ends_at=max(ends, begins))
+                last = min(until, node.ended_at or until)
+                bill = bill_within(node, part, until=last) / node.instance_type.gpus
+                spent["" if job is None else job.team, day] += bill
+    return spent
+
+
+def _dearest_team_day(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
+    """Return the most that a team spent on a day, as a part of its cap."""
+    teams = play.settings.teams
+    caps = {name: team.usd_per_day_cap for name, team in teams.items() if team.usd_per_day_cap is not None}
+    return max((used / 1e6 / caps[name] for (name, _), used in spent.items() if name in caps), default=0.0)
+
+
+def _purse_difference(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
+    """Return how far the purses are from what the generations cost, over all days; once all have ended."""
+    kept: dict[str, float] = defaultdict(float)
+    for team, _, amount in read_purses(play.books.store.database, since=0):
+        kept[team] += amount
+    for (team, _), cost in spent.items():
+        kept[team] -= cost if team else 0.0
+    return max((abs(rest) / 1e6 for rest in kept.values()), default=0.0)
+
+
 def _outcome(play: DaemonInAFolder) -> Outcome:
     """Return what the world's records and the daemon's say of each other."""
     by_day: dict[int, int] = defaultdict(int)
-    nodes = play.cloud.everything()
+    nodes, by_team = play.cloud.everything(), _spent_by_team(play)
     for node in nodes:
         for day, part in charge_for(node).days:
             by_day[day] += part
@@ -179,6 +233,8 @@ def _outcome(play: DaemonInAFolder) -> Outcome:
         spent_usd=0.0,
         budget_usd=0.0,
         dearest_day_usd=dollars(max(by_day.values(), default=0)),
+        dearest_team_day=_dearest_team_day(play, by_team),
+        purse_difference_usd=_purse_difference(play, by_team),
         day_cap_usd=play.settings.budget.usd_per_day_cap or 0.0,
         most_instances=0,
     )

@@ -8,6 +8,7 @@ the scripts' PATH. Each node has folders of its own, so what reaches another nod
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -30,7 +31,10 @@ class NoSuchInstance(Exception):
 
 
 class FakeSsm:
-    """Implements the client that `SsmEngine` uses. `gone` are nodes that ended: all of theirs is killed."""
+    """Implements the client that `SsmEngine` uses. `gone` are nodes that ended: all of theirs is killed.
+
+    Jobs run as this process's user, unless that is root and `users` of their own can reach all they need.
+    """
 
     def __init__(
         self,
@@ -39,9 +43,11 @@ class FakeSsm:
         environment: Mapping[str, str],
         rewrite: Callable[[str, str], str] = lambda node, script: script,
         gpus_of: Callable[[str], int] = lambda node: 8,
+        users: bool = False,
+        python: str = sys.executable,
     ) -> None:
         self._folder, self._environment = folder, dict(environment)
-        self._rewrite, self._gpus_of = rewrite, gpus_of
+        self._rewrite, self._gpus_of, self._users, self._python = rewrite, gpus_of, users, python
         self._shims = folder / "shims"
         self._running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], Path]] = {}
         self.gone: set[str] = set()
@@ -56,7 +62,7 @@ class FakeSsm:
             file = self._shims / name
             # As a file and without site packages: each heartbeat calls three of these, and numpy
             # takes its time.
-            program = f"{sys.executable} -S -P {here / 'boa_daemon' / 'testing' / 'shims.py'} {name}"
+            program = f"{self._python} -S -P {here / 'boa_daemon' / 'testing' / 'shims.py'} {name}"
             file.write_text(f'#!/bin/bash\nPYTHONPATH={here} exec {program} "$@"\n')
             file.chmod(0o755)
         for name, script in (("nvidia-smi", NVIDIA_SMI), ("dmesg", DMESG)):
@@ -64,7 +70,7 @@ class FakeSsm:
             (self._shims / name).chmod(0o755)
         python = self._shims / "python3"
         if not python.exists():
-            python.write_text(f'#!/bin/bash\nexec {sys.executable} "$@"\n')
+            python.write_text(f'#!/bin/bash\nexec {self._python} "$@"\n')
             python.chmod(0o755)
 
     def environment_of(self, node: str) -> dict[str, str]:
@@ -95,7 +101,8 @@ class FakeSsm:
             environment = self.environment_of(node)
             output = self._folder / node / f"{command}.out"
             script = self._folder / node / f"{command}.sh"
-            script.write_text(self._rewrite(node, "\n".join(request["Parameters"]["commands"])))
+            text = self._rewrite(node, "\n".join(request["Parameters"]["commands"]))
+            script.write_text(text if self._users else re.sub('"uid": [0-9]+', '"uid": null', text))
             with output.open("wb") as file:
                 process = subprocess.Popen(
                     ["/bin/bash", str(script)],

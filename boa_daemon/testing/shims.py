@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fnmatch
+import json
 import os
 import signal
 import subprocess
@@ -122,6 +123,8 @@ def aws(arguments: list[str]) -> int:
         # To the endpoint, whatever host the address names: so does the real command.
         _request(f"{_endpoint()}{urlsplit(url).path}", data=urlencode(form).encode())
         return 0
+    if service in _SECRETS:
+        return _secret(service, rest)
     if Path(os.environ["HOME"], "s3-fails").exists():
         sys.stderr.write("fatal error: An error occurred (503): Slow Down\n")
         return 1
@@ -138,6 +141,30 @@ def aws(arguments: list[str]) -> int:
         name = file.relative_to(source).as_posix()
         if file.is_file() and _passes(name, filters):
             _request(f"{_endpoint()}/{target[5:]}/{quote(name)}", data=file.read_bytes(), method="PUT")
+    return 0
+
+
+_SECRETS = {
+    "ssm": ("AmazonSSM.GetParameter", "--name", "Name", ("Parameter", "Value")),
+    "secretsmanager": ("secretsmanager.GetSecretValue", "--secret-id", "SecretId", ("SecretString",)),
+}
+"""By service: its call, the option and the member that name a secret, and where its value stands."""
+
+
+def _secret(service: str, rest: list[str]) -> int:
+    """Print a secret as `--output text` does."""
+    from urllib.error import HTTPError  # noqa: PLC0415  the others start faster without it
+
+    target, option, member, path = _SECRETS[service]
+    body = json.dumps({member: rest[rest.index(option) + 1], "WithDecryption": True}).encode()
+    try:
+        answer = json.loads(_request(f"{_endpoint()}/", data=body, target=target))
+    except HTTPError as error:
+        sys.stderr.write(f"An error occurred ({error.code}) when calling {target.partition('.')[2]}\n")
+        return 254
+    for name in path:
+        answer = answer[name]
+    sys.stdout.write(f"{answer}\n")
     return 0
 
 
@@ -193,14 +220,17 @@ def _endpoint() -> str:
     return os.environ["AWS_ENDPOINT_URL"]
 
 
-def _request(url: str, *, data: bytes | None = None, method: str | None = None) -> bytes:
+def _request(url: str, *, data: bytes | None = None, method: str | None = None, target: str = "") -> bytes:
     """Return the answer to a request; the signature names the service and is not checked by a fake."""
     from urllib.request import Request, urlopen  # noqa: PLC0415  the others start faster without it
 
     service = "sqs" if data is not None and method is None else "s3"
+    service = {"AmazonSSM": "ssm", "secretsmanager": "secretsmanager"}.get(target.partition(".")[0], service)
     who = os.environ.get("AWS_ACCESS_KEY_ID", "test")
     credential = f"AWS4-HMAC-SHA256 Credential={who}/20260101/us-east-1/{service}/aws4_request"
     headers = {"Authorization": f"{credential}, SignedHeaders=host, Signature=none"}
+    if target:
+        headers |= {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.1"}
     if method == "PUT":
         headers["Content-Type"] = "application/octet-stream"
     with urlopen(Request(url, data=data, method=method, headers=headers), timeout=20) as answer:

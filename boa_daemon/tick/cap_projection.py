@@ -44,7 +44,7 @@ class CapProjection:
         nodes = [node for node in state.nodes.values() if node.phase != "terminated"]
         self._present = len(nodes)
         self._prices = {node.id: node.usd_per_hour for node in nodes}
-        self._rates = {node.id: _most_per_second(node) for node in nodes}
+        self._rates = {node.id: most_per_second(node) for node in nodes}
         self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
         self._until = dict.fromkeys(self._rates, state.now)
         self._staying = set(self._rates)
@@ -200,7 +200,7 @@ def _standing(window: Window, caps: Caps) -> int:
     return micro_dollars(caps.standing_usd_per_hour * hours)
 
 
-def _most_per_second(node: NodeState) -> float:
+def most_per_second(node: NodeState) -> float:
     """Return the most that a node may cost per second from now on, in micro-dollars."""
     price = node.usd_per_hour
     if node.market == "spot":

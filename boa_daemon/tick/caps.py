@@ -15,6 +15,8 @@ weight (Smith's rule: delay hurts the short and the heavy most). Their jobs are 
 when they have; where the time for that is over, it ends under them. New nodes are allowed only if everything
 could go on for `Caps.launch_seconds`.
 
+A team's purse is held to first, job by job (`boa_daemon.tick.team_caps`).
+
 Cost: O(nodes), and O(nodes log nodes) where something is given back.
 """
 
@@ -27,9 +29,10 @@ from math import floor, inf
 
 from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.launches import cut, left_of
-from boa_daemon.tick.limits import CapCode, Held
+from boa_daemon.tick.limits import CapCode, Caps, Held
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
+from boa_daemon.tick.team_caps import judge_teams, with_verdict
 from policies.model import JobId, NodeId
 
 _Rank = tuple[int, float, float, NodeId]
@@ -48,6 +51,8 @@ def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
     """Return the plan with everything taken out that could break a cap, and with what must end for one."""
     if rules.caps is None:
         return plan
+    if state.teams:
+        plan = _within_teams(state, plan, rules.caps)
     books = CapProjection(state, rules.caps, ending=plan.releases)
     code = books.broken
     if code is None:
@@ -58,6 +63,15 @@ def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
         again = books.dry_at
     opens_at = books.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches))
     return plan.looked_at_by(again, opens_at)
+
+
+def _within_teams(state: ClusterState, plan: Plan, caps: Caps) -> Plan:
+    """Return the plan in which no job of a team starts, or goes on, that could break a cap of its purse."""
+    verdict = judge_teams(state, plan, caps)
+    if not (verdict.stops or verdict.waits or verdict.forced):
+        return plan
+    plan = hold_back(state, plan, {*verdict.stops, *verdict.waits}, letting_go=frozenset(verdict.stops))
+    return with_verdict(plan, verdict)
 
 
 def hold_back(
@@ -100,7 +114,7 @@ def _wound_down(state: ClusterState, plan: Plan, books: CapProjection, code: Cap
         cut,
         stops=tuple(dict.fromkeys((*plan.stops, *stops))),
         releases=tuple(dict.fromkeys((*plan.releases, *ended))),
-        forced=forced,
+        forced=tuple(dict.fromkeys((*plan.forced, *forced))),
         launches={},
         gangs={},
         waiting={**plan.waiting, **dict.fromkeys(waiting, code)},

@@ -124,6 +124,7 @@ class Controller:
             books_opened_at=ports.store.books_opened_at(now),
             memory=ports.store.memory(),
             users=ports.jobs.users(),
+            teams=ports.jobs.teams(),
             gate=None if ports.links is None else ports.links.look(),
         )
         return self._with_books_in_time(self._with_history(state))

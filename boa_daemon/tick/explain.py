@@ -10,6 +10,7 @@ from boa_daemon.tick.link_order import rank
 from boa_daemon.tick.offers import NO_PRICE_SECONDS
 from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.team_turns import TEAM_CODES
 from boa_daemon.units import counted, format_hours, format_instant
 from policies.model import GpuSlot, JobId, NodeId, Width
 from policies.placement.lwf import senders
@@ -182,6 +183,9 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
             f"It is held back: what the jobs of user {job.terms.user} may cost today is spent"
             f"{said and ':'}{said}. It may start after midnight UTC."
         )
+    if reason in TEAM_CODES:
+        said = next((held.sentence for held in plan.held if held.what == f"team {job.terms.team}"), "")
+        return f"It is held back: {said or WAITING[reason]}."
     return ""
 
 

@@ -17,7 +17,7 @@ CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"
 """Which hard cap."""
 HeldCode: TypeAlias = (
     CapCode
-    | Literal["user-day-cap", "max-usd", "max-hours"]
+    | Literal["user-day-cap", "team-day-cap", "team-month-cap", "team-share", "max-usd", "max-hours"]
     | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
 )
 """Why something that the policy wanted is not done; a closed list."""
@@ -48,6 +48,9 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "cap-hour": "the ceiling on dollars per hour leaves no room for it",
         "cap-instances": "the cap on instances is reached",
         "user-day-cap": "what its jobs may cost today (UTC) is spent: those that wait are not started",
+        "team-day-cap": "what its team may spend today (UTC) leaves no room for it",
+        "team-month-cap": "what its team may spend this month (UTC) leaves no room for it",
+        "team-share": "it has spent more than its share, and a team that has not waits: its next jobs wait",
         "max-usd": "it has cost what its file allows, and is stopped",
         "max-hours": "it has run for as long as its file allows, and is stopped",
         "minimum-hold": "it started too recently to be moved",

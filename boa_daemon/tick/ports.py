@@ -17,6 +17,7 @@ from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, Term
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
 
@@ -138,7 +139,8 @@ class JobSpec:
     the gate ranks by. One that `is_rigid` runs at one width, and its log says at each start how to
     change that. The newest `keep_checkpoints` are kept. `code` is the digest of
     its code, in whose copy `workdir` is then; `setup` runs before `run`, both in the container image `image`,
-    with so many `cpus` and `memory_gb`, 0 being all. Files that match `artifacts` are kept at its end.
+    with so many `cpus` and `memory_gb`, 0 being all. Files that match `artifacts` are kept at its end. `user`
+    submitted it. `secrets` are references, by the names of their variables.
     """
 
     job: JobId
@@ -160,6 +162,8 @@ class JobSpec:
     cpus: float = 0.0
     memory_gb: float = 0.0
     artifacts: tuple[str, ...] = ()
+    user: str = ""
+    secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
@@ -339,6 +343,10 @@ class JobSource(Protocol):
         """Return what users with a cap of their own have spent today (UTC)."""
         ...
 
+    def teams(self) -> Mapping[str, TeamMoney]:
+        """Return the purses of teams."""
+        ...
+
 
 class Engine(Protocol):
     """Runs jobs on nodes."""
@@ -461,6 +469,15 @@ class Remembering(Protocol):
         self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
     ) -> None:
         """Keep what is known of each job as a text by its id: `read` returns all, `write` replaces all."""
+        ...
+
+
+@runtime_checkable
+class Discarding(Protocol):
+    """A runner that keeps files of jobs that are over, and can let go of them."""
+
+    def discard(self, job: JobId) -> None:
+        """Remove what is kept of a job that was forgotten; nothing where it was not."""
         ...
 
 

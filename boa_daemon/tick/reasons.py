@@ -47,6 +47,9 @@ WAITING: Mapping[WaitReason, str] = MappingProxyType(
         "not-before": "its file says not to start it yet",
         "after": "another job has to end first",
         "user-day-cap": "its user has spent what they may spend today (UTC)",
+        "team-day-cap": HELD["team-day-cap"],
+        "team-month-cap": HELD["team-month-cap"],
+        "team-share": "its team has spent more than its share, and a team that has not waits",
     }
 )
 """What a plan says that a job waits for."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
+from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
@@ -41,6 +42,9 @@ WaitReason: TypeAlias = Literal[
     "not-before",
     "after",
     "user-day-cap",
+    "team-day-cap",
+    "team-month-cap",
+    "team-share",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
@@ -109,7 +113,7 @@ class JobTerms:
     have cost what its file allows, if it holds its GPUs until then, `hours_end_at` when it will have run for
     as long as that allows; None where its file sets no limit. It is not started before the job that it
     `waits_for` has ended. `ordered_gpus` is the width that its user ordered with `boa resize`; None: any that
-    its file allows.
+    its file allows. `team` pays for it. Told to stop, it is given `grace_seconds`.
     """
 
     user: str = ""
@@ -120,6 +124,8 @@ class JobTerms:
     hours_end_at: float | None = None
     waits_for: JobId | None = None
     ordered_gpus: int | None = None
+    team: str = ""
+    grace_seconds: float = 0.0
 
 
 NO_TERMS = JobTerms()
@@ -210,7 +216,8 @@ class ClusterState:
     `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
     are known where there are caps. `acts` are the recent ones in order of time, known where the rules
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
-    opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own.
+    opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own,
+    `teams` the purses of teams.
     `gate` is what the gate says, where one runs that orders what jobs send.
     """
 
@@ -227,6 +234,7 @@ class ClusterState:
     settled_month_micro_dollars: int = 0
     acts: tuple[Act, ...] = ()
     users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
+    teams: Mapping[str, TeamMoney] = field(default_factory=lambda: MappingProxyType({}))
     gate: GateView | None = None
 
     @property

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from boa_daemon.daemon.config import UserSettings, setting_rows
+import pytest
+from pydantic import BaseModel
+
+from boa_daemon.daemon.config import TeamSettings, UserSettings, setting_rows
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/settings.md").read_text(encoding="utf-8")
 ROW = re.compile(r"\| `([a-z_]+)` \| (?:`(.*?)`)? ?\| (.*) \|")
@@ -24,11 +27,12 @@ def rows_of_the_page() -> list[tuple[str, str, str, str]]:
 
 def test_the_page_lists_what_the_program_reads() -> None:
     """Section by section, in the order of the program, with defaults and meanings."""
-    of_sections = [row for row in rows_of_the_page() if row[0] != "users.NAME"]
+    of_sections = [row for row in rows_of_the_page() if not row[0].endswith(".NAME")]
     assert of_sections == list(setting_rows())
 
 
-def test_the_page_lists_what_one_user_may_do() -> None:
-    """The table of users is open-ended, so its keys stand under NAME."""
-    listed = {key: meaning for section, key, _, meaning in rows_of_the_page() if section == "users.NAME"}
-    assert listed == {key: field.description for key, field in UserSettings.model_fields.items()}
+@pytest.mark.parametrize(("table", "kind"), [("users", UserSettings), ("teams", TeamSettings)])
+def test_the_page_lists_the_keys_of_an_open_ended_table(table: str, kind: type[BaseModel]) -> None:
+    """Users and teams have any name, so their keys stand under NAME."""
+    listed = {key: meaning for section, key, _, meaning in rows_of_the_page() if section == f"{table}.NAME"}
+    assert listed == {key: field.description for key, field in kind.model_fields.items()}

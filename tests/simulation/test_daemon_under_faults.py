@@ -21,3 +21,23 @@ def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:
     assert outcome.dearest_day_usd <= outcome.day_cap_usd
     assert outcome.most_instances <= 40
     assert outcome.finished > 0.7 * outcome.jobs
+
+
+def test_no_cap_of_a_team_is_broken_by_refusals_lost_answers_restarts_and_nodes_that_go(
+    tmp_path: Path,
+) -> None:
+    """Three teams, two of them with little money; by the generations and the cloud's bills of their nodes."""
+    teams = {
+        "red": {"members": ["ann"], "usd_per_day_cap": 12.0, "share": 1.0},
+        "blue": {"members": ["bob"], "usd_per_day_cap": 25.0, "share": 3.0},
+        "green": {"members": ["cyd"]},
+    }
+    outcome = rehearse(tmp_path, days=1.5, seed=5, tick_seconds=300.0, jobs_per_hour=9.0, teams=teams)
+    assert outcome.faults["lost answers"] > 0
+    assert outcome.faults["interruptions"] > 0
+    assert outcome.restarts > 0
+    assert outcome.failed_ticks == 0
+    assert (outcome.leaked, outcome.started_twice, outcome.ledger_difference_micro_dollars) == (0, 0, 0)
+    assert outcome.dearest_day_usd <= outcome.day_cap_usd
+    assert 0.5 < outcome.dearest_team_day <= 1.0
+    assert outcome.purse_difference_usd < 0.05

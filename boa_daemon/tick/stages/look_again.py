@@ -11,6 +11,9 @@ from dataclasses import replace
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.state import ClusterState, Plan
 
+_OF_PEOPLE = frozenset({"user-day-cap", "team-day-cap", "team-month-cap", "team-share"})
+"""What holds back the jobs of some, and not the site."""
+
 
 def look_again(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with a wake-up for what this decision, or the next round, makes necessary."""
@@ -30,7 +33,7 @@ def _next_round(state: ClusterState, draft: Draft, round_seconds: float) -> floa
     plan = draft.plan
     if state.jobs.keys() <= draft.set_aside.keys():
         return None
-    is_held = any(held.code != "user-day-cap" for held in plan.held)
+    is_held = any(held.code not in _OF_PEOPLE for held in plan.held)
     if not state.nodes and is_held and not plan.launches and plan.wake_at is not None:
         return None
     held_at = state.now if plan.memory is not None or state.memory is None else state.memory[1]

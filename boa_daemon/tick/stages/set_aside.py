@@ -1,8 +1,9 @@
 """May take waiting jobs out of the decision: those that are not to start yet.
 
-They rest after a failure, their file names an instant (`not_before`) or another job (`after`), or their
-user's money is spent. No policy is asked about them, and no later stage gives them GPUs. Jobs that run go on.
-The plan says why they wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
+They rest after a failure, their file names an instant (`not_before`) or another job (`after`), the money of
+their user or team is spent, or their team is ahead of its share while a team that is not has a claim. No
+policy is asked about them, and no later stage gives them GPUs. Jobs that run go on. The plan says why they
+wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, day_of
 from boa_daemon.tick.state import NO_TERMS, ClusterState, WaitReason
+from boa_daemon.tick.team_turns import TEAM_CODES, behind_their_turn, closed_teams, held_team
 from policies.model import JobId
 
 
 def set_aside(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft that knows which waiting jobs have no part in this decision, and why."""
     spent = {name for name, money in state.users.items() if money.is_spent}
+    closed = closed_teams(state, draft.rules)
     aside: dict[JobId, WaitReason] = {}
     for name, job in state.jobs.items():
         terms = job.terms
@@ -29,6 +32,10 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
             aside[name] = "resting" if terms.failures else "not-before"
         elif spent and terms.user in spent:
             aside[name] = "user-day-cap"
+        elif terms.team in closed:
+            aside[name] = closed[terms.team]
+    if state.teams:
+        aside |= behind_their_turn(state, aside)
     if not aside:
         return draft
     resting = (name for name, why in aside.items() if why in ("resting", "not-before"))
@@ -42,5 +49,8 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
         )
         for name in broke
     )
-    plan = replace(draft.plan, held=held).looked_at_by(*rests, day_of(state.now).ends_at if broke else None)
+    teams = {state.jobs[name].terms.team: why for name, why in aside.items() if why in TEAM_CODES}
+    held += tuple(held_team(name, teams[name], state.teams[name]) for name in sorted(teams))
+    wakes = [day_of(state.now).ends_at] if broke or teams else []
+    plan = replace(draft.plan, held=held).looked_at_by(*rests, *wakes)
     return replace(draft, set_aside=aside, plan=plan)

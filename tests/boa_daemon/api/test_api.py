@@ -342,6 +342,7 @@ def test_a_job_that_runs_as_the_daemon_is_for_administrators_to_submit(
     engine = play.daemon.settings.engine.model_copy(update={"shared_account": True})
     play.daemon.settings = play.daemon.settings.model_copy(update={"engine": engine})
     assert submitted(TOKEN) == 201
+    assert any("daemon's own user" in note for note in play.service.status()["notes"])
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:8470", "boa.example:8470"])

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,21 @@ def test_what_nodes_run_is_what_they_may() -> None:
     assert services == {action.partition(":")[0] for action in allowed}
     assert not [each for each in node_policy(SETTINGS, USES)["Statement"] if each["Effect"] != "Allow"]
     assert "ssm:GetParameter" not in json.dumps(node_policy(SETTINGS, USES))
+
+
+def test_nodes_read_the_secrets_that_the_settings_name_and_no_other() -> None:
+    """Without a name there is no statement; each is bound to what is named."""
+    secret = "arn:aws:secretsmanager:us-east-1:123456789012:secret:boa/wandb-*"
+    uses = replace(USES, secrets=("ssm:/boa/*", f"secretsmanager:{secret}"))
+    given = {each["Sid"]: each for each in node_policy(SETTINGS, uses, account="123456789012")["Statement"]}
+
+    assert given["SecretParameters"]["Action"] == ["ssm:GetParameter"]
+    assert given["SecretParameters"]["Resource"] == ["arn:aws:ssm:us-east-1:123456789012:parameter/boa/*"]
+    assert given["Secrets"]["Action"] == ["secretsmanager:GetSecretValue"]
+    assert given["Secrets"]["Resource"] == [secret]
+    assert not {"Secrets", "SecretParameters"} & {
+        each["Sid"] for each in node_policy(SETTINGS, USES)["Statement"]
+    }
 
 
 def test_every_statement_that_makes_or_ends_is_bound_to_our_tag() -> None:
@@ -285,13 +301,15 @@ OF_THE_COMMAND_LINE = {
     ("s3", "ls"): {"s3:ListObjectsV2"},
     ("s3", "rm"): {"s3:DeleteObject", "s3:ListObjectsV2"},
     ("sqs", "send-message"): {"sqs:SendMessage"},
+    ("ssm", "get-parameter"): {"ssm:GetParameter"},
+    ("secretsmanager", "get-secret-value"): {"secretsmanager:GetSecretValue"},
 }
 """What each command of the AWS command line needs, by its documentation."""
 
 
 def test_nodes_may_do_what_their_scripts_do_and_nothing_else() -> None:
     """Each `aws` command in what runs on nodes is allowed by the node's role; nothing is allowed unused."""
-    written = re.compile(r'aws(?:\("|\s)(s3|sqs)(?:", "|\s)([a-z-]+)')
+    written = re.compile(r'(?:aws(?:\("|\s)|\[")(s3|sqs|ssm|secretsmanager)(?:", "|\s)([a-z-]+)')
     commands = {
         found
         for folder in ("job", "engines")

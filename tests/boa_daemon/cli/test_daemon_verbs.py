@@ -130,8 +130,9 @@ def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
 
 def test_a_list_that_was_cut_says_so(boa: Boa) -> None:
     """Three jobs there were: two of them are not all, and three may be."""
-    assert "newest 2; there may be more: --limit" in boa("jobs", "--all", "--limit", "2")[1]
-    assert "there may be more" not in boa("jobs", "--all", "--limit", "4")[1]
+    said = boa("jobs", "--all", "--limit", "2")[1]
+    assert "There are more: --before" in said
+    assert "There are more" not in boa("jobs", "--all", "--limit", "4")[1]
 
 
 @pytest.mark.parametrize("name", ["my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"])

@@ -237,6 +237,55 @@ def test_the_day_cap_of_a_user_holds_back_jobs_that_wait(tmp_path: Path) -> None
         stage.play.close()
 
 
+def test_a_job_draws_on_the_purse_of_its_team(tmp_path: Path) -> None:
+    """A dollar a day is an hour of one GPU: the job is stopped before it, the next waits, the books agree."""
+    teams = {"red": {"members": ["ann"], "usd_per_day_cap": 1.0}, "blue": {"members": ["bob", "cyd"]}}
+    stage = Stage(tmp_path, budget={"max_instances": 4}, teams=teams)
+    try:
+        (first,) = stage.submit(job_content("long", hours=5.0), user="ann")
+        (other,) = stage.submit(job_content("other", hours=0.2), user="bob")
+        stage.run(2 * 3600.0)
+        (late,) = stage.submit(job_content("late", hours=0.2), user="ann")
+        stage.run(600.0)
+        service = stage.play.service
+        assert [service.job(name)["team"] for name in (first, other, late)] == ["red", "blue", "red"]
+        assert service.job(other)["status"] == "finished"
+        assert service.job(late)["waits_for"] == service.explain(late)["reason"] == "team-day-cap"
+        assert "team red" in service.explain(late)["text"]
+        rows = {row["name"]: row["usd"] for row in service.cost(by="team")["rows"]}
+        assert 0.6 < rows["red"] <= 1.0
+        assert sum(rows.values()) == pytest.approx(service.cost(by="user")["usd"])
+        stage.run(24 * 3600.0)
+        assert service.job(late)["status"] == "finished"
+    finally:
+        stage.play.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "named", "said"),
+    [
+        ("ann", "rde", "there is no team 'rde'"),
+        ("bob", "red", "user bob is not in team red"),
+        ("cyd", None, "user cyd is in the teams blue, red"),
+    ],
+)
+def test_a_team_that_does_not_pay_for_a_user_is_refused(
+    tmp_path: Path, user: str, named: str | None, said: str
+) -> None:
+    """Before anything is stored; who is in one team, or none, need not say."""
+    teams = {"red": {"members": ["ann", "cyd"]}, "blue": {"members": ["bob", "cyd"]}}
+    stage = Stage(tmp_path, teams=teams)
+    try:
+        with pytest.raises(InputError, match=said):
+            stage.submit(job_content(team=named), user=user)
+        (job,) = stage.submit(job_content(team="blue"), user="cyd")
+        (free,) = stage.submit(job_content(), user="dan")
+        assert stage.play.service.job(job)["team"] == "blue"
+        assert stage.play.service.job(free)["team"] is None
+    finally:
+        stage.play.close()
+
+
 def test_a_job_that_reaches_its_dollars_is_stopped(stage: Stage) -> None:
     """An hour costs 1.006; with 0.5 allowed it ends after half of that."""
     (job,) = stage.submit(job_content(hours=2.0, max_usd=0.5))

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
-from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.local import FILES, LocalEngine
+from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit
 from boa_daemon.tick.ports import Accepted, Refused
 
@@ -23,7 +25,7 @@ CONTROLLER = """
 import sys, time
 from pathlib import Path
 from boa_daemon.tick.actions import StartJob
-from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.local import FILES, LocalEngine
 from boa_daemon.tick.ports import JobSpec
 from policies.model import GpuSlot, Width
 engine = LocalEngine(Path(sys.argv[1]))
@@ -322,3 +324,32 @@ def test_any_id_will_do(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(bench: Bench) -> None:
     """What could not work is said when the job comes, not when it starts."""
     assert isinstance(bench.admit("true", workdir=str(bench.workdir / "missing")), Refused)
+
+
+def test_an_end_that_the_keeper_did_not_write_ends_nothing(bench: Bench) -> None:
+    """Neither one made up, nor one of another generation: the job runs on, and its own end counts."""
+    bench.run_to_end("true")
+    folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
+    old = (folder / "exit.json").read_text()
+    bench.admit(f"until [ -e {bench.workdir}/go ]; do sleep 0.05; done; exit 3")
+    bench.start(1)
+    unit = bench.engine.layout.unit("a", 2, 0)  # type: ignore[attr-defined]
+    bench.wait(lambda report: report.phase == "running")
+    before = REFUSED.counts().get(FILES, 0)
+    for text in (old, json.dumps({name: old_ for name, old_ in json.loads(old).items() if name != "seal"})):
+        (unit / "exit.json").write_text(text)
+        assert bench.report().phase == "running"
+    assert REFUSED.counts()[FILES] == before + 2
+    (bench.workdir / "go").touch()
+    assert bench.wait_end().exit_code == 3
+
+
+def test_nobody_but_its_owner_reads_the_key_of_a_generation(bench: Bench) -> None:
+    """A file of mode 0600, another one for each start."""
+    keys = set()
+    for number in (1, 2):
+        bench.run_to_end("true")
+        file = bench.engine.layout.generation("a", number) / KEY_FILE  # type: ignore[attr-defined]
+        assert file.stat().st_mode & 0o777 == 0o600
+        keys.add(file.read_text())
+    assert len(keys) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +13,12 @@ import pytest
 from botocore.exceptions import ClientError
 from engine_bench import Bench
 
+from boa_daemon.engines import ssm
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, bundle, start_script
+from boa_daemon.inputs import messages
+from boa_daemon.inputs.messages import Refusals
+from boa_daemon.job.seal import KEY_FILE, sealed
 from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
 
@@ -88,7 +93,17 @@ class Stage:
         return self.bench
 
     def say(self, **changes: Any) -> None:
-        self.wires.queue.append(json.dumps(a_status(**changes)))
+        self.wires.queue.append(json.dumps(self.sealed(**changes)))
+
+    def sealed(self, *, key: str = "", **changes: Any) -> dict[str, Any]:
+        """Return a unit's word with the seal of the job's newest generation, or of another key."""
+        return sealed(a_status(**changes), key or self.key)
+
+    @property
+    def key(self) -> str:
+        """The key of the newest generation, as its nodes were given it."""
+        scripts = [script for _, script in self.wires.sent if KEY_FILE in script]
+        return re.findall(rf"printf '%s\\n' (\w+) > \S*{KEY_FILE}", scripts[-1])[0] if scripts else "none"
 
 
 def a_status(**changes: Any) -> dict[str, Any]:
@@ -153,7 +168,7 @@ def test_silence_is_unknown_and_is_asked_about(stage: Stage) -> None:
     stage.clock.instant = 61.0
     assert bench.report().phase == "unknown"
     assert "--status" in stage.wires.sent[-1][1]
-    stage.wires.answers = [("Success", STATUS + json.dumps(a_status()))]
+    stage.wires.answers = [("Success", STATUS + json.dumps(stage.sealed()))]
     stage.clock.instant = 82.0
     assert bench.report().phase == "running"
 
@@ -409,3 +424,89 @@ def test_a_driver_that_still_loads_passes(stage: Stage) -> None:
     stage.wires.answers = [("Success", f'{HEALTH}{{"faults": ["nvidia-smi: x"]}}\n{READY}'), ("Success", FIT)]
 
     assert [stage.bench.engine.prepare([node])["i-1"] for _ in range(4)][-1] == Accepted()
+
+
+OTHERS: Mapping[str, Any] = {
+    "no seal": lambda stage: a_status(exit=an_end()),
+    "a made-up seal": lambda stage: {**stage.sealed(exit=an_end()), "seal": "0" * 64},
+    "another key": lambda stage: stage.sealed(key="ab" * 32, exit=an_end()),
+    "a changed word": lambda stage: {**stage.sealed(), "exit": an_end()},
+    "another rank's": lambda stage: {**stage.sealed(exit=an_end()), "rank": 1},
+    "another generation's": lambda stage: stage.sealed(exit=an_end(), generation=2),
+    "another job's": lambda stage: stage.sealed(exit=an_end(), job="b"),
+    "a number that is none": lambda stage: {**stage.sealed(exit=an_end()), "told": "now"},
+}
+
+
+@pytest.mark.parametrize("way", sorted(OTHERS))
+@pytest.mark.parametrize("is_probe", [False, True])
+def test_a_forged_word_is_counted_logged_once_and_dropped(
+    stage: Stage, way: str, is_probe: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write to the queue, or print on a node, cannot end a job that is not his."""
+    refused = Refusals()
+    monkeypatch.setattr(messages, "REFUSED", refused)
+    monkeypatch.setattr(ssm, "REFUSED", refused)
+    bench = stage.started_on_two()
+    stage.say(), stage.say(rank=1)
+    assert bench.report().phase == "running"
+    for times in range(1, 4):
+        forged = json.dumps(OTHERS[way](stage))
+        if is_probe:
+            stage.clock.instant += 61.0
+            bench.report()
+            stage.wires.answers = [("Success", STATUS + forged)] * 2
+            stage.clock.instant += 21.0
+            assert bench.report().phase == "unknown"
+        else:
+            stage.wires.queue.append(forged)
+            assert bench.report().phase == "running"
+        assert sum(refused.counts().values()) == (2 * times if is_probe else times)
+        assert len([line for line in caplog.records if "was dropped" in line.message]) == 1
+    stage.say(exit=an_end()), stage.say(rank=1, exit=an_end())
+    assert bench.report().phase == "finished"
+
+
+def test_what_was_said_before_cannot_be_said_again(stage: Stage) -> None:
+    """A heartbeat that is sent once more, or comes late, does not keep a silent unit alive."""
+    bench = stage.started()
+    stage.say()
+    (first,) = stage.wires.queue
+    stage.say()
+    assert bench.report().phase == "running"
+    stage.clock.instant = 61.0
+    for _ in range(3):
+        stage.wires.queue.append(first)
+        assert bench.report().phase == "unknown"
+
+
+def test_each_generation_has_a_key_that_a_restarted_daemon_still_knows(stage: Stage) -> None:
+    """What the first generation said is worth nothing for the second; the daemon may have died between."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    first = stage.key
+    stage.say(exit=an_end(is_done=False, stop_asked=True))
+    assert bench.report().phase == "stopped"
+    bench.start(1)
+    assert stage.key != first
+    bench.engine = stage.engine()
+    bench.engine.reattach()
+    stage.wires.queue.append(json.dumps(stage.sealed(key=first, generation=2, exit=an_end())))
+    assert bench.report().phase == "starting"
+    stage.say(generation=2)
+    assert bench.report().phase == "running"
+
+
+def test_a_node_that_booted_anew_has_lost_its_units(stage: Stage) -> None:
+    """Its answers are its own and older than what was heard: after three of them the units are lost."""
+    bench = stage.started()
+    stage.wires.queue.append(json.dumps(sealed(a_status(), stage.key, told=10**12)))
+    assert bench.report().phase == "running"
+    for _ in range(3):
+        stage.clock.instant += 61.0
+        bench.report()
+        stage.wires.answers = [("Success", STATUS + json.dumps(sealed(a_status(), stage.key, told=10**6)))]
+        stage.clock.instant += 21.0
+        bench.report()
+    assert (bench.report().phase, bench.report().cause) == ("failed", "agent-lost")

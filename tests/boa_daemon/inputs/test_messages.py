@@ -19,6 +19,7 @@ from boa_daemon.engines.reading import Generation, report_of
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_scripts import STATUS
 from boa_daemon.inputs.messages import REFUSED, unit_status
+from boa_daemon.job.seal import sealed
 from boa_daemon.job.unit import Unit
 from boa_daemon.testing import some_slots
 from boa_daemon.tick.actions import StartJob
@@ -161,7 +162,7 @@ def test_no_message_stops_the_engine_or_comes_back(
     """Wrong ones are deleted with the others; the end that comes after them is heard."""
     good = {**GOOD, "job": "b"}
     wires = Wires(*(text_of(message) for message in messages), text_of(good), text_of(EVENT))
-    heard = list(Inbox(wires, "q").receive())
+    heard = list(Inbox(wires, "q", unit_status).receive())
     assert wires.bodies == []
     assert heard[-1]["job"] == "b"
     for status in heard:
@@ -252,7 +253,9 @@ def test_an_end_is_on_disk_before_the_queue_forgets_it(tmp_path: Path) -> None:
     """The daemon dies between hearing and deleting: the next one knows, or hears it again."""
     wires = Wires()
     engine = an_engine(tmp_path, wires)
-    wires.bodies.append(text_of(GOOD))
+    run = engine._jobs["a"].run
+    assert run is not None
+    wires.bodies.append(text_of(sealed(GOOD, run.key)))
 
     def deleted(**_request: Any) -> Mapping[str, Any]:
         assert an_engine_that_reads(tmp_path).reattach()["a"].phase == "finished"

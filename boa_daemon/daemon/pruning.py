@@ -1,0 +1,45 @@
+"""Jobs that are over for longer than the settings keep them go: their folders first, then their rows.
+
+In that order, so that whoever dies in between does it again. A batch is one short transaction: a tick that
+wants to write waits for no more than that.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from boa_daemon.store.retention import drop_intents, drop_jobs, over_before
+from boa_daemon.store.storage import Storage
+from boa_daemon.tick.limits import DAY_SECONDS
+from boa_daemon.tick.ports import Discarding, Runner
+
+_LOG = logging.getLogger("boa.daemon")
+BATCH, MOST_BATCHES = 500, 200
+"""So many jobs in one transaction, and so many of those at a time: 100,000 jobs an hour."""
+INTENT_DAYS = 90.0
+"""Intents whose outcome is known are kept as long as decisions are."""
+
+
+def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float) -> int:
+    """Drop what is too old; return how many jobs went."""
+    database, gone = books.store.database, 0
+    drop_intents(database, now - INTENT_DAYS * DAY_SECONDS, keep=_launches_in_use(books))
+    if keep_days is None:
+        return 0
+    for _ in range(MOST_BATCHES):
+        names = over_before(books.queue, now - keep_days * DAY_SECONDS, limit=BATCH)
+        if not names:
+            break
+        if isinstance(runner, Discarding):
+            for name in names:
+                runner.discard(name)
+        drop_jobs(database, names)
+        gone += len(names)
+    if gone:
+        _LOG.info("%d jobs that were over for %g days were dropped", gone, keep_days)
+    return gone
+
+
+def _launches_in_use(books: Storage) -> set[str]:
+    """Return the intents that nodes which still live came from."""
+    return {record.node.launched_by for record in list(books.queue.instances.values())}

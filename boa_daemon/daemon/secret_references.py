@@ -1,0 +1,49 @@
+"""Which secrets a job may name: refused where it is submitted, not where it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.daemon.config import EngineSettings
+from boa_daemon.errors import InputError
+from boa_daemon.job.secrets import SecretMissing, read_store
+
+
+def check_secrets(content: Mapping[str, Any], engine: EngineSettings) -> None:
+    """Refuse a job whose secrets its machines could not have, or may not.
+
+    Raises:
+        InputError: naming the variable and its reference.
+    """
+    for name, reference in content.get("secrets", {}).items():
+        why, hint = _refusal(reference, engine)
+        if why:
+            raise InputError(f"secrets: {name}: {reference}: {why}", hint=hint)
+
+
+def _refusal(reference: str, engine: EngineSettings) -> tuple[str, str]:
+    """Return why a reference is of no use here, and what to do; empty where it is."""
+    if engine.name == "ssm":
+        if any(fnmatchcase(reference, pattern) for pattern in engine.secrets):
+            return "", ""
+        return (
+            "jobs may not read it",
+            "Name it in [engine] secrets, and give nodes the right (`boa iam --node`)",
+        )
+    if not reference.startswith("env:"):
+        return "only nodes of AWS can read it", "Use env:NAME and [engine] secrets_file"
+    if not engine.secrets_file:
+        return (
+            "there is no secret store",
+            "Set [engine] secrets_file to a file of NAME=VALUE lines",
+        )
+    try:
+        kept = read_store(Path(engine.secrets_file))
+    except SecretMissing as error:
+        return str(error), "Whoever looks after the daemon mends that file"
+    if reference.removeprefix("env:") not in kept:
+        return "the secret store has no such name", "Whoever looks after the daemon adds a line to it"
+    return "", ""

@@ -1,0 +1,94 @@
+"""Secrets of a job: references until its command starts, values in the environment of that alone.
+
+    env:NAME                a line NAME=VALUE of the daemon's secret store, a file of mode 0600
+    ssm:/path/name          a parameter of SSM, decrypted
+    secretsmanager:ARN      the text of a secret of Secrets Manager
+
+The keeper asks for them, with the rights of its machine: a node's with the role of that node. No value is
+written down, sent, or an argument of a command.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+ASK_SECONDS = 60.0
+MOST_STORE_BYTES = 1_000_000
+REFERENCE = re.compile(
+    r"env:[A-Za-z_][A-Za-z0-9_]*"
+    r"|ssm:/[A-Za-z0-9_./-]{1,1000}"
+    r"|secretsmanager:arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]{1,512}"
+)
+
+
+class SecretMissing(RuntimeError):
+    """A secret cannot be had; the sentence names its reference and never a value."""
+
+
+def values_of(references: Mapping[str, str], store: str) -> dict[str, str]:
+    """Return the values of secrets by the names of their variables; `store` is the file of `env:` ones.
+
+    Raises:
+        SecretMissing: when one cannot be had.
+    """
+    return {name: _value(reference, store) for name, reference in references.items()}
+
+
+def _value(reference: str, store: str) -> str:
+    """Return what a reference stands for."""
+    kind, _, rest = reference.partition(":")
+    if kind == "env":
+        kept = read_store(Path(store)) if store else {}
+        if rest not in kept:
+            raise SecretMissing(f"{reference}: the daemon's secret store has no {rest}")
+        return kept[rest]
+    if kind == "ssm":
+        words = ["ssm", "get-parameter", "--with-decryption", "--name", rest, "--query", "Parameter.Value"]
+    else:
+        words = ["secretsmanager", "get-secret-value", "--secret-id", rest, "--query", "SecretString"]
+    return _asked(reference, [*words, "--output", "text"])
+
+
+def _asked(reference: str, words: list[str]) -> str:
+    """Return what the AWS command line says a secret is."""
+    try:
+        done = subprocess.run(
+            ["aws", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ASK_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SecretMissing(f"{reference}: {type(error).__name__} of the aws command") from None
+    if done.returncode != 0:
+        raise SecretMissing(f"{reference}: {done.stderr.strip()[-300:]}")
+    return done.stdout.removesuffix("\n")
+
+
+def read_store(file: Path) -> dict[str, str]:
+    """Return the secrets of a store: lines of NAME=VALUE; empty lines and those that begin with # are none.
+
+    Raises:
+        SecretMissing: when it cannot be read, or others can.
+    """
+    try:
+        if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise SecretMissing(f"others can read {file}: chmod 600 {file}")
+        text = file.read_bytes()[:MOST_STORE_BYTES].decode()
+    except (OSError, ValueError) as error:
+        raise SecretMissing(f"{file} cannot be read: {type(error).__name__}") from None
+    found = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, equals, value = line.partition("=")
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name.strip()) or "\0" in value:
+            raise SecretMissing(f"line {number} of {file} is not NAME=VALUE")
+        found[name.strip()] = value
+    return found

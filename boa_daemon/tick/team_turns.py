@@ -1,0 +1,69 @@
+"""Whose turn it is among teams: jobs wait because their purse is closed, or another team's claim goes first.
+
+What a team leaves of its share is lent to whoever has work. A claim calls it back: a job of a team that is
+behind its share waits. Then no waiting job of a team that is ahead starts, and those that run go on; as being
+ahead fades with the half-life, so does what was lent. A claim holds for one half-life: a job that waits
+longer than that waits for something else than money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from boa_daemon.tick.limits import Held
+from boa_daemon.tick.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.team_caps import usd_per_hour
+from boa_daemon.tick.team_money import TeamCap, TeamMoney
+from policies.model import JobId
+
+TEAM_CODES = ("team-day-cap", "team-month-cap", "team-share")
+
+
+def closed_teams(state: ClusterState, rules: Rules) -> Mapping[str, TeamCap]:
+    """Return the teams whose purses have no room for a start: not for one GPU of the cheapest type."""
+    if not state.teams or rules.caps is None:
+        return {}
+    kinds = rules.instance_types.values()
+    least = min((kind.usd_per_hour / kind.gpus for kind in kinds), default=0.0)
+    closed: dict[str, TeamCap] = {}
+    for name, money in state.teams.items():
+        running = [job for job in state.jobs.values() if job.terms.team == name and job.slots]
+        rate = sum(usd_per_hour(state, job.slots) for job in running)
+        for code, window, _, left in money.left(state.now):
+            seconds = window.overlap_seconds(state.now, state.now + rules.caps.least_run_seconds)
+            if left < (rate + least) * seconds / 3600.0 or (left <= 0.0 and seconds > 0.0):
+                closed[name] = code
+    return closed
+
+
+def behind_their_turn(state: ClusterState, aside: Collection[JobId]) -> Mapping[JobId, WaitReason]:
+    """Return the waiting jobs of teams that are ahead of their share, where one that is not has a claim."""
+    waiting = [name for name, job in state.jobs.items() if not job.slots and name not in aside]
+    claims = {
+        state.jobs[name].terms.team
+        for name in waiting
+        if _has_claim(state, state.jobs[name].terms.team, state.jobs[name].job.arrived_at)
+    }
+    if not claims:
+        return {}
+    ahead = {name for name, money in state.teams.items() if (money.ahead_usd or 0.0) > 0.0}
+    return {name: "team-share" for name in waiting if state.jobs[name].terms.team in ahead}
+
+
+def _has_claim(state: ClusterState, team: str, since: float) -> bool:
+    """Whether a job that waits since an instant calls back what its team has lent."""
+    money = state.teams.get(team)
+    if money is None or money.ahead_usd is None:
+        return False
+    return money.ahead_usd < 0.0 and state.now - since <= money.half_life_seconds
+
+
+def held_team(name: str, why: WaitReason, money: TeamMoney) -> Held:
+    """Return the note on a team whose jobs wait, with the numbers behind it."""
+    if why == "team-share":
+        return Held(what=f"team {name}", code="team-share", numbers={"ahead_usd": money.ahead_usd or 0.0})
+    if why == "team-month-cap":
+        numbers = {"spent_usd": money.spent_month_usd, "cap_usd": money.month_cap_usd or 0.0}
+        return Held(what=f"team {name}", code="team-month-cap", numbers=numbers)
+    numbers = {"spent_usd": money.spent_today_usd, "cap_usd": money.day_cap_usd or 0.0}
+    return Held(what=f"team {name}", code="team-day-cap", numbers=numbers)

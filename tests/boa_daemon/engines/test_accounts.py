@@ -1,0 +1,193 @@
+"""Which user a job runs as, and what it cannot do then; as root with real users, else that this is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_bench import Bench, until
+from engine_worlds import ssm_world
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.engines.accounts import COUNT, FIRST, account_here, own_account
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.units import Layout, units_of
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.job.seal import KEY_FILE
+from boa_daemon.job.unit import acting_as
+from boa_daemon.testing import a_node
+from boa_daemon.tick.ports import Accepted, JobSpec
+
+IS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that other users can reach, unlike those that pytest makes."""
+    with tempfile.TemporaryDirectory(prefix="boa-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        (Path(name) / "work").mkdir(mode=0o777)
+        (Path(name) / "work").chmod(0o777)
+        yield Path(name)
+
+
+def a_bench(place: Path, job: str, user: str) -> Bench:
+    """Return an engine that runs the job of a user as a user of its own."""
+    bench = Bench(engine=LocalEngine(place / "root", own_user=True), workdir=place / "work", job=job)
+    admit = bench.admit
+    bench.admit = lambda run, **changes: admit(run, user=user, **changes)  # type: ignore[method-assign]
+    return bench
+
+
+@given(job=st.text(min_size=1), other=st.text(min_size=1))
+def test_a_jobs_own_user_is_the_same_everywhere_and_nobody_elses(job: str, other: str) -> None:
+    """A number that follows from the id, beyond those that systemd and useradd give."""
+    account = own_account(job, Path("/h"))
+    assert account == own_account(job, Path("/h"))
+    assert FIRST <= account.uid < FIRST + COUNT < 2**31
+    assert (account.uid == own_account(other, Path("/h")).uid) == (job == other)
+
+
+def test_a_job_runs_as_its_submitters_account_else_as_a_user_of_its_own(place: Path) -> None:
+    """Root's own jobs run as root, and all run as the daemon where that is not root: which is said."""
+    whose = {"nobody": "nobody", "no-such-account": own_account("c", place).name, "root": "root"}
+    for job, (user, name) in zip("bcr", whose.items(), strict=True):
+        bench = a_bench(place, job, user)
+        assert bench.engine.is_of_own_user == (not IS_ROOT)  # type: ignore[attr-defined]
+        bench.run_to_end('echo "I am $(id -u), $USER, at $HOME"')
+        account = account_here(user, job, bench.engine.layout.home(job))  # type: ignore[attr-defined]
+        if not IS_ROOT or user == "root":
+            assert account is None
+            assert f"I am {os.getuid()}," in bench.printed()
+        else:
+            assert account is not None
+            assert f"I am {account.uid}, {name}, at {account.home}" in bench.printed()
+    assert not LocalEngine(place / "other", own_user=False)._own_user
+    assert LocalEngine(place / "other").is_of_own_user
+
+
+TRIES = """
+cd "$(dirname "$BOA_PROGRESS_FILE")"/.. || echo "way: no"
+for file in {secrets}; do cat "$file" >/dev/null 2>&1 && echo "read $file"; done
+for folder in {folders}; do ls "$folder" >/dev/null 2>&1 && echo "listed $folder"; done
+for file in n0/exit.json n0/keeper.json {key} x; do echo x 2>/dev/null > $file && echo "wrote $file"; done
+mv n0 m0 2>/dev/null && echo "moved"
+cat /proc/$PPID/environ 2>/dev/null | grep -q . && echo "read its keeper's environment"
+kill -9 $PPID 2>/dev/null && echo "killed its keeper"
+echo "tried"
+"""
+
+
+def test_a_job_sees_neither_other_jobs_nor_what_its_keeper_owns(place: Path) -> None:
+    """Files, folders, keys, seals, the keeper: all of them are root's, or another user's."""
+    first = a_bench(place, "a", "ann")
+    first.run_to_end(
+        "echo secret > $HOME/s; echo secret > $BOA_CHECKPOINT_DIR/s; echo 1 > $BOA_PROGRESS_FILE"
+    )
+    layout = first.engine.layout  # type: ignore[attr-defined]
+    (place / "database").write_text("all jobs")
+    (place / "database").chmod(0o600)
+    own = layout.generation("b", 1)
+    secrets = [layout.home("a") / "s", layout.checkpoints("a") / "s", place / "database", own / KEY_FILE]
+    secrets += [layout.generation("a", 1) / "own" / "progress.json", *layout.unit("a", 1, 0).glob("*")]
+    folders = [layout.job("a"), layout.unit("a", 1, 0), layout.home("a"), layout.job("b")]
+    run = TRIES.format(
+        secrets=" ".join(map(str, secrets)), folders=" ".join(map(str, folders)), key=own / KEY_FILE
+    )
+    second = a_bench(place, "b", "ben")
+    if not IS_ROOT:
+        assert second.engine.is_of_own_user  # type: ignore[attr-defined]
+        return
+    second.run_to_end(run)
+    assert second.printed().split("\n")[-2:] == ["tried", ""]
+    assert [line for line in second.printed().splitlines() if line != "tried" and "boa:" not in line] == []
+
+
+def test_a_link_that_a_job_leaves_leads_nobody_to_what_it_may_not_touch(place: Path) -> None:
+    """Keeper and daemon are root and look into the job's folders: as the job's user."""
+    precious = place / "precious.json"
+    precious.write_text(json.dumps({"generation": 1, "step": 41, "path": "x", "sha256": "y"}))
+    precious.chmod(0o600)
+    before = precious.read_text()
+    bench = a_bench(place, "a", "ann")
+    plant = (
+        "for f in $BOA_PROGRESS_FILE $BOA_CHECKPOINT_DIR/manifest.json "
+        "$(dirname $BOA_PROGRESS_FILE)/n0/error.json; "
+        f"do ln -sf {precious} $f; done; rm -f $BOA_CHECKPOINT_DIR/.lock $BOA_CHECKPOINT_DIR/generation; "
+        f"ln -s {precious} $BOA_CHECKPOINT_DIR/.lock; ln -s {precious} $BOA_CHECKPOINT_DIR/generation; exit 3"
+    )
+    for _ in range(2):
+        end = bench.run_to_end(plant)
+        assert precious.read_text() == before
+        if IS_ROOT:
+            assert (end.step, end.manifest, end.exit_code) == (None, None, 3)
+
+
+def test_files_are_touched_as_a_user_in_one_thread_and_for_a_while(place: Path) -> None:
+    """Afterwards we are who we were, also when something was raised."""
+    (place / "mine").write_text("x")
+    (place / "mine").chmod(0o600)
+    if IS_ROOT:
+        with pytest.raises(PermissionError), acting_as(own_account("a", place).uid, 7):
+            (place / "mine").read_text()
+    with acting_as(None, 0):
+        assert (place / "mine").read_text() == "x"
+    assert (place / "mine").read_text() == "x"
+
+
+TRAIN = """
+python3 -u -c '
+import os, time
+import boa_daemon.job as job
+print("I am", os.getuid())
+for step in job.steps(200, load=lambda path: print("from", path.name), save=lambda file: file.write(b"x")):
+    time.sleep(0.02)
+'
+"""
+
+
+def test_on_a_node_a_job_trains_and_comes_back_as_a_user_of_its_own(place: Path) -> None:
+    """Over SSM, S3 and SQS: its checkpoint goes up and comes down again, and it is not root."""
+    with ssm_world(place, own_user=True) as make:
+        bench = Bench(engine=make(), workdir=place / "work")
+        nodes = [a_node("n1")]
+        until(lambda: bench.engine.prepare(nodes)["n1"] == Accepted())
+        bench.admit(TRAIN, workdir=".")
+        bench.start(1)
+        bench.wait_step(10)
+        bench.stop()
+        assert bench.wait_end().manifest is not None, bench.printed()
+        uid = own_account("a", place).uid if IS_ROOT else os.getuid()
+        until(lambda: f"I am {uid}" in bench.printed())
+        bench.start(1)
+        assert bench.wait_end().phase == "finished"
+        assert "from g1-step" in bench.printed()
+        (home,) = place.glob("nodes/n1/boa/jobs/a/home")
+        assert home.stat().st_uid == uid
+
+
+@settings(deadline=None)
+@given(
+    gpus=st.integers(min_value=1, max_value=4), nodes=st.integers(min_value=1, max_value=2), data=st.data()
+)
+def test_no_job_file_sets_what_a_unit_is_told(gpus: int, nodes: int, data: st.DataObject) -> None:
+    """Every variable that tells jobs, ranks and GPUs apart is refused where it is submitted."""
+    bench = Bench(engine=LocalEngine(Path("/nowhere")), workdir=Path("/nowhere"))
+    units = units_of(
+        JobSpec(job="a", name="a", class_name="c", run="true"),
+        bench.order(gpus * nodes, nodes=nodes, generation=1),
+        Layout(root=Path("/r")),
+        addresses=dict.fromkeys(bench.nodes, "10.0.0.1"),
+        port=1,
+    )
+    name = data.draw(st.sampled_from(sorted(units[-1].environment)))
+    content = {"name": "a", "class": "c", "run": "true", "environment": {name: "x"}}
+    with pytest.raises(InputError, match=f"environment: {name} is set by the daemon"):
+        check_job(Document(name="job.yaml", content=content, language="json"))
