@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,10 +23,12 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.planning import (
     BestEffortOption,
+    CommitmentsOption,
     PricesOption,
     best_effort_is_named,
     budgeted,
     cell,
+    committed,
     curve_answers,
     money,
     phases_text,
@@ -50,6 +53,7 @@ from boa_daemon.planning.budget_plan import (
     budget_plan,
     with_trace,
 )
+from boa_daemon.planning.paid_anyway import paid_sentence
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
@@ -86,6 +90,7 @@ def plan(
     best_effort: BestEffortOption = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
+    commitments: CommitmentsOption = None,
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
@@ -103,6 +108,8 @@ def plan(
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if jobs is not None:
+        if commitments is not None:
+            raise InputError("--commitments is for a stream of jobs", hint="A list ends long before a term")
         if trace is not None:
             raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
         if opens or page is not None:
@@ -123,6 +130,10 @@ def plan(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
     file, asked = budgeted(file, budget, is_plan=True)
+    paid = None
+    if commitments is not None:
+        paid = committed(file, asked, commitments)
+        asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
         with best_effort_is_named():
             result = budget_plan(file, asked, whole)
@@ -135,11 +146,12 @@ def plan(
         raise
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+    bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     show(
         form,
-        result.to_document(),
+        result.to_document() | ({} if bill is None else {"commitments": bill}),
         rows=lambda: _stream_rows(result),
-        table=lambda: _print_stream(result),
+        table=lambda: _print_stream(result, bill),
     )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"
@@ -189,8 +201,8 @@ def _stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _print_stream(result: BudgetPlan) -> None:
-    """Print the plan for people: who gets what, the totals, the curve around it, the swing."""
+def _print_stream(result: BudgetPlan, bill: dict[str, Any] | None) -> None:
+    """Print the plan: who gets what, the totals, the curve around it, the swing, what is paid anyway."""
     console = stdout_console()
     unit = result.budget.unit
     per_job = "GPU-h/job" if unit == "gpus" else "$/job"
@@ -235,6 +247,8 @@ def _print_stream(result: BudgetPlan) -> None:
     console.print()
     month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
     console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    if bill is not None:
+        console.print(said([paid_sentence(bill)]))
     console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")
 
 

@@ -47,6 +47,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy.",
     ),
+    "commit": Verb(
+        "commit:commit",
+        PLAN,
+        "Say which commitment pays: the level of least bill at the same waiting, and how sure that is.",
+    ),
     "simulate": Verb(
         "simulate:simulate",
         PLAN,
