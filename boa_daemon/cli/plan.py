@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
@@ -43,6 +45,7 @@ from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.inputs.jobs_file import read_jobs
+from boa_daemon.inputs.price_age import stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import has_weights, infeasible_document
 from boa_daemon.planning.budget_plan import (
@@ -107,6 +110,8 @@ def plan(
         return
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
+    if stale := stale_prices(file.prices, datetime.now(UTC).date()):
+        stderr_console().print(f"[yellow]note[/] {escape(stale)}")
     if jobs is not None:
         if commitments is not None:
             raise InputError("--commitments is for a stream of jobs", hint="A list ends long before a term")
@@ -149,7 +154,7 @@ def plan(
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     show(
         form,
-        result.to_document() | ({} if bill is None else {"commitments": bill}),
+        result.to_document() | _price_document(file) | ({} if bill is None else {"commitments": bill}),
         rows=lambda: _stream_rows(result),
         table=lambda: _print_stream(result, bill),
     )
@@ -180,6 +185,11 @@ def _read(
     arrivals = read_trace(trace)
     check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
     return with_trace(file, arrivals)
+
+
+def _price_document(file: ProblemFile) -> dict[str, Any]:
+    """Return of which day the prices of a plan are."""
+    return {"prices": [note.to_document() for note in file.prices]}
 
 
 def _stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
@@ -348,7 +358,7 @@ def _plan_list(
         raise
     show(
         form,
-        _list_document(solution, file),
+        _list_document(solution, file) | _price_document(file),
         rows=lambda: [_job_row(job_plan) for job_plan in solution.jobs],
         table=lambda: _print_list(solution, file, min_budget),
     )

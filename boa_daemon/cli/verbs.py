@@ -69,6 +69,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "List instance types: GPUs, price, price per GPU-hour, the day of the price, and whether it is sold.",
     ),
+    "prices": Verb(
+        "prices:prices",
+        PLAN,
+        "Say how old each price is; with --refresh write fresh ones, from AWS or from a saved price list.",
+    ),
     "submit": Verb("jobs:submit", RUN, "Give jobs to the daemon, all or none."),
     "jobs": Verb("jobs:jobs", RUN, "List jobs, the newest first."),
     "explain": Verb("jobs:explain", RUN, "Say why a job has its width and its nodes, or why it waits."),

@@ -1,8 +1,8 @@
 """Planning with commitments that are paid anyway: below their levels a GPU costs nothing more.
 
 The widths are those of the plan at prices on demand for some other budget: the largest whose bill,
-commitments and what is on demand beside them, is within what may be spent. With several GPU types the types are still
-weighed at prices on demand.
+commitments and what is on demand beside them, is within what may be spent. With several GPU types these are
+still weighed at prices on demand.
 """
 
 from __future__ import annotations
