@@ -5,15 +5,14 @@ What cannot be found out is unknown, never zero: a price falls back to the dated
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_extras import extras_of
+from boa_daemon.backends.aws_prices import ask_price
 from boa_daemon.backends.caches import Cached
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
@@ -228,27 +227,7 @@ class AwsMarket:
 
     def _ask_price(self, name: str) -> float:
         """Ask for the list price of a type: Linux, shared, nothing installed, on demand."""
-        terms = {
-            "instanceType": name,
-            "regionCode": self.settings.region,
-            "operatingSystem": "Linux",
-            "preInstalledSw": "NA",
-            "tenancy": "Shared",
-            "capacitystatus": "Used",
-        }
-        answer = self._calls.call(
-            "pricing:GetProducts",
-            ServiceCode="AmazonEC2",
-            Filters=[
-                {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()
-            ],
-        )
-        prices = [price for item in answer["PriceList"] for price in _on_demand_prices(item)]
-        if not prices:
-            raise CallFailed(
-                "pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404
-            )
-        return min(prices)
+        return ask_price(self._calls, self.settings.region, name)
 
     def _ask_quota(self, code: str) -> float:
         """Ask for a quota, in vCPUs."""
@@ -270,15 +249,3 @@ class AwsMarket:
                     left = int(row["AvailableInstanceCount"])
                     found[name] = (row["CapacityReservationId"], row["AvailabilityZone"], left)
         return found
-
-
-def _on_demand_prices(item: str | Mapping[str, Any]) -> list[float]:
-    """Return the positive hourly prices in an entry of the price list, which comes as JSON in a string."""
-    entry = json.loads(item) if isinstance(item, str) else item
-    dimensions = (
-        dimension
-        for term in entry.get("terms", {}).get("OnDemand", {}).values()
-        for dimension in term["priceDimensions"].values()
-    )
-    prices = (float(each["pricePerUnit"].get("USD", 0)) for each in dimensions if each.get("unit") == "Hrs")
-    return [price for price in prices if price > 0]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
@@ -22,10 +25,12 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.planning import (
     BestEffortOption,
+    CommitmentsOption,
     PricesOption,
     best_effort_is_named,
     budgeted,
     cell,
+    committed,
     curve_answers,
     money,
     phases_text,
@@ -40,6 +45,7 @@ from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.inputs.jobs_file import read_jobs
+from boa_daemon.inputs.price_age import stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import has_weights, infeasible_document
 from boa_daemon.planning.budget_plan import (
@@ -50,6 +56,7 @@ from boa_daemon.planning.budget_plan import (
     budget_plan,
     with_trace,
 )
+from boa_daemon.planning.paid_anyway import paid_sentence
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
@@ -86,6 +93,7 @@ def plan(
     best_effort: BestEffortOption = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
+    commitments: CommitmentsOption = None,
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
@@ -102,7 +110,11 @@ def plan(
         return
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
+    if stale := stale_prices(file.prices, datetime.now(UTC).date()):
+        stderr_console().print(f"[yellow]note[/] {escape(stale)}")
     if jobs is not None:
+        if commitments is not None:
+            raise InputError("--commitments is for a stream of jobs", hint="A list ends long before a term")
         if trace is not None:
             raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
         if opens or page is not None:
@@ -123,6 +135,10 @@ def plan(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
     file, asked = budgeted(file, budget, is_plan=True)
+    paid = None
+    if commitments is not None:
+        paid = committed(file, asked, commitments)
+        asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
         with best_effort_is_named():
             result = budget_plan(file, asked, whole)
@@ -135,11 +151,12 @@ def plan(
         raise
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+    bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     show(
         form,
-        result.to_document(),
+        result.to_document() | _price_document(file) | ({} if bill is None else {"commitments": bill}),
         rows=lambda: _stream_rows(result),
-        table=lambda: _print_stream(result),
+        table=lambda: _print_stream(result, bill),
     )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"
@@ -170,6 +187,11 @@ def _read(
     return with_trace(file, arrivals)
 
 
+def _price_document(file: ProblemFile) -> dict[str, Any]:
+    """Return of which day the prices of a plan are."""
+    return {"prices": [note.to_document() for note in file.prices]}
+
+
 def _stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
     """Return one row per class and stretch of phases."""
     return [
@@ -189,8 +211,8 @@ def _stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _print_stream(result: BudgetPlan) -> None:
-    """Print the plan for people: who gets what, the totals, the curve around it, the swing."""
+def _print_stream(result: BudgetPlan, bill: dict[str, Any] | None) -> None:
+    """Print the plan: who gets what, the totals, the curve around it, the swing, what is paid anyway."""
     console = stdout_console()
     unit = result.budget.unit
     per_job = "GPU-h/job" if unit == "gpus" else "$/job"
@@ -235,6 +257,8 @@ def _print_stream(result: BudgetPlan) -> None:
     console.print()
     month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
     console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    if bill is not None:
+        console.print(said([paid_sentence(bill)]))
     console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")
 
 
@@ -334,7 +358,7 @@ def _plan_list(
         raise
     show(
         form,
-        _list_document(solution, file),
+        _list_document(solution, file) | _price_document(file),
         rows=lambda: [_job_row(job_plan) for job_plan in solution.jobs],
         table=lambda: _print_list(solution, file, min_budget),
     )

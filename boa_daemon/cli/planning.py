@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -18,6 +19,7 @@ from boa_daemon.cli.output import stderr_console
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
+from boa_daemon.planning.paid_anyway import PaidAnyway
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
@@ -27,6 +29,11 @@ from policies.optimum.solution import PlanShare
 PricesOption: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--prices", metavar="FILE", help="Your prices and discounts; may be repeated."),
+]
+
+CommitmentsOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--commitments", metavar="FILE", help="What is paid anyway: below it a GPU costs nothing."),
 ]
 
 BestEffortOption: TypeAlias = Annotated[
@@ -77,6 +84,17 @@ def budgeted(file: ProblemFile, text: str | None, *, is_plan: bool = False) -> t
             "no budget", file=file.path, hint="Add budget: {usd_per_hour: 40} to the file, or --budget 40/h"
         )
     return file, file.budget
+
+
+def committed(file: ProblemFile, budget: Budget, path: Path) -> PaidAnyway:
+    """Return the commitments that are paid today.
+
+    Raises:
+        InputError: when the budget is not in dollars, or the file of commitments is wrong.
+    """
+    if budget.unit == "gpus":
+        raise InputError("--commitments needs a budget in dollars", hint="For example --budget 40/h")
+    return PaidAnyway.read(path, tuple(file.instance_types.values()), datetime.now(UTC).date())
 
 
 def _is_bare(text: str) -> bool:

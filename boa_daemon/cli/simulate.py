@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
@@ -23,7 +24,12 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import BestEffortOption, best_effort_is_named, said
+from boa_daemon.cli.planning import (
+    BestEffortOption,
+    CommitmentsOption,
+    best_effort_is_named,
+    said,
+)
 from boa_daemon.cli.simulating import (
     BootOption,
     BootSecondsOption,
@@ -35,8 +41,10 @@ from boa_daemon.cli.simulating import (
     settings_in_world,
 )
 from boa_daemon.errors import InputError
+from boa_daemon.planning.paid_anyway import PaidAnyway, paid_sentence
+from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.wiring import PreparedRun, prepare, rehearsed
+from boa_daemon.sim.wiring import PreparedRun, prepare, rehearsed, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
@@ -92,6 +100,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     ] = True,
     max_nodes: Annotated[int | None, typer.Option(min=1, help="Never hold more nodes than this.")] = None,
     best_effort: BestEffortOption = False,
+    commitments: CommitmentsOption = None,
     bound: Annotated[
         BoundChoice,
         typer.Option(
@@ -123,18 +132,37 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         raise InputError(f"--best-effort goes with boa and boa-paced, not with {policy}")
     if best_effort and rehearse:
         raise InputError("--best-effort and --rehearse exclude each other: one needs a budget that is enough")
+    paid = None
+    if commitments is not None:
+        if rehearse or best_effort or settings.budget.unit == "gpus":
+            raise InputError(
+                "--commitments goes with a budget in dollars, without --rehearse or --best-effort"
+            )
+        machines = tuple(settings.instance_types.values())
+        paid = PaidAnyway.read(commitments, machines, datetime.now(UTC).date())
+        planned = paid.planning_budget(site_of(settings).problem, settings.budget.amount)
+        settings = replace(settings, planning_budget=replace(settings.budget, amount=planned))
     with best_effort_is_named():
         run = prepare(rehearsed(settings) if rehearse else settings)
     with progress_of(run) as on_tick:
         result = run.finish(on_tick)
     if bound is BoundChoice.boots or (bound is BoundChoice.auto and _is_cheap(run)):
         result = run.with_boot_bound(result)
+    bill = None if paid is None else _bill(run, paid)
     show(
         chosen_format(output, as_json),
-        result.to_document(),
+        result.to_document() | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
-        table=lambda: _print_table(result),
+        table=lambda: _print_table(result, bill),
     )
+
+
+def _bill(run: PreparedRun, paid: PaidAnyway) -> dict[str, Any]:
+    """Return what the run cost with commitments, per hour until the last job left."""
+    world = run.world
+    names = tuple(machine.gpu_type for machine in paid.machines)
+    rentals = [Rental(*rented) for rented in world.cloud.meter.on_demand]
+    return paid.to_document(load_between(rentals, names, world.started_at, world.clock.now()))
 
 
 def _row(result: Simulation) -> dict[str, object]:
@@ -182,7 +210,7 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _print_table(result: Simulation) -> None:
+def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None:
     """Print the figures for people."""
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
     gpus = result.budget_gpus is not None
@@ -209,6 +237,8 @@ def _print_table(result: Simulation) -> None:
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)
+    if bill is not None:
+        stdout_console().print(said([paid_sentence(bill)]))
     if result.shortfall is not None:
         sentence = shortfall_sentence(result.shortfall)
         stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))

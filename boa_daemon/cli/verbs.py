@@ -47,6 +47,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy.",
     ),
+    "commit": Verb(
+        "commit:commit",
+        PLAN,
+        "Say which commitment pays: the level of least bill at the same waiting, and how sure that is.",
+    ),
     "simulate": Verb(
         "simulate:simulate",
         PLAN,
@@ -66,6 +71,11 @@ VERBS: dict[str, Verb] = {
     ),
     "run": Verb(
         "run:run", RUN, "Run one job to its end: phases with seconds and dollars, its log, and a receipt."
+    ),
+    "prices": Verb(
+        "prices:prices",
+        PLAN,
+        "Say how old each price is; with --refresh write fresh ones, from AWS or from a saved price list.",
     ),
     "submit": Verb("jobs:submit", RUN, "Give jobs to the daemon, all or none."),
     "jobs": Verb("jobs:jobs", RUN, "List jobs, the newest first."),

@@ -145,14 +145,9 @@ def _check_region(region: str) -> None:
     """
     if os.environ.get("AWS_ENDPOINT_URL"):
         return
-    from botocore.session import get_session  # noqa: PLC0415 - slow to import, and for AWS alone
+    from boa_daemon.backends.aws_calls import known_regions  # noqa: PLC0415 - slow to import, for AWS alone
 
-    session = get_session()
-    known = [
-        name
-        for part in session.get_available_partitions()
-        for name in session.get_available_regions("ec2", part)
-    ]
+    known = known_regions()
     if region not in known:
         near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
         raise InputError(

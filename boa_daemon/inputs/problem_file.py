@@ -16,6 +16,7 @@ from pydantic import Field
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.gpu_file import GpuRow, read_machines
+from boa_daemon.inputs.price_age import PriceNote
 from boa_daemon.inputs.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
 from boa_daemon.inputs.yaml_file import At, Document, read_document
@@ -31,7 +32,9 @@ class ProblemFile:
     """A problem file as read; `instance_types` says for each GPU type which machine carries it.
 
     Classes in `classes_without_rates` stand at 1 arrival per hour until somebody estimates theirs.
-    `has_prices` is false where `gpu_types` was left out. `warnings` are sentences for the person who plans.
+    `has_prices` is false where `gpu_types` was left out.
+    `prices` say of which day each is.
+    `warnings` are sentences for the person who plans.
     """
 
     path: str
@@ -41,6 +44,7 @@ class ProblemFile:
     classes_without_rates: frozenset[str] = frozenset()
     has_prices: bool = True
     warnings: tuple[str, ...] = ()
+    prices: tuple[PriceNote, ...] = ()
 
 
 class _Budget(Strict):
@@ -129,6 +133,7 @@ def parse_problem(
         classes_without_rates=frozenset(row.name for row in file.classes if row.arrivals_per_hour is None),
         has_prices=file.gpu_types is not None,
         warnings=_warnings(machines, catalog),
+        prices=_price_notes(file, machines, catalog, document) if file.gpu_types is not None else (),
     )
 
 
@@ -169,6 +174,27 @@ def _warnings(machines: Mapping[str, InstanceType], catalog: Catalog | None) -> 
     entries = (catalog or Catalog.load()).entries
     found = (entries[machine.name].warning for machine in machines.values() if machine.name in entries)
     return tuple(warning for warning in found if warning)
+
+
+def _price_notes(
+    file: _File, machines: Mapping[str, InstanceType], catalog: Catalog | None, document: Document
+) -> tuple[PriceNote, ...]:
+    """Return of which day each price is: the catalogue's where the file states none of its own."""
+    entries, rows = (catalog or Catalog.load()).entries, file.gpu_types or {}
+    notes = []
+    for name, machine in machines.items():
+        row, entry = rows[name] or GpuRow(), entries.get(machine.name)
+        is_own = row.usd_per_gpu_hour is not None or entry is None
+        notes.append(
+            PriceNote(
+                gpu_type=name,
+                instance_type=machine.name,
+                usd_per_hour=machine.usd_per_hour,
+                as_of="" if is_own or entry is None else entry.as_of,
+                source=f"set in {document.name}" if is_own or entry is None else entry.source,
+            )
+        )
+    return tuple(notes)
 
 
 def _job_classes(

@@ -14,6 +14,7 @@ class Meter:
     """What the nodes took in all: GPU-seconds from launch to end, of which booting, the bill, and mishaps.
 
     `refusals` counts launches that were not served, or only in part, by reason; unanswered ones too.
+    `on_demand` has GPU type, GPUs, launch and end of each node that commitments can pay for: not of spot.
     """
 
     rented_gpu_seconds: float = 0.0
@@ -24,6 +25,7 @@ class Meter:
     interruptions: int = 0
     node_failures: int = 0
     refusals: dict[str, int] = field(default_factory=dict)
+    on_demand: list[tuple[str, int, float, float]] = field(default_factory=list)
 
     def refused(self, kind: str) -> None:
         """Count a request that was not served."""
@@ -34,4 +36,6 @@ class Meter:
         seconds, gpus = at - node.launched_at, node.instance_type.gpus
         self.rented_gpu_seconds = fsum((self.rented_gpu_seconds, seconds * gpus))
         self.booting_gpu_seconds += min(seconds, boot_seconds) * gpus
+        if node.market == "on-demand":
+            self.on_demand.append((node.instance_type.gpu_type, gpus, node.launched_at, at))
         self.micro_dollars += bill(node, until=at)

@@ -22,12 +22,17 @@ SHARED = {"--output", "--json", "--help"}
 DEMO = ["--trace", "boa_daemon/data/demo/trace.csv", "--classes", "boa_daemon/data/demo/classes.yaml"]
 LISTED = ["plan", "--classes", "boa_daemon/data/demo/classes.yaml", "--jobs", "examples/jobs.csv"]
 TWO = "examples/two-gpu-types.yaml"
+OFFERS = "examples/commitments.toml"
 
 # Commands whose answers together hold all keys of a section's tables.
 ANSWERS: dict[str, list[list[str]]] = {
     "solve": [["solve", TWO], ["solve", "examples/problem.yaml"], ["solve", TWO, "--budget", "1/h"]],
     "frontier": [["frontier", TWO, "--budgets", "25,30"]],
     "plan": [["plan", "--classes", TWO]],
+    "commit": [
+        ["commit", "--offers", OFFERS, "--classes", TWO, "--budget", "27/h"],
+        ["commit", "--offers", OFFERS, *DEMO, "--budget", "30/h"],
+    ],
     "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
     "compare": [
         [
@@ -158,6 +163,19 @@ def test_the_page_names_the_keys_of_a_list(monkeypatch: pytest.MonkeyPatch) -> N
     found |= set(paths(answer([*LISTED, "--budget", "1"]), stems))
 
     assert found == stems - {"least_hours"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan", "--classes", TWO, "--budget", "27/h"], ["simulate", *DEMO, "--budget", "40/h"]]
+)
+def test_the_page_names_the_keys_of_commitments(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan and a simulation say the same of what is paid anyway."""
+    monkeypatch.chdir(ROOT)
+    paid = answer([*arguments, "--commitments", OFFERS])["commitments"]
+
+    assert {f"commitments.{key}" for key in paid} == documented(section("plan"), "key of commitments")
 
 
 @pytest.mark.exhaustive

@@ -1,0 +1,125 @@
+"""``boa prices``: how old each price is, and a fresh price file from AWS or from a saved price list."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_prices import ask_price, read_price_list
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    show,
+    stdout_console,
+)
+from boa_daemon.cli.planning import PricesOption
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.price_age import STALE_DAYS, days_old
+
+
+def prices(
+    *,
+    refresh: Annotated[
+        Path | None, typer.Option("--refresh", metavar="FILE.toml", help="Write fresh prices to this file.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="A saved `aws pricing get-products`, not the account."),
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionOption = None,
+    prices: PricesOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how old each price is; with --refresh write fresh ones, from AWS or from a saved price list."""
+    catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
+    if refresh is None:
+        if source is not None:
+            raise InputError(
+                "--from goes with --refresh", hint="Say where fresh prices go: --refresh FILE.toml"
+            )
+        rows = _rows(catalog, today)
+    else:
+        if refresh.suffix != ".toml":
+            raise InputError(f"--refresh {refresh}: a price file ends in .toml")
+        rows = _refresh(refresh, source, catalog, today, config=config, region=region)
+    show(
+        chosen_format(output, as_json),
+        {"stale_days": STALE_DAYS, "prices": rows, "file": None if refresh is None else str(refresh)},
+        rows=lambda: rows,
+        table=lambda: _print(rows, refresh),
+    )
+
+
+def _refresh(
+    path: Path, source: Path | None, catalog: Catalog, today: date, *, config: Path, region: str | None
+) -> list[dict[str, Any]]:
+    """Write a price file, and return its prices beside those before."""
+    if source is not None:
+        place = region or "us-east-1"
+        found, day = read_price_list(source, place)
+        found = {name: price for name, price in found.items() if name in catalog.entries}
+        said = f"{source.name}, {place}"
+    else:
+        settings = settings_of(config, region=region)
+        calls, day, found = AwsCalls(settings), today.isoformat(), {}
+        said = f"the AWS Pricing API, {settings.region}"
+        for name in [entry.name for entry in catalog.select()]:
+            try:
+                found[name] = ask_price(calls, settings.region, name)
+            except CallFailed as error:
+                # What the region does not sell has no price there; any other failure ends the command.
+                if error.code != "NoPrice":
+                    raise
+    if not found:
+        raise InputError("no price of a type of the catalogue was found", file=source)
+    lines = [f"# From {said}.", f"as_of = {day}", "[prices]"]
+    lines += [f'"{name}" = {price!r}' for name, price in sorted(found.items())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fresh = Catalog.load(path)
+    return [
+        row | {"usd_per_hour_before": catalog.entries[row["instance_type"]].usd_per_hour}
+        for row in _rows(fresh, today)
+        if row["instance_type"] in found
+    ]
+
+
+def _rows(catalog: Catalog, today: date) -> list[dict[str, Any]]:
+    """Return the prices of types that are sold, with their ages."""
+    return [
+        {
+            "instance_type": entry.name,
+            "usd_per_hour": entry.usd_per_hour,
+            "as_of": entry.as_of or None,
+            "days_old": days_old(entry.as_of, today),
+            "source": entry.source or None,
+        }
+        for entry in catalog.select()
+        if entry.usd_per_hour is not None
+    ]
+
+
+def _print(rows: list[dict[str, Any]], refresh: Path | None) -> None:
+    """Print prices for people."""
+    extra = () if refresh is None else ("before",)
+    columns = ("USD/h", *extra, "days old")
+    table = a_table("Prices on demand", "type", *columns, "as of", right=columns)
+    for row in rows:
+        before = row.get("usd_per_hour_before")
+        middle = () if refresh is None else ("" if before is None else f"{before:.3f}",)
+        age = "" if row["days_old"] is None else str(row["days_old"])
+        table.add_row(row["instance_type"], f"{row['usd_per_hour']:.3f}", *middle, age, row["as_of"] or "")
+    stdout_console().print(table)
+    if refresh is not None:
+        stdout_console().print(f"  Wrote {refresh}: give it as --prices {refresh}.")

@@ -1,0 +1,298 @@
+"""What may be committed to, and what is committed already: offers and commitments, in TOML, YAML or JSON.
+
+```toml
+as_of = 2026-11-01
+source = "the cost console, our account"
+[[offers]]
+name = "ec2-1y"
+kind = "family"                  # "compute": every family; "reserved": whole instances of one type
+family = "p4d"
+term_years = 1
+discount = 0.27                  # off the price on demand
+[[commitments]]
+name = "ours"
+kind = "compute"
+discounts = {p4d = 0.2, g5 = 0.15}
+usd_per_hour = 12.0              # what is paid always; of kind reserved: instances = 4
+begins = 2026-03-01
+ends = 2027-03-01
+term_years = 1
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.schema import Name, Positive, Strict, checked, spoken
+from boa_daemon.inputs.yaml_file import At, Document, read_document
+from policies.model import InstanceType
+from policies.optimum.commitments import Commitment
+
+Kind: TypeAlias = Literal["family", "compute", "reserved"]
+_Discount = Annotated[float, Field(ge=0.0, lt=1.0, description="a fraction off the price on demand")]
+_Day = Annotated[str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, date) else day)]
+
+
+class _Terms(Strict):
+    name: Name = Field(description="text")
+    kind: Kind = Field(description="family, compute or reserved")
+    family: Name | None = Field(default=None, description="of kind family: such as p4d, or a GPU type")
+    instance_type: Name | None = Field(default=None, description="of kind reserved: such as p4d.24xlarge")
+    discount: _Discount | None = Field(default=None, description="a fraction off the price on demand")
+    discounts: dict[Name, _Discount] = Field(default={}, description="of kind compute: fractions by family")
+    term_years: Literal[1, 3] = Field(default=1, description="years, 1 or 3")
+
+
+class _Commitment(_Terms):
+    usd_per_hour: Positive | None = Field(default=None, description="dollars per hour, paid always")
+    instances: int | None = Field(default=None, ge=1, description="of kind reserved: whole instances")
+    begins: _Day | None = Field(default=None, description="the first day, YYYY-MM-DD")
+    ends: _Day | None = Field(default=None, description="the day after the last, YYYY-MM-DD")
+
+
+class _File(Strict):
+    as_of: _Day | None = Field(default=None, description="the day of the rates, YYYY-MM-DD")
+    source: Name | None = Field(default=None, description="who says so")
+    offers: list[_Terms] = Field(default=[], description="what may be committed to")
+    commitments: list[_Commitment] = Field(default=[], description="what is committed already")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a commitment covers, at which discounts, by family, instance type or GPU type."""
+
+    name: str
+    kind: Kind
+    discounts: Mapping[str, float]
+    term_years: int
+
+    def discount_of(self, machine: InstanceType) -> float | None:
+        """Return the discount on a machine; None where it is not covered."""
+        if self.kind == "reserved":
+            return self.discounts.get(machine.name)
+        names = (machine.name.partition(".")[0], machine.gpu_type)
+        return next((self.discounts[name] for name in names if name in self.discounts), None)
+
+    def on(self, machines: Sequence[InstanceType]) -> Commitment | None:
+        """Return the commitment for loads on these machines; None where it covers none of them."""
+        offs = [self.discount_of(machine) for machine in machines]
+        if all(off is None for off in offs):
+            return None
+        rates = [
+            None if off is None else machine.usd_per_hour / machine.gpus * (1.0 - off)
+            for machine, off in zip(machines, offs, strict=True)
+        ]
+        step = 0.0
+        if self.kind == "reserved":
+            step = next(
+                m.usd_per_hour * (1.0 - off) for m, off in zip(machines, offs, strict=True) if off is not None
+            )
+        return Commitment(name=self.name, rates=tuple(rates), step=step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldCommitment:
+    """A commitment that is paid anyway: a level in dollars per hour, or whole instances; between two days."""
+
+    terms: Terms
+    usd_per_hour: float | None
+    instances: int | None
+    begins: date | None
+    ends: date | None
+
+    def is_active(self, day: date) -> bool:
+        """Whether it is paid on a day."""
+        return (self.begins is None or self.begins <= day) and (self.ends is None or day < self.ends)
+
+    def level(self, commitment: Commitment) -> float:
+        """Return what is paid always, dollars per hour."""
+        return self.usd_per_hour if self.instances is None else self.instances * commitment.step  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentsFile:
+    """Offers and commitments, with the day and the source of their rates."""
+
+    path: str
+    offers: tuple[Terms, ...]
+    held: tuple[HeldCommitment, ...]
+    as_of: date | None
+    source: str
+
+
+def read_commitments(
+    path: str | Path, machines: Collection[InstanceType], catalog: Catalog | None = None
+) -> CommitmentsFile:
+    """Return what a file offers and holds, checked against the families that there are.
+
+    Raises:
+        InputError: with file and line, when it cannot be read, a family is unknown, a commitment is longer
+            than its term or stands there twice at one time, or a discount is not from 0 to less than 1.
+    """
+    document = read_document(path)
+    file = checked(_File, document.content, document=document)
+    known = _Known.of(machines, catalog or Catalog.load())
+    offers: list[Terms] = []
+    for index, row in enumerate(file.offers):
+        at: At = ("offers", index)
+        if row.name in {offer.name for offer in offers}:
+            raise document.error(f"offer {row.name!r} stands there twice", at=(*at, "name"))
+        offers.append(_terms(row, known, document, at))
+    if file.offers and (file.as_of is None or file.source is None):
+        missing = "as_of" if file.as_of is None else "source"
+        hint = "Rates change: say of which day they are, and who says so"
+        raise document.error(f"{missing} is missing", hint=hint)
+    held: list[HeldCommitment] = []
+    for index, row in enumerate(file.commitments):
+        held.append(_held(row, known, held, document, ("commitments", index)))
+    return CommitmentsFile(
+        path=document.name,
+        offers=tuple(offers),
+        held=tuple(held),
+        as_of=_day(file.as_of, document, ("as_of",)),
+        source=file.source or "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """Names that discounts may be of."""
+
+    families: frozenset[str]
+    types: frozenset[str]
+
+    @classmethod
+    def of(cls, machines: Collection[InstanceType], catalog: Catalog) -> _Known:
+        """Return the names of the catalogue and of the machines of a file."""
+        families = {name for entry in catalog.entries.values() for name in (entry.family, entry.gpu_type)}
+        families |= {name for m in machines for name in (m.name.partition(".")[0], m.gpu_type)}
+        return cls(
+            families=frozenset(families), types=frozenset({*catalog.entries, *(m.name for m in machines)})
+        )
+
+
+_NEEDS: Mapping[Kind, tuple[str, ...]] = {
+    "family": ("family", "discount"),
+    "compute": ("discounts",),
+    "reserved": ("instance_type", "discount"),
+}
+
+
+def _terms(row: _Terms, known: _Known, document: Document, at: At) -> Terms:
+    """Return the terms of a row."""
+    where = spoken(at, document.content)
+    for key in ("family", "instance_type", "discount", "discounts"):
+        value: Any = getattr(row, key)
+        is_given = value is not None and value != {}
+        if is_given is not (key in _NEEDS[row.kind]):
+            says = (
+                f"does not go with kind {row.kind!r}"
+                if is_given
+                else f"is missing: kind {row.kind!r} needs it"
+            )
+            raise document.error(f"{where}.{key} {says}", at=(*at, key) if is_given else at)
+    if row.kind == "compute":
+        for name in row.discounts:
+            _check(name, known.families, "family", document, (*at, "discounts"))
+        return Terms(name=row.name, kind=row.kind, discounts=row.discounts, term_years=row.term_years)
+    key = _NEEDS[row.kind][0]
+    name = str(getattr(row, key))
+    names = known.families if key == "family" else known.types
+    _check(name, names, key.replace("_", " "), document, (*at, key))
+    return Terms(
+        name=row.name, kind=row.kind, discounts={name: float(row.discount or 0.0)}, term_years=row.term_years
+    )
+
+
+def _check(name: str, known: Collection[str], what: str, document: Document, at: At) -> None:
+    """Refuse a name that nothing is called."""
+    if name not in known:
+        raise document.error(f"unknown {what} {name!r}", at=at, hint=did_you_mean(name, known))
+
+
+def _held(
+    row: _Commitment, known: _Known, before: Sequence[HeldCommitment], document: Document, at: At
+) -> HeldCommitment:
+    """Return one commitment that is paid anyway."""
+    terms, where = _terms(row, known, document, at), spoken(at, document.content)
+    wanted, other = ("instances", "usd_per_hour") if row.kind == "reserved" else ("usd_per_hour", "instances")
+    if getattr(row, wanted) is None or getattr(row, other) is not None:
+        raise document.error(f"{where} needs {wanted}, and not {other}: its kind is {row.kind!r}", at=at)
+    begins, ends = (_day(getattr(row, key), document, (*at, key)) for key in ("begins", "ends"))
+    if (begins is None) is not (ends is None):
+        raise document.error(f"{where} needs both begins and ends, or neither", at=at)
+    if begins is not None and ends is not None:
+        if ends <= begins:
+            raise document.error(f"{where} ends on {ends}, before it begins", at=(*at, "ends"))
+        if ends > _years_after(begins, row.term_years):
+            problem = f"{where} lasts from {begins} to {ends}, longer than its term of {row.term_years} years"
+            raise document.error(problem, at=(*at, "ends"), hint="A renewal is a commitment of its own")
+    held = HeldCommitment(
+        terms=terms, usd_per_hour=row.usd_per_hour, instances=row.instances, begins=begins, ends=ends
+    )
+    for other_held in before:
+        if other_held.terms.name == row.name and _overlap(held, other_held):
+            problem = f"commitment {row.name!r} stands there twice at one time"
+            hint = "Two of one kind at the same time have two names"
+            raise document.error(problem, at=(*at, "name"), hint=hint)
+    return held
+
+
+def _overlap(one: HeldCommitment, other: HeldCommitment) -> bool:
+    """Whether two commitments are paid on the same day."""
+    starts_in_time = one.begins is None or other.ends is None or one.begins < other.ends
+    ends_in_time = one.ends is None or other.begins is None or other.begins < one.ends
+    return starts_in_time and ends_in_time
+
+
+def _years_after(day: date, years: int) -> date:
+    """Return the same day some years later; 28 February for the 29th."""
+    try:
+        return day.replace(year=day.year + years)
+    except ValueError:
+        return day.replace(year=day.year + years, day=28)
+
+
+def _day(text: str | None, document: Document, at: At) -> date | None:
+    """Return the day that a text says."""
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise document.error(
+            f"{spoken(at, document.content)} is no day: {text!r}", at=at, hint="Write 2026-11-01"
+        ) from None
+
+
+def active(
+    file: CommitmentsFile, machines: Sequence[InstanceType], day: date
+) -> tuple[tuple[Commitment, ...], tuple[float, ...]]:
+    """Return the commitments that are paid on a day, with their levels in dollars per hour.
+
+    Raises:
+        InputError: when one of them covers none of the machines: it would be paid for nothing.
+    """
+    found, levels = [], []
+    for held in file.held:
+        if not held.is_active(day):
+            continue
+        commitment = held.terms.on(machines)
+        if commitment is None:
+            names = ", ".join(machine.name for machine in machines)
+            hint = "Leave it out, or add a GPU type that it covers"
+            raise InputError(
+                f"commitment {held.terms.name!r} covers none of {names}", file=file.path, hint=hint
+            )
+        found.append(commitment)
+        levels.append(held.level(commitment))
+    return tuple(found), tuple(levels)

@@ -1,0 +1,54 @@
+"""Of which day a price is, who says so, and when that is too long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+STALE_DAYS = 30
+"""A price that is older is said to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceNote:
+    """The price of an instance type in a plan; `as_of` is an ISO date, empty where nobody said."""
+
+    gpu_type: str
+    instance_type: str
+    usd_per_hour: float
+    as_of: str
+    source: str
+
+    def to_document(self) -> dict[str, object]:
+        """Return the note as JSON."""
+        return {
+            "gpu_type": self.gpu_type,
+            "instance_type": self.instance_type,
+            "usd_per_hour": self.usd_per_hour,
+            "as_of": self.as_of or None,
+            "source": self.source,
+        }
+
+
+def days_old(as_of: str, today: date) -> int | None:
+    """Return how many days ago an ISO date is; None for a text that is none."""
+    try:
+        return (today - date.fromisoformat(as_of)).days
+    except ValueError:
+        return None
+
+
+def stale_prices(notes: Iterable[PriceNote], today: date) -> str:
+    """Return a sentence about prices that are too old; empty where there are none."""
+    old: dict[str, list[str]] = {}
+    for note in notes:
+        age = days_old(note.as_of, today)
+        if age is not None and age > STALE_DAYS:
+            old.setdefault(note.as_of, []).append(note.instance_type)
+    if not old:
+        return ""
+    said = "; ".join(f"{', '.join(names)}: {day}" for day, names in sorted(old.items()))
+    return (
+        f"prices are older than {STALE_DAYS} days ({said}); `boa prices --refresh FILE`, then --prices FILE"
+    )

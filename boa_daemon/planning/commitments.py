@@ -1,0 +1,300 @@
+"""Which commitment pays: for each term the levels of least bill at equal waiting, and how sure that is.
+
+The widths, and so the waiting, stay as they are; only how they are paid for changes. The load is known within
+an interval: levels are chosen at its likely value, and priced at its low and high ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, TypeAlias
+
+from boa_daemon.inputs.commitments_file import Terms
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import HOURS_PER_MONTH
+from policies.model import InstanceType, JobClass
+from policies.optimum.commitments import Commitment, Levels, Load, best_levels, bill_of
+
+LoadAt: TypeAlias = Callable[[float], Load]
+"""The load where jobs come so many times as often as is likely."""
+SURE = 1.96
+"""Standard deviations on each side of a 95 % interval."""
+LATE = 0.9
+"""A commitment that has paid only after this part of its term is a bet on the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Factors on the likely load, of 95 % where a trace says them."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of_trace(cls, trace: Trace, classes: Sequence[JobClass]) -> Interval:
+        """Return the interval of the work that arrives, if jobs come at random: a compound Poisson sum."""
+        sizes = {c.name: sum(phase.size_gpu_hours for phase in c.phases) for c in classes}
+        work = [job.scale * sizes[job.class_name] for job in trace.jobs]
+        half = SURE * sqrt(sum(size * size for size in work)) / sum(work)
+        return cls(low=max(1.0 - half, 0.0), high=1.0 + half)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The bills per hour at one load: on demand, with the advice, and with the best levels for that load."""
+
+    name: str
+    factor: float
+    mean_gpus: float
+    on_demand: float
+    advised: float
+    best: Levels
+
+    @property
+    def saved_fraction(self) -> float:
+        """Part of the bill that the advice saves; below zero where it costs more."""
+        return 1.0 - self.advised / self.on_demand if self.on_demand > 0.0 else 0.0
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the case as JSON."""
+        return {
+            "load_factor": self.factor,
+            "mean_gpus": self.mean_gpus,
+            "on_demand_usd_per_hour": self.on_demand,
+            "advised_usd_per_hour": self.advised,
+            "saved_fraction": self.saved_fraction,
+            "best_committed_usd_per_hour": self.best.bill.committed,
+            "best_usd_per_hour": self.best.bill.total,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One commitment to make; `gpus` and `instances` where it covers one type."""
+
+    terms: Terms
+    commitment: Commitment
+    gpu_types: tuple[str, ...]
+    usd_per_hour: float
+    gpus: float | None
+    instances: int | None
+    break_even_use: float
+    used_fraction: float
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the line as JSON."""
+        return {
+            "offer": self.terms.name,
+            "kind": self.terms.kind,
+            "gpu_types": list(self.gpu_types),
+            "usd_per_hour": self.usd_per_hour,
+            "gpus": self.gpus,
+            "instances": self.instances,
+            "break_even_use_fraction": self.break_even_use,
+            "used_fraction": self.used_fraction,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The commitments of one term, and what they save at the three loads."""
+
+    term_years: int
+    lines: tuple[Line, ...]
+    low: Case
+    likely: Case
+    high: Case
+
+    @property
+    def paid_after_months(self) -> float:
+        """Months that the load must last for the whole term's commitment to cost no more than on demand."""
+        committed = self.likely.best.bill.committed
+        saved = self.likely.on_demand - self.likely.advised
+        months = 12.0 * self.term_years
+        # Until then: on demand. After: the commitment alone, for nothing.
+        return months * committed / (saved + committed) if committed > 0.0 else 0.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for whoever would sign: why this is a bet."""
+        if not self.lines:
+            return ()
+        found = []
+        if self.low.saved_fraction < 0.0:
+            more = HOURS_PER_MONTH * (self.low.advised - self.low.on_demand)
+            found.append(
+                f"This is a bet: at {self.low.factor:.0%} of the likely load, which its interval allows, it "
+                f"costs ${more:,.0f} a month more than on demand."
+            )
+        months = 12 * self.term_years
+        if self.paid_after_months > LATE * months:
+            found.append(
+                "This is a bet on the whole term: if the work ends before month "
+                f"{self.paid_after_months:.1f} of {months}, on demand is cheaper."
+            )
+        return tuple(found)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the advice as JSON."""
+        return {
+            "term_years": self.term_years,
+            "commitments": [line.to_document() for line in self.lines],
+            "committed_usd_per_hour": self.likely.best.bill.committed,
+            "saved_fraction": self.likely.saved_fraction,
+            "saved_usd_per_month": HOURS_PER_MONTH * (self.likely.on_demand - self.likely.advised),
+            "lower_bound_usd_per_hour": self.likely.best.bound,
+            "paid_after_months": self.paid_after_months,
+            "low": self.low.to_document(),
+            "likely": self.likely.to_document(),
+            "high": self.high.to_document(),
+            "warnings": list(self.warnings),
+        }
+
+
+def choices(offers: Sequence[Terms], machines: Sequence[InstanceType]) -> list[tuple[Terms, Commitment]]:
+    """Return what may be combined: for each GPU type the cheapest offer to it alone, and the cheapest to all.
+
+    A family with several GPU types is taken as one offer to each of them.
+    """
+    found: dict[object, tuple[Terms, Commitment]] = {}
+    for terms in offers:
+        whole = terms.on(machines)
+        if whole is None:
+            continue
+        parts: list[Commitment] = [whole]
+        if whole.is_broad and terms.kind == "family":
+            parts = [_only(whole, g) for g, rate in enumerate(whole.rates) if rate is not None]
+        for part in parts:
+            covered = tuple(g for g, rate in enumerate(part.rates) if rate is not None)
+            scope = "all" if part.is_broad else covered[0]
+            before = found.get(scope)
+            if before is None or _mean_rate(part, machines) < _mean_rate(before[1], machines):
+                found[scope] = (terms, part)
+    return list(found.values())
+
+
+def _only(commitment: Commitment, place: int) -> Commitment:
+    """Return the commitment to one of its types."""
+    rates = tuple(rate if g == place else None for g, rate in enumerate(commitment.rates))
+    return Commitment(name=commitment.name, rates=rates, step=commitment.step)
+
+
+def _mean_rate(commitment: Commitment, machines: Sequence[InstanceType]) -> float:
+    """Return its rates as a fraction of the prices, on average over what it covers."""
+    parts = [
+        rate / machine.usd_per_gpu_hour
+        for rate, machine in zip(commitment.rates, machines, strict=True)
+        if rate is not None
+    ]
+    return sum(parts) / len(parts)
+
+
+def advise(
+    load_at: LoadAt, interval: Interval, machines: Sequence[InstanceType], offers: Sequence[Terms]
+) -> tuple[Advice, ...]:
+    """Return the best commitments of each term that is offered, the shortest first."""
+    prices = [machine.usd_per_gpu_hour for machine in machines]
+    loads = {"low": interval.low, "likely": 1.0, "high": interval.high}
+    found = []
+    for years in sorted({terms.term_years for terms in offers}):
+        pairs = choices([terms for terms in offers if terms.term_years == years], machines)
+        commitments = [commitment for _, commitment in pairs]
+        chosen = best_levels(load_at(1.0), prices, commitments)
+        cases = {}
+        for name, factor in loads.items():
+            load = load_at(factor)
+            cases[name] = Case(
+                name=name,
+                factor=factor,
+                mean_gpus=float(load.mean_gpus.sum()),
+                on_demand=bill_of(load, prices, (), ()).total,
+                advised=bill_of(load, prices, commitments, chosen.levels).total,
+                best=chosen if name == "likely" else best_levels(load, prices, commitments),
+            )
+        found.append(Advice(term_years=years, lines=_lines(pairs, chosen, machines), **cases))
+    return tuple(found)
+
+
+def _lines(
+    pairs: Sequence[tuple[Terms, Commitment]], chosen: Levels, machines: Sequence[InstanceType]
+) -> tuple[Line, ...]:
+    """Return the commitments whose level is more than zero."""
+    found = []
+    for (terms, commitment), level, used in zip(pairs, chosen.levels, chosen.bill.used, strict=True):
+        if level <= 1e-9:
+            continue
+        covered = [(g, rate) for g, rate in enumerate(commitment.rates) if rate is not None]
+        rate = covered[0][1]
+        found.append(
+            Line(
+                terms=terms,
+                commitment=commitment,
+                gpu_types=tuple(machines[g].gpu_type for g, _ in covered),
+                usd_per_hour=level,
+                gpus=None if commitment.is_broad else level / rate,
+                instances=round(level / commitment.step) if commitment.step else None,
+                break_even_use=max(rate / machines[g].usd_per_gpu_hour for g, rate in covered),
+                used_fraction=used / level,
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What levels advised from one stretch of time saved in the next, beside the best in hindsight."""
+
+    term_years: int
+    advised_usd_per_hour: float
+    best_usd_per_hour: float
+    on_demand: float
+    advised: float
+    best: float
+
+    @property
+    def share_of_best(self) -> float:
+        """What the advice saved, as a fraction of what the best levels save; 1 where nothing can be saved."""
+        return (
+            (self.on_demand - self.advised) / (self.on_demand - self.best)
+            if self.best < self.on_demand
+            else 1.0
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the proof as JSON."""
+        return {
+            "term_years": self.term_years,
+            "advised_committed_usd_per_hour": self.advised_usd_per_hour,
+            "best_committed_usd_per_hour": self.best_usd_per_hour,
+            "on_demand_usd_per_hour": self.on_demand,
+            "advised_usd_per_hour": self.advised,
+            "best_usd_per_hour": self.best,
+            "saved_fraction": 1.0 - self.advised / self.on_demand if self.on_demand else 0.0,
+            "share_of_best_saving": self.share_of_best,
+        }
+
+
+def proofs(
+    advised_from: Load, held_out: Load, machines: Sequence[InstanceType], offers: Sequence[Terms]
+) -> tuple[Proof, ...]:
+    """Return, for each term, how levels for one load do on another."""
+    prices = [machine.usd_per_gpu_hour for machine in machines]
+    found = []
+    for years in sorted({terms.term_years for terms in offers}):
+        pairs = choices([terms for terms in offers if terms.term_years == years], machines)
+        commitments = [commitment for _, commitment in pairs]
+        chosen = best_levels(advised_from, prices, commitments)
+        best = best_levels(held_out, prices, commitments)
+        found.append(
+            Proof(
+                term_years=years,
+                advised_usd_per_hour=chosen.bill.committed,
+                best_usd_per_hour=best.bill.committed,
+                on_demand=bill_of(held_out, prices, (), ()).total,
+                advised=bill_of(held_out, prices, commitments, chosen.levels).total,
+                best=best.bill.total,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,87 @@
+"""What was held when: the load of a run or of a site's past, exact from one launch or end to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.schema import Name, NotNegative, Strict, checked
+from boa_daemon.inputs.yaml_file import read_document
+from policies.model import InstanceType
+from policies.optimum.commitments import Load
+
+
+class Rental(NamedTuple):
+    """An instance, from its launch to its end, seconds."""
+
+    gpu_type: str
+    gpus: int
+    begin: float
+    end: float
+
+
+class _Row(Strict):
+    instance_type: Name = Field(description="a type that `boa catalog` lists")
+    launched_at: NotNegative = Field(description="seconds since the epoch, or since any other instant")
+    ended_at: NotNegative | None = Field(default=None, description="the same; empty while it runs")
+    instances: int = Field(default=1, ge=1, description="how many alike")
+
+
+def load_between(rentals: Iterable[Rental], gpu_types: Sequence[str], begin: float, end: float) -> Load:
+    """Return the GPUs of each type held between two instants, as a distribution over time.
+
+    Raises:
+        InputError: when there is no time between them.
+    """
+    if not end > begin:
+        raise InputError("there is no time to look at: one instant is no load")
+    place = {name: number for number, name in enumerate(gpu_types)}
+    changes: dict[float, np.ndarray] = {begin: np.zeros(len(gpu_types)), end: np.zeros(len(gpu_types))}
+    for rental in rentals:
+        first, last = max(rental.begin, begin), min(rental.end, end)
+        if first < last:
+            for at, sign in ((first, 1.0), (last, -1.0)):
+                changes.setdefault(at, np.zeros(len(gpu_types)))[place[rental.gpu_type]] += sign * rental.gpus
+    instants = sorted(changes)
+    held = np.cumsum([changes[at] for at in instants], axis=0)[:-1]
+    lasts = np.diff(instants)
+    counts, where = np.unique(held, axis=0, return_inverse=True)
+    share = np.bincount(where.ravel(), weights=lasts) / (end - begin)
+    return Load(gpu_types=tuple(gpu_types), gpus=counts, share=share / share.sum())
+
+
+def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[InstanceType], float, float]:
+    """Return the rentals of a CSV file, the machines in it, and its first and last instant.
+
+    Raises:
+        InputError: with file and line, for an unknown column or type, or an end before its launch.
+    """
+    document = read_document(path)
+    if document.language != "csv":
+        raise InputError("usage is CSV: instance_type,launched_at,ended_at[,instances]", file=path)
+    rows = [checked(_Row, row, document=document, at=(n,)) for n, row in enumerate(document.content)]
+    if not rows:
+        raise InputError("the file has no rows", file=path)
+    last = max(row.launched_at if row.ended_at is None else row.ended_at for row in rows)
+    machines: dict[str, InstanceType] = {}
+    rentals = []
+    for number, row in enumerate(rows):
+        try:
+            machine = catalog.instance_type(row.instance_type)
+        except InputError as error:
+            raise document.error(error.problem, at=(number,), hint=error.hint, kind=type(error)) from None
+        end = last if row.ended_at is None else row.ended_at
+        if end < row.launched_at:
+            raise document.error(f"ended_at {end:g} is before launched_at {row.launched_at:g}", at=(number,))
+        other = machines.setdefault(machine.gpu_type, machine)
+        if other.usd_per_hour * machine.gpus != machine.usd_per_hour * other.gpus:
+            problem = f"{machine.name} and {other.name} carry {machine.gpu_type} at two prices per GPU"
+            raise document.error(problem, at=(number,), hint="Give one file to each")
+        rentals.append(Rental(machine.gpu_type, machine.gpus * row.instances, row.launched_at, end))
+    return rentals, list(machines.values()), min(row.launched_at for row in rows), last

@@ -1,0 +1,282 @@
+"""What to commit to: levels that are paid always, for GPUs that are then cheaper, at the least bill.
+
+The load is a distribution: so many GPUs of each type are held for such a share of the time. A commitment to a
+level of L dollars per hour is paid whether used or not, and pays for usage at its own rate q in place of the
+price p. With one commitment and one type the bill q c + p E[(K - c)+] is least at the newsvendor's quantile,
+the least c with P(K > c) <= q / p. Several commitments share a load: those for one type are used first, then
+those for all types, on the type with the largest discount first, which is how the cloud uses them. The bill
+is convex in the levels, so cutting planes find its minimum, with a bound that says how near they came.
+
+    symbol   here       meaning
+    K        gpus       GPUs held, by state and type
+    p, q     prices     price of a GPU-hour on demand; under a commitment: `rates`
+    L        levels     dollars per hour committed
+
+Cost: O(states x types) for a bill; one of those and one small linear programme for each cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil, floor
+
+import numpy as np
+from scipy.optimize import linprog
+
+from policies.errors import InvalidProblem
+from policies.optimum.swing import Swing
+from policies.speedup import Floats
+
+MOST_STATES = 200_000
+"""Joint states of several types; beyond them neighbouring counts of a type are taken together."""
+NEARLY = 1e-7
+"""A bill so much above the bound, as a fraction, is the least."""
+MOST_CUTS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """`gpus[s, g]` GPUs of type g are held for `share[s]` of the time; the shares add up to 1."""
+
+    gpu_types: tuple[str, ...]
+    gpus: Floats
+    share: Floats
+
+    def __post_init__(self) -> None:
+        if self.gpus.shape != (len(self.share), len(self.gpu_types)) or not len(self.share):
+            raise InvalidProblem("a load has one share for each state and one column for each GPU type")
+        if np.any(self.gpus < 0.0) or np.any(self.share < 0.0) or not np.isclose(self.share.sum(), 1.0):
+            raise InvalidProblem("a load has GPUs of zero or more, and shares that add up to 1")
+
+    @property
+    def mean_gpus(self) -> Floats:
+        """GPUs of each type held on average."""
+        return np.asarray(self.share @ self.gpus, dtype=float)
+
+    def times(self, factor: float) -> Load:
+        """Return the load with every count times a factor."""
+        return replace(self, gpus=self.gpus * factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commitment:
+    """Usage of some GPU types at rates of its own, dollars per GPU-hour; None where it does not cover a type.
+
+    `step` is what a level is a whole multiple of, dollars per hour: an instance's; 0 where it need not be.
+    """
+
+    name: str
+    rates: tuple[float | None, ...]
+    step: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not any(rate is not None for rate in self.rates):
+            raise InvalidProblem(f"{self.name} covers no GPU type")
+        if any(rate is not None and rate <= 0.0 for rate in self.rates):
+            raise InvalidProblem(f"{self.name}: a rate is more than zero")
+
+    @property
+    def is_broad(self) -> bool:
+        """Whether it covers more than one type: used after those that cover one."""
+        return sum(rate is not None for rate in self.rates) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """Dollars per hour on average: committed, and on demand; `used` is what of each level pays for usage."""
+
+    committed: float
+    on_demand: float
+    used: tuple[float, ...]
+    left: Load
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.committed + self.on_demand
+
+
+def load_of_swings(swings: Sequence[Swing], *, factor: float = 1.0) -> Load:
+    """Return the load of a plan whose jobs come `factor` times as often.
+
+    Jobs of different types are independent Poisson numbers, so shares multiply. Where all
+    combinations are too many, neighbouring counts are taken together at their mean.
+    """
+    most = max(2, int(MOST_STATES ** (1.0 / len(swings))))
+    parts = [_thinned(s if factor == 1.0 else s.at_rates_times(factor), most) for s in swings]
+    grids = np.meshgrid(*(counts for counts, _ in parts), indexing="ij")
+    share = parts[0][1]
+    for _, more in parts[1:]:
+        share = np.multiply.outer(share, more)
+    flat = share.ravel()
+    kept = flat > 0.0
+    return Load(
+        gpu_types=tuple(s.gpu_type for s in swings),
+        gpus=np.stack([grid.ravel()[kept] for grid in grids], axis=1),
+        share=flat[kept] / flat[kept].sum(),
+    )
+
+
+def _thinned(swing: Swing, most: int) -> tuple[Floats, Floats]:
+    """Return counts and their shares, at most so many."""
+    counts = swing.least_gpus + np.arange(len(swing.probability), dtype=float)
+    seen = swing.probability > 1e-13
+    counts, share = counts[seen], swing.probability[seen]
+    each = ceil(len(counts) / most)
+    if each > 1:
+        starts = np.arange(0, len(counts), each)
+        sums = np.add.reduceat(share, starts)
+        counts, share = np.add.reduceat(share * counts, starts) / sums, sums
+    return counts, share
+
+
+def bill_of(
+    load: Load, prices: Sequence[float], commitments: Sequence[Commitment], levels: Sequence[float]
+) -> Bill:
+    """Return what a load costs under commitments to levels in dollars per hour."""
+    found, _ = _bill(load, prices, commitments, np.asarray(levels, dtype=float))
+    return found
+
+
+def _bill(
+    load: Load, prices: Sequence[float], commitments: Sequence[Commitment], levels: Floats
+) -> tuple[Bill, Floats]:
+    """Return the bill, and its slope by each level."""
+    left = load.gpus.astype(float).copy()
+    used = np.zeros(len(commitments))
+    narrow = [n for n, found in enumerate(commitments) if not found.is_broad]
+    broad = [n for n, found in enumerate(commitments) if found.is_broad]
+    for n in narrow:
+        ((g, rate),) = _covered(commitments[n])
+        taken = np.minimum(left[:, g], levels[n] / rate)
+        left[:, g] -= taken
+        used[n] = rate * float(load.share @ taken)
+    took: dict[int, dict[int, Floats]] = {}
+    for n in broad:
+        dollars = np.full(len(load.share), levels[n])
+        took[n] = {}
+        for g, rate in _by_discount(commitments[n], prices):
+            taken = np.minimum(left[:, g], dollars / rate)
+            left[:, g] -= taken
+            # Rounding must not leave less than nothing: a GPU that is not held would seem to be.
+            dollars = np.maximum(dollars - taken * rate, 0.0)
+            took[n][g] = taken
+        used[n] = levels[n] - float(load.share @ dollars)
+    # What one more GPU paid for by a commitment to its type alone is worth in each state, backwards.
+    worth = np.where(left > 0.0, np.asarray(prices, dtype=float), 0.0)
+    slope = np.ones(len(commitments))
+    for n in reversed(broad):
+        found = _covered(commitments[n])
+        dollar = np.max([worth[:, g] / rate for g, rate in found], axis=0)
+        slope[n] -= float(load.share @ dollar)
+        for g, rate in found:
+            # Never more than its price: where rounding leaves a trace of a GPU, `dollar` is another's.
+            freed = np.minimum(rate * dollar, prices[g])
+            worth[:, g] = np.maximum(worth[:, g], np.where(took[n][g] > 0.0, freed, 0.0))
+    for n in narrow:
+        ((g, rate),) = _covered(commitments[n])
+        slope[n] -= float(load.share @ worth[:, g]) / rate
+    on_demand = float(load.share @ left @ np.asarray(prices, dtype=float))
+    bill = Bill(
+        committed=float(levels.sum()),
+        on_demand=on_demand,
+        used=tuple(map(float, used)),
+        left=replace(load, gpus=left),
+    )
+    return bill, slope
+
+
+def _covered(commitment: Commitment) -> list[tuple[int, float]]:
+    """Return (type, rate) of what it covers."""
+    return [(g, rate) for g, rate in enumerate(commitment.rates) if rate is not None]
+
+
+def _by_discount(commitment: Commitment, prices: Sequence[float]) -> list[tuple[int, float]]:
+    """Return (type, rate), the largest discount first."""
+    return sorted(_covered(commitment), key=lambda found: -prices[found[0]] / found[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The levels at which the bill is least; no others have a bill below `bound`."""
+
+    levels: tuple[float, ...]
+    bill: Bill
+    bound: float
+
+
+def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commitment]) -> Levels:
+    """Return the levels at which the bill is least, in whole steps where a commitment has them.
+
+    Raises:
+        InvalidProblem: when more than one commitment covers several types, or two cover the same one alone:
+            take the cheapest of those.
+    """
+    _check(commitments)
+    if not commitments:
+        bill = bill_of(load, prices, (), ())
+        return Levels(levels=(), bill=bill, bound=bill.total)
+    most = np.array([sum(load.gpus[:, g].max() * rate for g, rate in _covered(c)) for c in commitments])
+    at = np.array([_alone(load, prices, found) for found in commitments])
+    # With one for all beside those for one type, begin with the latter alone.
+    at[[c.is_broad and len(commitments) > 1 for c in commitments]] = 0.0
+    best, least, bound = at, np.inf, 0.0
+    above: list[float] = []
+    rows: list[list[float]] = []
+    for _ in range(MOST_CUTS):
+        bill, slope = _bill(load, prices, commitments, at)
+        if bill.total < least:
+            best, least = at, bill.total
+        rows.append([*slope, -1.0])
+        above.append(float(slope @ at) - bill.total)
+        cut = linprog(
+            [*np.zeros(len(most)), 1.0],
+            A_ub=np.array(rows),
+            b_ub=np.array(above),
+            bounds=[*((0.0, float(top)) for top in most), (0.0, None)],
+        )
+        if cut.x is None:
+            break
+        bound = max(bound, float(cut.x[-1]))
+        if least - bound <= NEARLY * least:
+            break
+        at = np.clip(cut.x[:-1], 0.0, most)
+    # The bill is convex: where levels are whole steps, those around the minimum are tried.
+    choices = [_in_steps(float(level), c.step) for c, level in zip(commitments, best, strict=True)]
+    bills = {levels: bill_of(load, prices, commitments, levels) for levels in product(*choices)}
+    levels = min(bills, key=lambda levels: bills[levels].total)
+    return Levels(levels=levels, bill=bills[levels], bound=bound)
+
+
+def _in_steps(level: float, step: float) -> tuple[float, ...]:
+    """Return the whole numbers of steps around a level; the level itself without a step."""
+    return (level,) if step == 0.0 else (step * floor(level / step + 1e-9), step * ceil(level / step - 1e-9))
+
+
+def _check(commitments: Sequence[Commitment]) -> None:
+    """Refuse commitments that only compete."""
+    scopes = [None if c.is_broad else _covered(c)[0][0] for c in commitments]
+    for scope in scopes:
+        if scopes.count(scope) > 1:
+            names = ", ".join(c.name for c, other in zip(commitments, scopes, strict=True) if other == scope)
+            raise InvalidProblem(f"{names} cover the same GPUs: take the cheapest of them")
+
+
+def _alone(load: Load, prices: Sequence[float], commitment: Commitment) -> float:
+    """Return the newsvendor's level of one commitment to one type, dollars per hour."""
+    if commitment.is_broad:
+        return 0.0
+    ((g, rate),) = _covered(commitment)
+    return rate * newsvendor(load.gpus[:, g], load.share, rate / prices[g])
+
+
+def newsvendor(gpus: Floats, share: Floats, ratio: float) -> float:
+    """Return the least count that is exceeded for no more than `ratio` of the time; 0 for a ratio of 1."""
+    if ratio >= 1.0:
+        return 0.0
+    order = np.argsort(gpus)
+    at_most = np.cumsum(share[order])
+    index = int(np.searchsorted(at_most, (1.0 - ratio) * (1.0 - 1e-12)))
+    return float(gpus[order][min(index, len(gpus) - 1)])

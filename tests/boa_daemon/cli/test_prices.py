@@ -1,0 +1,93 @@
+"""``boa prices``: ages, and a fresh price file that plans take."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_fixtures import credentials
+from typer.testing import CliRunner
+
+from boa_daemon.cli import app
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.testing.fake_answers import price_entry
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.testing.fronts import mocked
+
+__all__ = ["credentials"]
+
+CLASSES = """
+gpu_types: {a100: {instance_type: p4d.24xlarge}}
+classes: [{name: c, arrivals_per_hour: 1.0, phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0}}}]}]
+"""
+
+
+def saved(path: Path, day: str) -> None:
+    """Write a saved price list with one price."""
+    entry: dict[str, Any] = json.loads(price_entry("p4d.24xlarge", 16.0))
+    path.write_text(json.dumps({"PriceList": [json.dumps(entry | {"publicationDate": day})]}))
+
+
+def test_fresh_prices_are_written_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's day and price stand in the plan, which no longer says that they are old."""
+    monkeypatch.chdir(tmp_path)
+    day = (datetime.now(UTC).date() - timedelta(days=3)).isoformat()
+    saved(tmp_path / "list.json", day)
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    plan = ["plan", "--classes", "classes.yaml", "--budget", "9/h", "--json"]
+    runner = CliRunner()
+    answer = runner.invoke(app, ["prices", "--refresh", "fresh.toml", "--from", "list.json", "--json"])
+    old, fresh = runner.invoke(app, plan), runner.invoke(app, [*plan, "--prices", "fresh.toml"])
+
+    (row,) = json.loads(answer.stdout)["prices"]
+    assert (row["usd_per_hour"], row["as_of"], row["days_old"]) == (16.0, day, 3)
+    assert row["usd_per_hour_before"] == pytest.approx(21.957642)
+    assert "prices are older than 30 days (p4d.24xlarge: 2026-07-20)" in old.stderr.replace("\n", " ")
+    assert "older" not in fresh.stderr
+    (note,) = json.loads(fresh.stdout)["prices"]
+    assert (note["usd_per_hour"], note["as_of"], note["source"]) == (16.0, day, "set in fresh.toml")
+
+
+def test_ages_are_listed() -> None:
+    """Every type that is sold and has a price."""
+    rows = json.loads(CliRunner().invoke(app, ["prices", "--json"]).stdout)["prices"]
+
+    assert all(row["days_old"] > 30 for row in rows if row["as_of"] == "2026-07-20")
+    assert "p3.16xlarge" not in {row["instance_type"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--from", "x"], "goes with --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
+)
+def test_flags_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+    """Nothing is written."""
+    error = CliRunner().invoke(app, ["prices", *arguments]).exception
+
+    assert isinstance(error, InputError)
+    assert said in str(error)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_account_is_asked_for_every_type_that_is_sold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Pricing API's price stands in the file, of today; settings name the region."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boa.toml").write_text(
+        '[cloud]\nprovider = "aws"\nregion = "us-east-1"\ninstance_types = ["g5.xlarge"]\n'
+    )
+    with mocked(FakeCloud(time.time, Terms(list_prices={"g5.xlarge": 0.5}))):
+        answer = CliRunner().invoke(app, ["prices", "--refresh", "fresh.toml", "--json"])
+    assert answer.exit_code == 0, answer.exception
+    rows = {row["instance_type"]: row for row in json.loads(answer.stdout)["prices"]}
+
+    assert (rows["g5.xlarge"]["usd_per_hour"], rows["g5.xlarge"]["days_old"]) == (0.5, 0)
+    assert set(rows) <= {entry.name for entry in Catalog.load().select()}
+    assert "# From the AWS Pricing API, us-east-1." in (tmp_path / "fresh.toml").read_text()

@@ -1,0 +1,106 @@
+"""Advice: the cheapest offers, three loads, when it is a bet; and levels on another load."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boa_daemon.inputs.commitments_file import Terms
+from boa_daemon.planning.commitments import Interval, advise, choices, proofs
+from boa_daemon.traces.reader import Trace, TraceJob
+from policies.model import InstanceType, JobClass, Phase
+from policies.optimum.commitments import Load
+from policies.speedup import Table
+
+A = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=16.0)
+B = InstanceType(name="g4dn.12xlarge", gpu_type="t4", gpus=4, usd_per_hour=4.0)
+
+
+def terms(name: str, discount: float, *, kind: str = "family", years: int = 1, scope: str = "p4d") -> Terms:
+    """Return terms of one discount."""
+    return Terms(name=name, kind=kind, discounts={scope: discount}, term_years=years)  # type: ignore[arg-type]
+
+
+def steady(*gpus: float) -> Load:
+    """Return a load of equally long hours of one type."""
+    return Load(gpu_types=("a100",), gpus=np.array(gpus)[:, None], share=np.full(len(gpus), 1.0 / len(gpus)))
+
+
+def test_the_cheapest_offer_of_each_scope_is_kept() -> None:
+    """A reservation of the same type competes with a family's plan; compute covers both types."""
+    both = Terms(name="both", kind="compute", discounts={"p4d": 0.2, "g4dn": 0.2}, term_years=1)
+    offers = [
+        terms("dear", 0.1),
+        terms("cheap", 0.4),
+        terms("whole", 0.3, kind="reserved", scope="p4d.24xlarge"),
+        both,
+    ]
+
+    assert [found.name for found, _ in choices(offers, [A, B])] == ["cheap", "both"]
+
+
+def test_a_steady_load_is_committed_wholly() -> None:
+    """8 GPUs at 2 USD, always: 30 % off saves 30 %, and has paid after 70 % of the term."""
+    (advice,) = advise(steady(8.0).times, Interval(low=1.0, high=1.0), [A], [terms("x", 0.3)])
+
+    assert advice.lines[0].gpus == pytest.approx(8.0)
+    assert advice.likely.saved_fraction == pytest.approx(0.3)
+    assert advice.paid_after_months == pytest.approx(12.0 * 0.7)
+    assert (advice.lines[0].break_even_use, advice.lines[0].used_fraction) == pytest.approx((0.7, 1.0))
+    assert advice.warnings == ()
+
+
+def test_a_load_that_may_be_half_is_a_bet() -> None:
+    """5.6 of 8 USD saved nothing at half the load: 11.2 are paid for what costs 8."""
+    (advice,) = advise(steady(8.0).times, Interval(low=0.5, high=1.5), [A], [terms("x", 0.3)])
+
+    assert advice.low.advised == pytest.approx(8 * 2.0 * 0.7)
+    assert advice.low.on_demand == pytest.approx(4 * 2.0)
+    assert advice.high.advised == pytest.approx(8 * 2.0 * 0.7 + 4 * 2.0)
+    assert "costs $2,336 a month more than on demand" in advice.warnings[0]
+
+
+def test_a_small_saving_is_a_bet_on_the_whole_term() -> None:
+    """5 % off pays only if the load lasts 11.4 of 12 months."""
+    (advice,) = advise(steady(8.0).times, Interval(low=1.0, high=1.0), [A], [terms("x", 0.05)])
+
+    assert "before month 11.4 of 12" in advice.warnings[0]
+
+
+def test_terms_are_advised_one_by_one() -> None:
+    """Three years beside one; a family that is not there is no choice."""
+    found = advise(
+        steady(4.0, 8.0).times,
+        Interval(low=0.9, high=1.1),
+        [A],
+        [terms("three", 0.6, years=3), terms("one", 0.3), terms("other", 0.9, scope="g4dn")],
+    )
+
+    assert [(a.term_years, [line.terms.name for line in a.lines]) for a in found] == [
+        (1, ["one"]),
+        (3, ["three"]),
+    ]
+
+
+def test_levels_are_priced_on_another_load() -> None:
+    """8 GPUs advised where 4 come: the best in hindsight is 4, and the advice loses."""
+    (proof,) = proofs(steady(8.0), steady(4.0), [A], [terms("x", 0.3)])
+
+    assert (proof.on_demand, proof.advised, proof.best) == pytest.approx((8.0, 11.2, 5.6))
+    assert proof.share_of_best == pytest.approx((8.0 - 11.2) / (8.0 - 5.6))
+    assert proofs(steady(4.0), steady(4.0), [A], [terms("x", 0.3)])[0].share_of_best == pytest.approx(1.0)
+
+
+def test_the_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
+    """100 jobs of one size: 1.96 / sqrt(100); one that is 10 times as large widens it."""
+    job_class = JobClass(
+        name="c",
+        arrivals_per_hour=1.0,
+        phases=(Phase(size_gpu_hours=2.0, speedups={"a100": Table(gpus=(1,), speeds=(1.0,))}),),
+    )
+    jobs = [TraceJob(f"j{n}", float(n), "c") for n in range(100)]
+    alike = Interval.of_trace(Trace(tuple(jobs)), [job_class])
+    mixed = Interval.of_trace(Trace((*jobs, TraceJob("big", 100.0, "c", 10.0))), [job_class])
+
+    assert (alike.low, alike.high) == pytest.approx((1.0 - 0.196, 1.0 + 0.196))
+    assert mixed.high == pytest.approx(1.0 + 1.96 * 200**0.5 / 110)

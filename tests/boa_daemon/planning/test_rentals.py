@@ -1,0 +1,56 @@
+"""Loads of the past: exact shares of time, and files that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.planning.rentals import Rental, load_between, read_rentals
+
+
+def test_shares_are_those_of_the_time() -> None:
+    """4 GPUs for 10 s, 12 for 5 s, 8 for 5 s; what is outside does not count."""
+    rentals = [Rental("a", 4, -5.0, 15.0), Rental("a", 8, 10.0, 99.0)]
+    load = load_between(rentals, ["a", "b"], 0.0, 20.0)
+
+    assert dict(zip(map(tuple, load.gpus.tolist()), load.share.tolist(), strict=True)) == {
+        (4.0, 0.0): 10.0 / 20.0,
+        (12.0, 0.0): 5.0 / 20.0,
+        (8.0, 0.0): 5.0 / 20.0,
+    }
+
+
+def test_no_time_is_refused() -> None:
+    """One instant is no load."""
+    with pytest.raises(InputError, match="no time"):
+        load_between([], ["a"], 3.0, 3.0)
+
+
+def test_usage_is_read_with_the_machines_of_the_catalogue(tmp_path: Path) -> None:
+    """One that still runs lasts until the last instant of the file."""
+    path = tmp_path / "usage.csv"
+    path.write_text(
+        "instance_type,launched_at,ended_at,instances\np4d.24xlarge,0,3600,2\np4d.24xlarge,1800,,1\n"
+    )
+    rentals, machines, begin, end = read_rentals(path, Catalog.load())
+
+    assert rentals == [Rental("a100", 16, 0.0, 3600.0), Rental("a100", 8, 1800.0, 3600.0)]
+    assert ([m.name for m in machines], begin, end) == (["p4d.24xlarge"], 0.0, 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("p4d.24xlarge,10,5", "2: ended_at 5 is before launched_at 10"),
+        ("p4x.24xlarge,0,5", "2: unknown instance type 'p4x.24xlarge'"),
+        ("p4d.24xlarge,-1,5", "2: "),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(tmp_path: Path, row: str, said: str) -> None:
+    """With file and line."""
+    (tmp_path / "usage.csv").write_text(f"instance_type,launched_at,ended_at\n{row}\n")
+    with pytest.raises(InputError, match=said):
+        read_rentals(tmp_path / "usage.csv", Catalog.load())

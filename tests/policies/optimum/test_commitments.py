@@ -1,0 +1,158 @@
+"""Commitments: the newsvendor's quantile, the bill hour by hour, and levels against linear programmes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.stats import poisson
+
+from policies.errors import InvalidProblem
+from policies.optimum.commitments import (
+    Commitment,
+    Load,
+    best_levels,
+    bill_of,
+    load_of_swings,
+    newsvendor,
+)
+from policies.optimum.swing import _swing
+
+
+def a_load(*counts: tuple[float, ...]) -> Load:
+    """Return a load of equally long hours."""
+    gpus = np.array(counts, dtype=float)
+    return Load(gpu_types=tuple("ab"[: gpus.shape[1]]), gpus=gpus, share=np.full(len(gpus), 1.0 / len(gpus)))
+
+
+COUNTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=12)
+DISCOUNTS = st.floats(0.05, 0.7)
+
+
+def least_by_linear_programme(load: Load, prices: list[float], commitments: list[Commitment]) -> float:
+    """Return the least bill where every hour may use the commitments as it likes."""
+    hours, types = load.gpus.shape
+    pairs = [(n, g) for n, c in enumerate(commitments) for g in range(types) if c.rates[g] is not None]
+    columns = len(commitments) + hours * (len(pairs) + types)
+    cost = np.zeros(columns)
+    cost[: len(commitments)] = 1.0
+    a_ub, b_ub, a_eq, b_eq = [], [], [], []
+    for hour in range(hours):
+        begin = len(commitments) + hour * (len(pairs) + types)
+        cost[begin + len(pairs) : begin + len(pairs) + types] = np.array(prices) * load.share[hour]
+        for n in range(len(commitments)):
+            row = np.zeros(columns)
+            row[n] = -1.0
+            for at, (m, g) in enumerate(pairs):
+                if m == n:
+                    row[begin + at] = commitments[n].rates[g]
+            a_ub.append(row)
+            b_ub.append(0.0)
+        for g in range(types):
+            row = np.zeros(columns)
+            for at, (_, h) in enumerate(pairs):
+                row[begin + at] = float(g == h)
+            row[begin + len(pairs) + g] = 1.0
+            a_eq.append(row)
+            b_eq.append(load.gpus[hour, g])
+    return float(linprog(cost, A_ub=a_ub, b_ub=b_ub, A_eq=a_eq, b_eq=b_eq).fun)
+
+
+@pytest.mark.parametrize("discount", [0.1, 0.27, 0.4, 0.55])
+def test_one_commitment_is_the_quantile_of_a_poisson_load(discount: float) -> None:
+    """P(K > c) <= q / p: the quantile of 1 - q / p of the jobs present."""
+    load = load_of_swings([_swing("a", {1: 20.0})])
+    found = best_levels(load, [2.0], [Commitment(name="plan", rates=(2.0 * (1.0 - discount),))])
+
+    assert found.levels[0] / (2.0 * (1.0 - discount)) == pytest.approx(poisson(20.0).ppf(discount))
+
+
+def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
+    """q c + p E[(K - c)+], summed by hand."""
+    load = load_of_swings([_swing("a", {1: 6.0})])
+    counts = np.arange(60)
+    beyond = float(poisson(6.0).pmf(counts) @ np.maximum(counts - 5, 0))
+    bill = bill_of(load, [3.0], [Commitment(name="plan", rates=(2.0,))], [2.0 * 5])
+
+    assert (bill.committed, bill.on_demand) == pytest.approx((2.0 * 5, 3.0 * beyond))
+    assert bill.used[0] == pytest.approx(2.0 * (6.0 - beyond))
+
+
+@given(counts=COUNTS, discount=DISCOUNTS)
+@settings(max_examples=40, deadline=None)
+def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int]], discount: float) -> None:
+    """Brute force over every level; the quantile is one of the best."""
+    load = a_load(*((a,) for a, _ in counts))
+    plan = Commitment(name="plan", rates=(1.0 - discount,))
+    least = min(bill_of(load, [1.0], [plan], [(1.0 - discount) * c]).total for c in range(32))
+    level = newsvendor(load.gpus[:, 0], load.share, 1.0 - discount)
+
+    assert best_levels(load, [1.0], [plan]).bill.total == pytest.approx(least, rel=1e-6)
+    assert bill_of(load, [1.0], [plan], [(1.0 - discount) * level]).total == pytest.approx(least)
+
+
+@given(counts=COUNTS, narrow=DISCOUNTS, first=DISCOUNTS, second=DISCOUNTS)
+@settings(max_examples=40, deadline=None)
+def test_several_commitments_cost_what_a_linear_programme_finds(
+    counts: list[tuple[int, int]], narrow: float, first: float, second: float
+) -> None:
+    """One for each type and one for both; the programme may use them as it likes."""
+    load, prices = a_load(*counts), [2.0, 5.0]
+    commitments = [
+        Commitment(name="a", rates=(2.0 * (1.0 - narrow), None)),
+        Commitment(name="b", rates=(None, 5.0 * (1.0 - narrow))),
+        Commitment(name="both", rates=(2.0 * (1.0 - first), 5.0 * (1.0 - second))),
+    ]
+    found = best_levels(load, prices, commitments)
+    least = least_by_linear_programme(load, prices, commitments)
+
+    assert found.bill.total == pytest.approx(least, rel=1e-5, abs=1e-6)
+    assert found.bound <= found.bill.total * (1.0 + 1e-9) + 1e-9
+
+
+@given(counts=COUNTS, discount=DISCOUNTS)
+@settings(max_examples=25, deadline=None)
+def test_whole_instances_are_the_best_whole_number(counts: list[tuple[int, int]], discount: float) -> None:
+    """A reservation is for whole instances of 8."""
+    load = a_load(*((a,) for a, _ in counts))
+    plan = Commitment(name="plan", rates=(1.0 - discount,), step=8 * (1.0 - discount))
+    least = min(bill_of(load, [1.0], [plan], [plan.step * n]).total for n in range(6))
+
+    assert best_levels(load, [1.0], [plan]).bill.total == pytest.approx(least)
+
+
+def test_a_commitment_that_is_no_cheaper_is_not_advised() -> None:
+    """At the price on demand nothing is won."""
+    assert best_levels(a_load((4,), (9,)), [1.0], [Commitment(name="x", rates=(1.0,))]).levels == (0.0,)
+
+
+def test_types_of_a_plan_are_independent() -> None:
+    """The joint share is the product; means and the bill follow."""
+    load = load_of_swings([_swing("a", {2: 3.0}), _swing("b", {1: 4.0, 8: 0.5})])
+
+    assert load.mean_gpus == pytest.approx([6.0, 8.0])
+    assert bill_of(load, [1.0, 2.0], (), ()).total == pytest.approx(6.0 + 2.0 * 8.0)
+
+
+def test_a_load_at_other_rates_is_that_of_the_rates() -> None:
+    """Twice as many jobs hold twice the GPUs on average, at the root of two times the spread."""
+    before, after = _swing("a", {4: 2.0}), _swing("a", {4: 2.0}).at_rates_times(2.0)
+
+    assert (after.mean_gpus, after.sd_gpus) == pytest.approx((16.0, before.sd_gpus * 2**0.5))
+
+
+def test_too_many_states_are_taken_together_at_their_mean() -> None:
+    """The mean stays; the bill is a little less than the exact one."""
+    load = load_of_swings([_swing(name, {1: 9.0, 7: 80.0}) for name in "abc"])
+
+    assert len(load.share) <= 200_000
+    assert load.mean_gpus == pytest.approx([569.0] * 3)
+
+
+def test_commitments_that_only_compete_are_refused() -> None:
+    """The cheapest of them is always better."""
+    pair = [Commitment(name=name, rates=(1.0,)) for name in ("x", "y")]
+    with pytest.raises(InvalidProblem, match="x, y cover the same GPUs"):
+        best_levels(a_load((1,)), [2.0], pair)
