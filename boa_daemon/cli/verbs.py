@@ -47,6 +47,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy.",
     ),
+    "whatif": Verb(
+        "whatif:whatif",
+        PLAN,
+        "Compare a base with changes of money, prices, quota or load, in one table and one plot.",
+    ),
     "simulate": Verb(
         "simulate:simulate",
         PLAN,
