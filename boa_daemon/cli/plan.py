@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from boa_daemon.cli.calendar import CalendarFlags, plan_calendar, since
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
     JsonOption,
@@ -44,7 +46,7 @@ from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
-from boa_daemon.inputs.jobs_file import read_jobs
+from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.price_age import stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import has_weights, infeasible_document
@@ -61,7 +63,7 @@ from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
 from policies.errors import InfeasibleBudget, InfeasibleDeadline
-from policies.optimum.job_list import JobList, JobPlan, ListSolution
+from policies.optimum.job_list import JobList, JobPlan, ListedJob, ListSolution
 from policies.optimum.solution import Version
 
 _ROWS = 60
@@ -81,15 +83,30 @@ def plan(
     jobs: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A finite list instead: job_id,class_name[,scale][,weight][,deadline_hours]."
+            metavar="FILE", help="A finite list instead: job_id,class_name and any of the other columns."
         ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="40/h, 900/day, 25000/month or gpus:48; dollars in all with --jobs.")
+        str | None,
+        typer.Option(help="40/h, 900/day, 25000/month or gpus:48; with --jobs also dollars in all."),
     ] = None,
     min_budget: Annotated[
         bool, typer.Option("--min-budget", help="With --jobs: the cheapest budget that meets every deadline.")
     ] = False,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE=N", help="With --jobs: so many instances of a type; may be repeated."),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="DATE", help="With --jobs: the instant from which hours count.")
+    ] = None,
+    boot_seconds: Annotated[
+        float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: seconds of a boot, paid.")
+    ] = 180.0,
+    gantt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --jobs: draw when each job runs; .svg, .png, .pdf."),
+    ] = None,
     best_effort: BestEffortOption = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
@@ -108,6 +125,8 @@ def plan(
     if live:
         show_live_plan(config, socket, chosen_format(output, as_json))
         return
+    if jobs is None and (quota or start is not None or gantt is not None):
+        raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if stale := stale_prices(file.prices, datetime.now(UTC).date()):
@@ -123,7 +142,17 @@ def plan(
             raise InputError(
                 "--best-effort is for a stream of jobs", hint="A list has an end: leave jobs out"
             )
-        _plan_list(file, jobs, budget, min_budget, form)
+        flags = CalendarFlags(
+            budget=budget, quota=quota or [], start=start, gantt=gantt, boot_seconds=boot_seconds
+        )
+        listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
+        if not flags.are_given and not listed.has_arrivals:
+            _plan_list(file, listed.jobs, budget, min_budget, form)
+        elif min_budget:
+            hint = "Give a budget: the answer says which one saves each deadline"
+            raise InputError("--min-budget is for a list without dates, rates and quotas", hint=hint)
+        else:
+            plan_calendar(file, jobs, listed, flags, form)
         return
     if min_budget:
         raise InputError(
@@ -340,10 +369,13 @@ def _swing_table(packing: tuple[Packing, ...]) -> Any:
 
 
 def _plan_list(
-    file: ProblemFile, path: Path, budget: str | None, min_budget: bool, form: OutputFormat
+    file: ProblemFile,
+    listed: Sequence[ListedJob],
+    budget: str | None,
+    min_budget: bool,
+    form: OutputFormat,
 ) -> None:
     """Plan a finite list of jobs and print it."""
-    listed = read_jobs(path, [job_class.name for job_class in file.problem.classes])
     if (budget is None) is not min_budget:
         problem = "no budget" if budget is None else "--budget and --min-budget exclude each other"
         raise InputError(problem, hint="Give --budget DOLLARS in all, or --min-budget")
@@ -365,11 +397,11 @@ def _plan_list(
 
 
 def _in_all(text: str) -> float:
-    """Return the sum of money that a flag says; a rate makes no sense for a list."""
-    if "/" in text or ":" in text:
+    """Return the sum of money that a flag says; so many GPUs make no sense for a list."""
+    if ":" in text:
         raise InputError(
-            f"--budget {text!r}: a list of jobs has a sum, not a rate",
-            hint="Give dollars in all, such as 1500",
+            f"--budget {text!r}: a list of jobs has dollars, and a quota of instances",
+            hint="Give dollars in all, such as 1500, or 40000/month; instances by --quota TYPE=4",
         )
     return parse_dollars(text)
 

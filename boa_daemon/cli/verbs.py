@@ -52,6 +52,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "Say which commitment pays: the level of least bill at the same waiting, and how sure that is.",
     ),
+    "whatif": Verb(
+        "whatif:whatif",
+        PLAN,
+        "Compare a base with changes of money, prices, quota or load, in one table and one plot.",
+    ),
     "simulate": Verb(
         "simulate:simulate",
         PLAN,

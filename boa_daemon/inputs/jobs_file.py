@@ -1,7 +1,8 @@
-"""A finite list of jobs, as ``job_id,class_name[,scale][,weight][,deadline_hours]`` in CSV.
+"""A finite list of jobs, as ``job_id,class_name[,scale][,weight][,deadline_hours]`` and dates in CSV.
 
 `scale` multiplies the phase sizes of the class, `weight` is the worth of an hour of the job's time, and
 `deadline_hours` is the latest completion, counted from the job's arrival; an empty cell leaves it out.
+`submit_hours` or `submit_at` is when a job arrives, `deadline_at` its latest completion as a date.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from boa_daemon.errors import InputError, did_you_mean
@@ -16,14 +19,35 @@ from boa_daemon.inputs.yaml_file import read_text
 from policies.optimum.job_list import ListedJob
 
 REQUIRED = ("job_id", "class_name")
-COLUMNS = (*REQUIRED, "scale", "weight", "deadline_hours")
+NUMBERS = ("scale", "weight", "deadline_hours", "submit_hours")
+DATES = ("submit_at", "deadline_at")
+COLUMNS = (*REQUIRED, *NUMBERS, *DATES)
 LEAST, MOST = 1e-12, 1e12
 """Numbers outside are slips, as in a problem file."""
 _HEADER = f"The first line names the columns: {','.join(REQUIRED)} and any of {', '.join(COLUMNS[2:])}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsFile:
+    """A list of jobs; `start` is the instant from which hours count, None where no dates are given.
+
+    `has_arrivals` is whether the list says when jobs arrive, or has dates.
+    """
+
+    jobs: tuple[ListedJob, ...]
+    start: datetime | None
+    has_arrivals: bool
+
+
 def read_jobs(path: Path, classes: Collection[str]) -> tuple[ListedJob, ...]:
+    """Return the jobs of a list, as `read_list` does."""
+    return read_list(path, classes).jobs
+
+
+def read_list(path: Path, classes: Collection[str], start: datetime | None = None) -> JobsFile:
     """Return the jobs of a list, checked against the known classes.
+
+    Dates count from `start`; left out, from the beginning of the day of the first `submit_at`.
 
     Raises:
         InputError: naming file and line, when the file cannot be read or a row is not a job.
@@ -31,7 +55,7 @@ def read_jobs(path: Path, classes: Collection[str]) -> tuple[ListedJob, ...]:
     rows = _rows(path)
     _, header = next(rows, (0, []))
     _check_header(header, path)
-    jobs: dict[str, ListedJob] = {}
+    cells: dict[str, tuple[int, dict[str, str]]] = {}
     for line, row in rows:
         if len(row) != len(header):
             raise InputError(
@@ -40,16 +64,62 @@ def read_jobs(path: Path, classes: Collection[str]) -> tuple[ListedJob, ...]:
                 line=line,
                 hint="Is the file whole?",
             )
-        job = _a_job(dict(zip(header, row, strict=True)), path, line)
-        if job.id in jobs:
-            raise InputError(f"job_id {job.id!r} occurs twice", file=path, line=line)
-        if job.class_name not in classes:
-            hint = did_you_mean(job.class_name, classes)
-            raise InputError(f"unknown class {job.class_name!r}", file=path, line=line, hint=hint)
-        jobs[job.id] = job
-    if not jobs:
+        named = dict(zip(header, row, strict=True))
+        name, class_name = named["job_id"], named["class_name"]
+        if not name:
+            raise InputError("a job needs a job_id", file=path, line=line)
+        if name in cells:
+            raise InputError(f"job_id {name!r} occurs twice", file=path, line=line)
+        if class_name not in classes:
+            hint = did_you_mean(class_name, classes)
+            raise InputError(f"unknown class {class_name!r}", file=path, line=line, hint=hint)
+        cells[name] = (line, named)
+    if not cells:
         raise InputError("the list has no jobs", file=path, hint="Add one row per job")
-    return tuple(jobs.values())
+    dates = {
+        (name, column): _date(column, row[column], path, line)
+        for name, (line, row) in cells.items()
+        for column in DATES
+        if row.get(column)
+    }
+    if start is None and dates:
+        start = _first_day(dates, path)
+    hours = {key: (date - start).total_seconds() / 3600.0 for key, date in dates.items() if start is not None}
+    return JobsFile(
+        jobs=tuple(_a_job(row, hours, path, line) for line, row in cells.values()),
+        start=start,
+        has_arrivals=bool({*DATES, "submit_hours"} & set(header)),
+    )
+
+
+def a_date(text: str, *, is_end: bool = False) -> datetime:
+    """Return the instant that a text says, UTC where it names no zone; a day alone begins, or ends.
+
+    Raises:
+        ValueError: when the text is no date.
+    """
+    found = datetime.fromisoformat(text)
+    if is_end and len(text) <= len("2026-12-31"):
+        found += timedelta(days=1)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _date(column: str, cell: str, path: Path, line: int) -> datetime:
+    """Return the date in a cell; a day alone ends when it ends."""
+    try:
+        return a_date(cell, is_end=column == "deadline_at")
+    except ValueError:
+        hint = "Write 2026-12-24 or 2026-12-24T18:00"
+        raise InputError(f"{column} must be a date; got {cell!r}", file=path, line=line, hint=hint) from None
+
+
+def _first_day(dates: Mapping[tuple[str, str], datetime], path: Path) -> datetime:
+    """Return the beginning of the day on which the first job arrives."""
+    arrivals = [date for (_, column), date in dates.items() if column == "submit_at"]
+    if not arrivals:
+        hint = "Add --start 2026-12-01, or a column submit_at"
+        raise InputError("the list has deadlines but no day from which to count", file=path, hint=hint)
+    return min(arrivals).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -76,30 +146,44 @@ def _check_header(header: Sequence[str], path: Path) -> None:
             raise InputError(f"column {name!r} must be there once", file=path, line=1, hint=_HEADER)
 
 
-def _a_job(cells: Mapping[str, str], path: Path, line: int) -> ListedJob:
-    """Return the job in one row."""
-    if not cells["job_id"]:
-        raise InputError("a job needs a job_id", file=path, line=line)
-    numbers = {name: _number(name, cells.get(name, ""), path, line) for name in COLUMNS[2:]}
+def _a_job(
+    cells: Mapping[str, str], hours: Mapping[tuple[str, str], float], path: Path, line: int
+) -> ListedJob:
+    """Return the job in one row; `hours` are its dates, counted from the list's beginning."""
+    name = cells["job_id"]
+    for date, number in (("submit_at", "submit_hours"), ("deadline_at", "deadline_hours")):
+        if cells.get(date) and cells.get(number):
+            raise InputError(f"give either {date} or {number}, not both", file=path, line=line)
+    numbers = {column: _number(column, cells.get(column, ""), path, line) for column in NUMBERS}
+    submit = hours.get((name, "submit_at"), numbers["submit_hours"] or 0.0)
+    if submit < 0.0:
+        raise InputError(f"job {name!r} is submitted before the list begins", file=path, line=line)
+    deadline = numbers["deadline_hours"]
+    if (name, "deadline_at") in hours:
+        deadline = hours[name, "deadline_at"] - submit
+        if deadline <= 0.0:
+            problem = f"the deadline of job {name!r} is before it is submitted"
+            raise InputError(problem, file=path, line=line)
     return ListedJob(
-        id=cells["job_id"],
+        id=name,
         class_name=cells["class_name"],
         scale=numbers["scale"] or 1.0,
         weight=numbers["weight"] or 1.0,
-        deadline_hours=numbers["deadline_hours"],
+        deadline_hours=deadline,
+        submit_hours=submit,
     )
 
 
 def _number(name: str, cell: str, path: Path, line: int) -> float | None:
-    """Return a positive finite number, or None for an empty cell."""
+    """Return a positive finite number, or None for an empty cell; only a submission may be at 0."""
     if not cell:
         return None
     try:
         value = float(cell)
     except ValueError:
         value = math.nan
-    if not LEAST <= value <= MOST:
-        raise InputError(
-            f"{name} must be a finite number, more than zero; got {cell!r}", file=path, line=line
-        )
+    least = 0.0 if name == "submit_hours" else LEAST
+    if not least <= value <= MOST:
+        wanted = "0 or more" if name == "submit_hours" else "more than zero"
+        raise InputError(f"{name} must be a finite number, {wanted}; got {cell!r}", file=path, line=line)
     return value

@@ -13,16 +13,18 @@ from typing import Any
 
 from pydantic import Field
 
-from boa_daemon.errors import MissingPrice
+from boa_daemon.errors import MissingPrice, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.gpu_file import GpuRow, read_machines
 from boa_daemon.inputs.price_age import PriceNote
 from boa_daemon.inputs.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
+from boa_daemon.inputs.step_times import work_of_steps
 from boa_daemon.inputs.yaml_file import At, Document, read_document
 from policies.links.contention import Link
 from policies.links.link_share import across_nodes, network_share
 from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
+from policies.speedup import SpeedupCurve
 
 _HOW_TO_PRICE = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}, or count GPUs"
 
@@ -53,8 +55,22 @@ class _Budget(Strict):
 
 
 class _Phase(Strict):
-    size_gpu_hours: Positive = Field(description="hours on one GPU of the reference type")
-    speedup: object = Field(description="table, amdahl, power or usl, or one of them for each GPU type")
+    size_gpu_hours: Positive | None = Field(
+        default=None, description="hours on one GPU of the reference type"
+    )
+    speedup: object = Field(
+        default=None, description="table, amdahl, power or usl, or one of them for each GPU type"
+    )
+    steps: Positive | None = Field(default=None, description="steps of training, in place of size_gpu_hours")
+    step_seconds: object = Field(default=None, description="seconds of a step by width, for each GPU type")
+
+    @classmethod
+    def _hint(cls, key: object) -> str:
+        """Return the key that was meant; what begins with size is a size, in whatever unit."""
+        if str(key).startswith("size"):
+            unit = cls.model_fields["size_gpu_hours"].description or ""
+            return did_you_mean(str(key), ["size_gpu_hours"], meanings={"size_gpu_hours": unit})
+        return super()._hint(key)
 
 
 class _Network(Strict):
@@ -232,7 +248,7 @@ def _phase(
     row: _Class, phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
 ) -> Phase:
     """Return one phase, with the widths that its class allows and what sending between nodes costs."""
-    curves = read_speedups(phase.speedup, tuple(machines), document=document, at=(*at, "speedup"))
+    size_gpu_hours, curves = _work(phase, machines, document, at)
     if row.min_gpus is not None or row.max_gpus is not None:
         curves = limited(curves, min_gpus=row.min_gpus, max_gpus=row.max_gpus)
         if not curves:
@@ -248,4 +264,27 @@ def _phase(
             )
             for name, curve in curves.items()
         }
-    return Phase(size_gpu_hours=phase.size_gpu_hours, speedups=curves)
+    return Phase(size_gpu_hours=size_gpu_hours, speedups=curves)
+
+
+def _work(
+    phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+) -> tuple[float, Mapping[str, SpeedupCurve]]:
+    """Return work and speed-ups of a phase: stated, or from measured steps."""
+    is_measured = phase.steps is not None or phase.step_seconds is not None
+    given = phase.model_fields_set
+    if is_measured and given & {"size_gpu_hours", "speedup"}:
+        hint = "Measured steps say both the work and the speed-up"
+        problem = f"{spoken(at, document.content)} has steps besides size_gpu_hours or speedup"
+        raise document.error(problem, at=at, hint=hint)
+    for key in ("steps", "step_seconds") if is_measured else ("size_gpu_hours", "speedup"):
+        if key not in given:
+            raise document.error(f"{spoken((*at, key), document.content)} is missing", at=(*at, key))
+    if phase.steps is not None:
+        there: At = (*at, "step_seconds")
+        return work_of_steps(phase.steps, phase.step_seconds, machines, document=document, at=there)
+    if phase.size_gpu_hours is None:
+        where: At = (*at, "size_gpu_hours")
+        raise document.error(f"{spoken(where, document.content)} must be a number; got nothing", at=where)
+    curves = read_speedups(phase.speedup, tuple(machines), document=document, at=(*at, "speedup"))
+    return phase.size_gpu_hours, curves

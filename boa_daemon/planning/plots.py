@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boa_daemon.errors import InputError, MissingExtra
 from boa_daemon.units import format_hours
@@ -165,6 +165,31 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
             fontsize=11,
             fontweight="bold",
         )
+
+
+def draw_scenarios(rows: Sequence[Mapping[str, Any]], path: Path, money: str) -> None:
+    """Draw each scenario as a point, mean job completion time against money; the base is marked."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
+    from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
+
+    figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    frame_axes(axes, "What if", f"Spend, {money}", "Mean job completion time, hours")
+    for number, row in enumerate(rows):
+        if row["mean_jct_hours"] is not None:
+            colour = LINE if number else MARK
+            axes.plot([row["spend"]], [row["mean_jct_hours"]], "o", color=colour, ms=9)
+            axes.annotate(
+                row["scenario"],
+                (row["spend"], row["mean_jct_hours"]),
+                xytext=(8, 5),
+                textcoords="offset points",
+                color=colour,
+            )
+    axes.margins(0.15)
+    axes.set_ylim(bottom=0.0)
+    save(figure, path)
 
 
 def _label(unit: str) -> Callable[[float], str]:

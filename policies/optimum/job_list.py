@@ -35,13 +35,17 @@ from policies.optimum.solution import PlanShare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJob:
-    """One job of the list; `scale` multiplies the sizes of its class."""
+    """One job of the list; `scale` multiplies the sizes of its class.
+
+    `submit_hours` is when it arrives, hours after the list's beginning; a calendar needs it.
+    """
 
     id: JobId
     class_name: str
     scale: float = 1.0
     weight: float = 1.0
     deadline_hours: float | None = None
+    submit_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,14 @@ def test_the_page_names_the_keys_of_commitments(
     assert {f"commitments.{key}" for key in paid} == documented(section("plan"), "key of commitments")
 
 
+def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a budget by the month and a quota; some deadline is missed."""
+    monkeypatch.chdir(ROOT)
+    stems = documented(section("plan"), "key of a calendar")
+
+    assert set(paths(answer([*LISTED, "--budget", "5/month", "--quota", "t4=1"]), stems)) == stems
+
+
 @pytest.mark.exhaustive
 def test_the_demo_answers_with_runs_and_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are those of boa simulate, with a name."""

@@ -284,8 +284,7 @@ def test_weights_in_a_list_are_shown(classes: Path, jobs: Path) -> None:
         (["--trace", "trace.csv", "--jobs", "jobs.csv", "--budget", "9"], "exclude each other"),
         (["--classes", "classes.yaml"], "no budget"),
         (["--classes", "classes.yaml", "--jobs", "jobs.csv"], "no budget"),
-        (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "9/h"], "a sum, not a rate"),
-        (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "gpus:9"], "a sum, not a rate"),
+        (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "gpus:9"], "--quota TYPE=4"),
         (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "much"], "not a positive number"),
         (
             ["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "9", "--min-budget"],

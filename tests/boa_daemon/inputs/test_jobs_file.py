@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.jobs_file import read_jobs
+from boa_daemon.inputs.jobs_file import read_jobs, read_list
 from policies.optimum.job_list import ListedJob
 
 CLASSES = ("vision", "speech")
@@ -90,3 +91,61 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_bytes(b"job_id,class_name\na,\xff\n")
     with pytest.raises(InputError, match=r":2: the file is not UTF-8 text"):
         read_jobs(tmp_path / "jobs.csv", CLASSES)
+
+
+def test_dates_become_hours_from_the_first_day(tmp_path: Path) -> None:
+    """A day alone begins at midnight as a submission and ends at the next one as a deadline."""
+    path = a_list(
+        tmp_path,
+        "job_id,class_name,submit_at,deadline_at\na,vision,2026-12-01T06:00,2026-12-02\nb,speech,,2026-12-01T12:00\n",
+    )
+    found = read_list(path, CLASSES)
+
+    assert found.start == datetime(2026, 12, 1, tzinfo=UTC)
+    assert found.has_arrivals
+    assert found.jobs == (
+        ListedJob(id="a", class_name="vision", submit_hours=6.0, deadline_hours=48.0 - 6.0),
+        ListedJob(id="b", class_name="speech", deadline_hours=12.0),
+    )
+
+
+def test_hours_of_submission_may_be_zero(tmp_path: Path) -> None:
+    """A list without dates has no start."""
+    found = read_list(a_list(tmp_path, "job_id,class_name,submit_hours\na,vision,0\nb,vision,1.5\n"), CLASSES)
+
+    assert [job.submit_hours for job in found.jobs] == [0.0, 1.5]
+    assert found.start is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("job_id,class_name,submit_at\na,vision,tomorrow\n", ":2: submit_at must be a date; got 'tomorrow'"),
+        ("job_id,class_name,deadline_at\na,vision,2026-12-01\n", "no day from which to count"),
+        (
+            "job_id,class_name,submit_hours\na,vision,-1\n",
+            ":2: submit_hours must be a finite number, 0 or more",
+        ),
+        (
+            "job_id,class_name,submit_at,submit_hours\na,vision,2026-12-01,4\n",
+            ":2: give either submit_at or submit_hours",
+        ),
+        (
+            "job_id,class_name,submit_at,deadline_at\na,vision,2026-12-03,2026-12-01\n",
+            ":2: the deadline of job 'a' is before it is submitted",
+        ),
+    ],
+)
+def test_dates_that_mean_nothing_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    """Each names file and line where there is one."""
+    with pytest.raises(InputError) as caught:
+        read_list(a_list(tmp_path, text), CLASSES)
+
+    assert says in str(caught.value)
+
+
+def test_a_submission_before_the_start_is_refused(tmp_path: Path) -> None:
+    """A start that is given is believed."""
+    path = a_list(tmp_path, "job_id,class_name,submit_at\na,vision,2026-12-01\n")
+    with pytest.raises(InputError, match="before the list begins"):
+        read_list(path, CLASSES, start=datetime(2026, 12, 2, tzinfo=UTC))

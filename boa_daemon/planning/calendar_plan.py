@@ -1,0 +1,273 @@
+"""What a budget owner asks of a list with dates: when each job ends, what is late, and what would save it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.units import (
+    HOURS_PER_DAY,
+    HOURS_PER_MONTH,
+    HOURS_PER_WEEK,
+    counted,
+    parse_budget,
+    parse_dollars,
+)
+from policies.model import InstanceType
+from policies.optimum.calendar import CalendarJob, Entry, Limits, calendar_jobs, per_period
+from policies.optimum.calendar_search import Change, Found, search, what_saves
+from policies.optimum.job_list import ListedJob
+
+PERIODS = {"day": HOURS_PER_DAY, "week": HOURS_PER_WEEK, "month": HOURS_PER_MONTH}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarBudget:
+    """So many dollars in each `per`: hour, day, week, month or all."""
+
+    amount: float
+    per: str
+
+    def limits(self, quota: Mapping[str, int]) -> Limits:
+        """Return it with a quota as what a calendar keeps."""
+        if self.per == "hour":
+            return Limits(usd_per_hour=self.amount, instances=quota)
+        if self.per == "all":
+            return Limits(usd_in_all=self.amount, instances=quota)
+        return Limits(usd_per_period=self.amount, period_hours=PERIODS[self.per], instances=quota)
+
+    def said(self, factor: float = 1.0) -> str:
+        """Return it as a person says it."""
+        return f"${self.amount * factor:,.2f} {'in all' if self.per == 'all' else f'a {self.per}'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarPlan:
+    """The calendar that was found, with what it was asked for and what would save each late job."""
+
+    found: Found
+    budget: CalendarBudget | None
+    limits: Limits
+    machines: Mapping[str, InstanceType]
+    start: datetime | None
+    changes: Mapping[str, Change]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Entries in the order in which they start."""
+        return tuple(sorted(self.found.calendar.entries, key=lambda e: (e.starts, e.job.job.id)))
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every job has a place and no deadline is missed."""
+        return not self.found.calendar.missed and not self.found.calendar.left_out
+
+    def at(self, hours: float) -> str | None:
+        """Return the instant so many hours after the beginning, or None where the list has no dates."""
+        if self.start is None or not np.isfinite(hours):
+            return None
+        return (self.start + timedelta(hours=hours)).isoformat(timespec="minutes")
+
+    def when(self, hours: float) -> str:
+        """Return a moment as a person says it: a date, or hours after the beginning."""
+        if self.start is None:
+            return f"hour {hours:,.1f}"
+        return f"{self.start + timedelta(hours=hours):%d %b %H:%M}"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the calendar as JSON."""
+        found, entries = self.found, self.entries
+        weight = sum(e.job.job.weight for e in entries)
+        waits = [e.ends - e.job.job.submit_hours for e in entries]
+        is_whole = bool(entries) and not found.calendar.left_out
+        return {
+            "status": "met" if self.is_met else "missed",
+            "budget_unit": None
+            if self.budget is None
+            else f"usd_per_{self.budget.per}".replace("usd_per_all", "usd"),
+            "budget": None if self.budget is None else self.budget.amount,
+            "start_at": self.at(0.0),
+            "all_done_hours": found.calendar.all_done,
+            "all_done_at": self.at(found.calendar.all_done),
+            "spend": found.calendar.spend,
+            "mean_jct_hours": float(np.mean(waits)) if entries else None,
+            "weighted_mean_jct_hours": found.calendar.weighted_hours / weight if entries else None,
+            "dual_bound_hours": found.bound_weighted_hours / weight if is_whole else None,
+            "gap": found.gap,
+            "least_missed_deadlines": found.least_missed,
+            "periods": self._periods(),
+            "jobs": [self._entry_document(entry) for entry in entries],
+            "missed": [self._missed_document(job) for job in found.calendar.missed],
+            "left_out": [job.job.id for job in found.calendar.left_out],
+        }
+
+    def _periods(self) -> list[dict[str, Any]]:
+        """Return what is spent in each period of the budget, and what is not."""
+        if self.budget is None or self.budget.per not in PERIODS:
+            return []
+        hours = PERIODS[self.budget.per]
+        return [
+            {
+                "start_hours": number * hours,
+                "start_at": self.at(number * hours),
+                "spend": float(usd),
+                "not_spent": max(0.0, self.budget.amount - float(usd)),
+            }
+            for number, usd in enumerate(per_period(self.found.calendar, hours))
+        ]
+
+    def _entry_document(self, entry: Entry) -> dict[str, Any]:
+        """Return one job's place."""
+        job, option = entry.job, entry.option
+        return {
+            "job_id": job.job.id,
+            "class_name": job.job.class_name,
+            "gpu_type": option.gpu_type,
+            "instance_type": self.machines[option.gpu_type].name,
+            "instances": option.instances,
+            "gpus": option.gpus,
+            "submit_hours": job.job.submit_hours,
+            "start_hours": entry.starts,
+            "end_hours": entry.ends,
+            "due_hours": job.due_hours if np.isfinite(job.due_hours) else None,
+            "start_at": self.at(entry.starts),
+            "end_at": self.at(entry.ends),
+            "due_at": self.at(job.due_hours),
+            "spend": option.usd,
+            "is_late": entry.is_late,
+        }
+
+    def _missed_document(self, job: CalendarJob) -> dict[str, Any]:
+        """Return one deadline that is missed, with the cheapest change that saves it."""
+        change = self.changes[job.job.id]
+        ends = {e.job.job.id: e.ends for e in self.found.calendar.entries}.get(job.job.id)
+        return {
+            "job_id": job.job.id,
+            "due_hours": job.due_hours,
+            "end_hours": ends,
+            "change": {
+                "kind": change.kind,
+                "budget": None
+                if change.kind != "budget" or self.budget is None
+                else change.factor * self.budget.amount,
+                "gpu_type": change.gpu_type or None,
+                "instances": change.instances or None,
+                "late_instead": list(change.misses),
+                "end_hours": change.ends if np.isfinite(change.ends) else None,
+                "extra_spend": change.extra_usd if change.kind != "date" else None,
+            },
+            "message": self.said(change),
+        }
+
+    def said(self, change: Change) -> str:
+        """Return a change in words."""
+        more = f" (${change.extra_usd:,.2f} more is spent)" if change.extra_usd >= 0.01 else ""
+        if change.kind == "budget" and self.budget is not None:
+            return f"a budget of {self.budget.said(change.factor)}{more}"
+        if change.kind == "quota":
+            name = self.machines[change.gpu_type].name
+            return f"a quota of {change.instances} x {name}{more}"
+        if change.kind == "first":
+            others = ", ".join(change.misses)
+            instead = f"; then late: {others}" if others else "; nobody else is late then"
+            return f"put it first{more}{instead}"
+        if np.isfinite(change.ends):
+            return f"another date: {self.when(change.ends)}"
+        return "nothing that was tried: no width fits the budget and the quota"
+
+    def sentences(self) -> list[str]:
+        """Return the answer in words."""
+        found, calendar = self.found, self.found.calendar
+        due = sum(np.isfinite(e.job.due_hours) for e in calendar.entries) + sum(
+            np.isfinite(job.due_hours) for job in calendar.left_out
+        )
+        late = len(calendar.missed)
+        said = [f"All done by {self.when(calendar.all_done)}, for ${calendar.spend:,.2f}."]
+        if due:
+            least = f"; no calendar meets more than {due - found.least_missed}" if found.least_missed else ""
+            said.append(f"{due - late} of {counted(due, 'deadline')} met{least}.")
+        if calendar.left_out:
+            names = ", ".join(job.job.id for job in calendar.left_out[:10])
+            said.append(f"No place within the budget and the quota for: {names}.")
+        elif found.gap is not None:
+            said.append(f"By the bound no calendar cuts the mean JCT by more than {found.gap:.0%}.")
+        if self.budget is not None:
+            said += [
+                f"{(self.budget.per).capitalize()} {number}: ${part['spend']:,.2f} spent, "
+                f"${part['not_spent']:,.2f} not spent."
+                for number, part in enumerate(self._periods()[:12], start=1)
+            ]
+        return said
+
+
+def calendar_plan(
+    file: ProblemFile,
+    jobs: Sequence[ListedJob],
+    *,
+    budget: CalendarBudget | None,
+    quota: Mapping[str, int],
+    start: datetime | None,
+    boot_hours: float,
+) -> CalendarPlan:
+    """Return the best calendar found for a list, and what would save each deadline that it misses."""
+    machines = file.instance_types
+    limits = Limits(instances=quota) if budget is None else budget.limits(quota)
+    prices = {name: machine.usd_per_hour for name, machine in machines.items()}
+    found = search(calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices)
+    return CalendarPlan(
+        found=found,
+        budget=budget,
+        limits=limits,
+        machines=machines,
+        start=start,
+        changes=what_saves(found, limits),
+    )
+
+
+def is_rate(text: str) -> bool:
+    """Whether a budget is money per time."""
+    return "/" in text
+
+
+def calendar_budget(text: str) -> CalendarBudget:
+    """Return the budget of a calendar: ``40/h``, ``900/day``, ``40000/month``, or ``1500`` in all.
+
+    Raises:
+        InputError: when the text is none of these.
+    """
+    if not is_rate(text):
+        if text.strip().lower().startswith("gpus:"):
+            hint = "Give dollars, and instances by --quota TYPE=4"
+            raise InputError(f"--budget {text!r}: a calendar counts dollars", hint=hint)
+        return CalendarBudget(amount=parse_dollars(text), per="all")
+    per_hour = parse_budget(text).amount
+    unit = text.rsplit("/", 1)[1].strip().lower()
+    for name, short in (("day", "d"), ("week", "w"), ("month", "mo")):
+        if unit in (name, short):
+            return CalendarBudget(amount=per_hour * PERIODS[name], per=name)
+    return CalendarBudget(amount=per_hour, per="hour")
+
+
+def read_quota(texts: Sequence[str], machines: Mapping[str, InstanceType]) -> dict[str, int]:
+    """Return instances by GPU type from ``a100=4``; the name of the instance type does as well.
+
+    Raises:
+        InputError: when a name is unknown or a number is no count.
+    """
+    names = {machine.name: name for name, machine in machines.items()} | {name: name for name in machines}
+    found = {}
+    for text in texts:
+        name, _, number = (part.strip() for part in text.partition("="))
+        if name not in names:
+            hint = did_you_mean(name, list(names)) or f"Known: {', '.join(names)}"
+            raise InputError(f"--quota {text!r}: unknown type {name!r}", hint=hint)
+        if not (number.isascii() and number.isdigit()):
+            raise InputError(f"--quota {text!r} is no number of instances", hint=f"Write --quota {name}=4")
+        found[names[name]] = int(number)
+    return found

@@ -1,0 +1,322 @@
+"""A calendar: when each job of a list runs, on which whole instances, under limits of money and of machines.
+
+Where `job_list` has one sum and GPUs without end, here money comes by the hour or the month, and a quota says
+how many instances there are. A job takes whole instances for itself, at one width, from boot to end.
+Jobs are placed one after the other in some order, each at the earliest moment that every limit allows; which
+of its options a job takes is a matter of the price of money. Orders and prices are what `calendar_search`
+searches. Cost: O(jobs x options x changes of the profile).
+
+    symbol   here          meaning
+    r        starts        hours after the calendar's beginning at which a job was submitted
+    D        due_hours     latest end, hours after the calendar's beginning
+    h, c     hours, usd    of an option, boot included
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.errors import InvalidProblem
+from policies.model import InstanceType, JobClass, Problem
+from policies.optimum.job_list import ListedJob
+from policies.speedup import Floats
+
+TIE = 1e-9
+MOST_OPTIONS = 12
+"""Options of a job that are weighed: of more, the ones that are evenly spread from slow to fast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """Whole instances of one type, with the hours that they are held and the dollars that this costs."""
+
+    gpu_type: str
+    instances: int
+    gpus: int
+    hours: float
+    usd: float
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What it costs while it runs."""
+        return self.usd / self.hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What may be spent at a moment, in each period and in all, and how many instances there are."""
+
+    usd_per_hour: float = np.inf
+    usd_per_period: float = np.inf
+    period_hours: float = np.inf
+    usd_in_all: float = np.inf
+    instances: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarJob:
+    """A job of the list with its options, the fastest last."""
+
+    job: ListedJob
+    options: tuple[Option, ...]
+
+    @property
+    def due_hours(self) -> float:
+        """Latest end, hours after the calendar's beginning; infinite without a deadline."""
+        deadline = self.job.deadline_hours
+        return np.inf if deadline is None else self.job.submit_hours + deadline
+
+    @property
+    def least_usd(self) -> float:
+        """Dollars of the cheapest option."""
+        return min(option.usd for option in self.options)
+
+    @property
+    def least_hours(self) -> float:
+        """Hours of the fastest option."""
+        return min(option.hours for option in self.options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """When a job runs and on what."""
+
+    job: CalendarJob
+    option: Option
+    starts: float
+
+    @property
+    def ends(self) -> float:
+        """Hours after the calendar's beginning."""
+        return self.starts + self.option.hours
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it ends after its deadline."""
+        return self.ends > self.job.due_hours * (1.0 + TIE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """Entries in the order in which they were placed, and the jobs for which there is no place at all."""
+
+    entries: tuple[Entry, ...]
+    left_out: tuple[CalendarJob, ...] = ()
+
+    @property
+    def missed(self) -> tuple[CalendarJob, ...]:
+        """Jobs that end late or never, though they have a deadline."""
+        late = tuple(entry.job for entry in self.entries if entry.is_late)
+        return late + tuple(job for job in self.left_out if np.isfinite(job.due_hours))
+
+    @property
+    def spend(self) -> float:
+        """Dollars of all entries."""
+        return float(sum(entry.option.usd for entry in self.entries))
+
+    @property
+    def all_done(self) -> float:
+        """End of the last entry, hours after the beginning."""
+        return max((entry.ends for entry in self.entries), default=0.0)
+
+    @property
+    def weighted_hours(self) -> float:
+        """Weighted sum of the completion times, from submission to end."""
+        return float(sum(e.job.job.weight * (e.ends - e.job.job.submit_hours) for e in self.entries))
+
+    @property
+    def key(self) -> tuple[float, float, float]:
+        """What makes a calendar better: weight left out, weight late, weighted waiting; less of it."""
+        out = sum(job.job.weight for job in self.left_out)
+        return out, sum(job.job.weight for job in self.missed), self.weighted_hours
+
+
+def calendar_jobs(
+    problem: Problem,
+    jobs: Sequence[ListedJob],
+    machines: Mapping[str, InstanceType],
+    *,
+    boot_hours: float = 0.0,
+) -> tuple[CalendarJob, ...]:
+    """Return the jobs with their options on whole instances.
+
+    Raises:
+        InvalidProblem: when a class is unknown, or no type and width serves all phases of it.
+    """
+    classes = {job_class.name: job_class for job_class in problem.classes}
+    found: dict[tuple[str, float], tuple[Option, ...]] = {}
+    for job in jobs:
+        if job.class_name not in classes:
+            raise InvalidProblem(f"job {job.id} is of class {job.class_name!r}, which does not exist")
+        key = (job.class_name, job.scale)
+        if key not in found:
+            found[key] = _options(classes[job.class_name], job.scale, machines, boot_hours)
+    return tuple(CalendarJob(job=job, options=found[job.class_name, job.scale]) for job in jobs)
+
+
+def _options(
+    job_class: JobClass, scale: float, machines: Mapping[str, InstanceType], boot_hours: float
+) -> tuple[Option, ...]:
+    """Return the options that no other beats in hours, dollars and instances of its type."""
+    found: list[Option] = []
+    for name, machine in machines.items():
+        curves = [phase.speedups.get(name) for phase in job_class.phases]
+        if any(curve is None for curve in curves):
+            continue
+        shared = set.intersection(*(set(c.whole_widths().tolist()) for c in curves if c is not None))
+        for gpus in sorted(shared):
+            works = zip(job_class.phases, curves, strict=True)
+            hours = sum(p.size_gpu_hours * scale / float(c.speed_at(gpus)) for p, c in works if c is not None)
+            hours += job_class.startup_hours + boot_hours
+            instances = -(-gpus // machine.gpus)
+            usd = instances * machine.usd_per_hour * hours
+            found.append(Option(gpu_type=name, instances=instances, gpus=gpus, hours=hours, usd=usd))
+    if not found:
+        raise InvalidProblem(f"class {job_class.name}: no GPU type has a width that all its phases allow")
+    kept = [option for option in found if not any(_beats(other, option) for other in found)]
+    kept.sort(key=lambda option: -option.hours)
+    if len(kept) > MOST_OPTIONS:
+        cheapest = min(kept, key=lambda option: option.usd)
+        spread = np.geomspace(kept[0].hours, kept[-1].hours, MOST_OPTIONS - 1)
+        near = {min(range(len(kept)), key=lambda i: abs(kept[i].hours - hours)) for hours in spread}
+        kept = [kept[i] for i in sorted(near | {kept.index(cheapest)})]
+    return tuple(kept)
+
+
+def _beats(one: Option, other: Option) -> bool:
+    """Return whether one option is as good in everything and better in something, or narrower."""
+    if one is other or one.gpu_type != other.gpu_type:
+        return False
+    first = (one.hours, one.usd, one.instances)
+    second = (other.hours, other.usd, other.instances)
+    as_good = all(a <= b for a, b in zip(first, second, strict=True))
+    return as_good and (first != second or one.gpus < other.gpus)
+
+
+class Timeline:
+    """What is taken of every limit over time: a step function for machines and money, sums for periods."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.spent = 0.0
+        self._rows = {name: number for number, name in enumerate(limits.instances)}
+        self._times = np.zeros(1)
+        self._taken = np.zeros((len(self._rows) + 1, 1))
+        self._periods: dict[int, float] = {}
+
+    def earliest(self, option: Option, after: float) -> float:
+        """Return the first start from `after` on that every limit allows; infinite when none does."""
+        rate, most = option.usd_per_hour, self.limits
+        if rate > most.usd_per_hour * (1.0 + TIE):
+            return np.inf
+        # At most the end of one period and the beginning of the next, unless a whole one can be paid for.
+        paid = most.usd_per_period / rate
+        if paid < most.period_hours * (1.0 - TIE) and option.hours > 2.0 * paid * (1.0 + TIE):
+            return np.inf
+        quota = most.instances.get(option.gpu_type, np.inf)
+        if option.instances > quota:
+            return np.inf
+        full = self._taken[-1] + rate > most.usd_per_hour * (1.0 + TIE)
+        if option.gpu_type in self._rows:
+            full |= self._taken[self._rows[option.gpu_type]] + option.instances > quota
+        blocked = np.flatnonzero(full)
+        # After the last change nothing is taken, so the last piece of time is never blocked.
+        opens = np.concatenate([[0.0], self._times[blocked + 1] if len(blocked) else []])
+        closes = np.concatenate([self._times[blocked], [np.inf]])
+        start = after
+        while True:
+            begins = np.maximum(opens, start)
+            fits = closes - begins >= option.hours * (1.0 - TIE)
+            start = float(begins[int(np.argmax(fits))])
+            later = self._affordable(option, start)
+            if later <= start:
+                return start
+            start = later
+
+    def _affordable(self, option: Option, start: float) -> float:
+        """Return `start` when each period has the money left, else the next start worth a look."""
+        most = self.limits
+        if not np.isfinite(most.usd_per_period):
+            return start
+        rate = option.usd_per_hour
+        for number, hours in self._parts(start, start + option.hours):
+            left = most.usd_per_period - self._periods.get(number, 0.0)
+            if rate * hours > left + TIE * most.usd_per_period:
+                ends = (number + 1) * most.period_hours
+                return max(ends - max(left, 0.0) / rate, float(np.nextafter(start, np.inf)))
+        return start
+
+    def _parts(self, starts: float, ends: float) -> list[tuple[int, float]]:
+        """Return the periods that a stretch of time touches, with its hours in each."""
+        period = self.limits.period_hours
+        first, last = int(starts // period), int(np.ceil(ends / period))
+        parts = ((k, min(ends, (k + 1) * period) - max(starts, k * period)) for k in range(first, last))
+        return [(number, hours) for number, hours in parts if hours > 0.0]
+
+    def take(self, option: Option, start: float) -> None:
+        """Take the option's part of every limit from `start` on."""
+        end = start + option.hours
+        self._cut(start)
+        self._cut(end)
+        held = slice(*np.searchsorted(self._times, [start, end]))
+        self._taken[-1, held] += option.usd_per_hour
+        if option.gpu_type in self._rows:
+            self._taken[self._rows[option.gpu_type], held] += option.instances
+        self.spent += option.usd
+        if np.isfinite(self.limits.usd_per_period):
+            for number, hours in self._parts(start, end):
+                self._periods[number] = self._periods.get(number, 0.0) + option.usd_per_hour * hours
+
+    def _cut(self, at: float) -> None:
+        """Make `at` a moment at which what is taken may change."""
+        place = int(np.searchsorted(self._times, at))
+        if place == len(self._times) or self._times[place] != at:
+            self._times = np.insert(self._times, place, at)
+            self._taken = np.insert(self._taken, place, self._taken[:, place - 1], axis=1)
+
+
+def placed(order: Sequence[CalendarJob], limits: Limits, hours_per_usd: float) -> Calendar:
+    """Return the calendar of an order: each job at once takes the option that is best for it.
+
+    A job prefers options that end in time, then the least of weight x end + `hours_per_usd` x dollars. Of a
+    sum in all enough is set aside for the cheapest options of those that follow, where it is enough for all.
+    """
+    timeline = Timeline(limits)
+    aside = sum(job.least_usd for job in order)
+    is_enough = aside <= limits.usd_in_all * (1.0 + TIE)
+    entries: list[Entry] = []
+    left_out: list[CalendarJob] = []
+    for job in order:
+        aside -= job.least_usd
+        room = limits.usd_in_all * (1.0 + TIE) - timeline.spent - (aside if is_enough else 0.0)
+        best: tuple[bool, float] = (True, np.inf)
+        chosen: Entry | None = None
+        for option in job.options:
+            if option.usd > room:
+                continue
+            start = timeline.earliest(option, job.job.submit_hours)
+            if not np.isfinite(start):
+                continue
+            entry = Entry(job=job, option=option, starts=start)
+            score = (entry.is_late, job.job.weight * entry.ends + hours_per_usd * option.usd)
+            if chosen is None or score < best:
+                best, chosen = score, entry
+        if chosen is None:
+            left_out.append(job)
+            continue
+        timeline.take(chosen.option, chosen.starts)
+        entries.append(chosen)
+    return Calendar(entries=tuple(entries), left_out=tuple(left_out))
+
+
+def per_period(calendar: Calendar, period_hours: float) -> Floats:
+    """Return the dollars that fall into each period, from the beginning to the last end."""
+    periods = int(np.ceil(calendar.all_done / period_hours))
+    edges = np.arange(periods + 1) * period_hours
+    spent = np.zeros(periods)
+    for entry in calendar.entries:
+        spent += entry.option.usd_per_hour * np.diff(np.clip(edges, entry.starts, entry.ends))
+    return spent

@@ -1,0 +1,231 @@
+"""The best calendar that a search finds, and for each deadline that it misses what would save it.
+
+Lists by date, by submission and by size (EDF, FIFO, SRPT), each with the fastest end and with the cheapest
+width, are the first candidates, so the answer is never worse than any of them. Then come lists by weight per
+dollar under several prices of money, and then moves: late jobs to the end, a late job to the front, two jobs
+exchanged. How many candidates are tried depends on the size of the list alone: same list, same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from policies.optimum.calendar import Calendar, CalendarJob, Limits, placed
+from policies.optimum.calendar_bound import bound_weighted_hours, least_missed
+
+WORK = 150_000
+"""Options placed in one search, over all candidates."""
+LEAST_TRIES, MOST_TRIES = 24, 400
+SMALL = 150
+"""Lists up to this length get the fine grid of changes."""
+FINE, COARSE = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0), (1.2, 2.0)
+"""By what a budget is multiplied to see whose deadline that saves."""
+CHEAPEST = 1e9
+"""Hours per dollar at which every job takes its cheapest option."""
+
+RULES: dict[str, Callable[[CalendarJob], tuple[float, ...]]] = {
+    "edf": lambda job: (job.due_hours, job.job.submit_hours),
+    "fifo": lambda job: (job.job.submit_hours,),
+    "srpt": lambda job: (job.least_hours, job.job.submit_hours),
+}
+"""Lists in the order that people would make by hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The best calendar with the order and price that gave it, and the bounds that hold for any."""
+
+    calendar: Calendar
+    order: tuple[CalendarJob, ...]
+    hours_per_usd: float
+    bound_weighted_hours: float
+    least_missed: int
+
+    @property
+    def gap(self) -> float | None:
+        """Part of the weighted waiting that a better calendar might save; None where jobs are left out."""
+        if self.calendar.left_out:
+            return None
+        return max(0.0, 1.0 - self.bound_weighted_hours / self.calendar.weighted_hours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change that saves a deadline: of which kind, to what, and what the calendar then costs more.
+
+    `factor` multiplies the budget (kind `budget`), `instances` is the quota of `gpu_type` (kind `quota`),
+    `misses` are the jobs that are late instead (kind `first`), `ends` is the date to agree on (kind `date`).
+    """
+
+    kind: str
+    extra_usd: float = 0.0
+    factor: float = 1.0
+    gpu_type: str = ""
+    instances: int = 0
+    misses: tuple[str, ...] = ()
+    ends: float = np.inf
+
+
+def by_rule(jobs: Sequence[CalendarJob], rule: str, limits: Limits, hours_per_usd: float) -> Calendar:
+    """Return the calendar of a list by date, submission or size."""
+    return placed(sorted(jobs, key=RULES[rule]), limits, hours_per_usd)
+
+
+def search(
+    jobs: Sequence[CalendarJob],
+    limits: Limits,
+    usd_per_hour: Mapping[str, float],
+    *,
+    tries: int | None = None,
+) -> Found:
+    """Return the best calendar found; `usd_per_hour` is the price of an instance of each GPU type."""
+    options = sum(len(job.options) for job in jobs)
+    tries = tries or int(np.clip(WORK // max(options, 1), LEAST_TRIES, MOST_TRIES))
+    best: tuple[Calendar, tuple[CalendarJob, ...], float] | None = None
+    count = 0
+    for order, price in _starts(jobs):
+        found = placed(order, limits, price)
+        count += 1
+        if best is None or found.key < best[0].key:
+            best = (found, tuple(order), price)
+        if count >= tries:
+            break
+    assert best is not None
+    for step in range(max(tries - count, 0)):
+        order, price = _moved(best, step)
+        found = placed(order, limits, price)
+        if found.key < best[0].key:
+            best = (found, tuple(order), price)
+    prices = dict(usd_per_hour)
+    return Found(
+        calendar=best[0],
+        order=best[1],
+        hours_per_usd=best[2],
+        bound_weighted_hours=bound_weighted_hours(jobs, limits, prices),
+        least_missed=least_missed(jobs, limits, prices),
+    )
+
+
+def _starts(jobs: Sequence[CalendarJob]) -> Iterator[tuple[list[CalendarJob], float]]:
+    """Yield orders with prices of money, the lists by hand first."""
+    for rule in RULES.values():
+        order = sorted(jobs, key=rule)
+        yield order, 0.0
+        yield order, CHEAPEST
+    scale = sum(job.job.weight * job.least_hours for job in jobs) / sum(job.least_usd for job in jobs)
+    density = sorted(jobs, key=lambda job: (-job.job.weight / job.least_usd, job.job.submit_hours))
+    urgent = sorted(jobs, key=lambda job: (not np.isfinite(job.due_hours), _slack(job)))
+    hopeful = sorted(
+        jobs, key=lambda job: (_slack(job) < 0.0, job.due_hours, -job.job.weight / job.least_usd)
+    )
+    for factor in (1.0, 10.0, 100.0, 1000.0, 0.1):
+        for order in (hopeful, density, urgent):
+            yield order, factor * scale
+
+
+def _slack(job: CalendarJob) -> float:
+    """Return the hours that a job may wait and be in time at its fastest; infinite without a deadline."""
+    return job.due_hours - job.job.submit_hours - job.least_hours
+
+
+def _moved(
+    best: tuple[Calendar, tuple[CalendarJob, ...], float], step: int
+) -> tuple[list[CalendarJob], float]:
+    """Return the best order with one job moved or two exchanged, or with another price."""
+    calendar, order, price = best
+    draws = np.random.default_rng(step)
+    changed = list(order)
+    late = calendar.missed
+    kind = step % 5
+    if kind == 0 and late:
+        names = {job.job.id for job in late}
+        changed.sort(key=lambda job: job.job.id in names)
+    elif kind == 4 and late:
+        job = late[int(draws.integers(len(late)))]
+        changed.remove(job)
+        changed.insert(0 if _slack(job) >= 0.0 else len(changed), job)
+    elif kind == 1:
+        price *= float(np.exp(draws.normal(0.0, 1.0)))
+    elif kind == 2 and len(changed) > 1:
+        one, other = draws.choice(len(changed), 2, replace=False)
+        changed[one], changed[other] = changed[other], changed[one]
+    else:
+        job = changed.pop(int(draws.integers(len(changed))))
+        changed.insert(int(draws.integers(len(changed) + 1)), job)
+    return changed, price
+
+
+def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
+    """Return for each missed deadline, by job id, the cheapest change of those tried that saves it.
+
+    Tried are a larger budget, a larger quota of each type that has one, and the job first in line. A change
+    counts if the job then ends in time and no deadline that was met is missed; with the job first in line
+    others may be late, and are named. The last resort is another date: the job's end in this calendar.
+    """
+    missed = found.calendar.missed
+    met = {e.job.job.id for e in found.calendar.entries if not e.is_late}
+    ends = {e.job.job.id: e.ends for e in found.calendar.entries}
+    answers: dict[str, list[Change]] = {job.job.id: [] for job in missed}
+    hopeful = [job for job in missed if _slack(job) >= 0.0]
+    is_fine = len(found.order) <= SMALL
+    for change, changed in _changes(limits, is_fine=is_fine) if hopeful else ():
+        best = _best_again(found, hopeful, changed, is_fine=is_fine)
+        late = {job.job.id for job in best.missed} | {job.job.id for job in best.left_out}
+        if not met & late:
+            extra = max(0.0, best.spend - found.calendar.spend)
+            kind = (change.kind, change.gpu_type)
+            for job in hopeful:
+                tried = {(other.kind, other.gpu_type) for other in answers[job.job.id]}
+                if job.job.id not in late and kind not in tried:
+                    answers[job.job.id].append(replace(change, extra_usd=extra))
+    for job in hopeful[: WORK // (50 * len(found.order))]:
+        order = (job, *(other for other in found.order if other is not job))
+        first = placed(order, limits, found.hours_per_usd)
+        late = {other.job.id for other in (*first.missed, *first.left_out)}
+        if job.job.id not in late:
+            extra = max(0.0, first.spend - found.calendar.spend)
+            answers[job.job.id].append(
+                Change(kind="first", extra_usd=extra, misses=tuple(sorted(met & late)))
+            )
+    for job in missed:
+        end = ends.get(job.job.id, np.inf)
+        answers[job.job.id].append(Change(kind="date", ends=end))
+    return {name: min(changes, key=_preference) for name, changes in answers.items()}
+
+
+def _preference(change: Change) -> tuple[float, ...]:
+    """Return what makes a change cheaper: nobody else late, few dollars, a small step."""
+    size = change.factor + change.instances
+    return (change.kind == "date", len(change.misses), round(change.extra_usd, 2), size)
+
+
+def _changes(limits: Limits, *, is_fine: bool) -> Iterator[tuple[Change, Limits]]:
+    """Yield larger budgets and larger quotas, the small steps first."""
+    money = min(limits.usd_per_hour, limits.usd_per_period, limits.usd_in_all)
+    if np.isfinite(money):
+        for factor in FINE if is_fine else COARSE:
+            changed = replace(
+                limits,
+                usd_per_hour=limits.usd_per_hour * factor,
+                usd_per_period=limits.usd_per_period * factor,
+                usd_in_all=limits.usd_in_all * factor,
+            )
+            yield Change(kind="budget", factor=factor), changed
+    for name, number in limits.instances.items():
+        for more in (1, 2, 4, 8) if is_fine else (2,):
+            changed = replace(limits, instances={**limits.instances, name: number + more})
+            yield Change(kind="quota", gpu_type=name, instances=number + more), changed
+
+
+def _best_again(found: Found, late: Sequence[CalendarJob], limits: Limits, *, is_fine: bool) -> Calendar:
+    """Return the best of a few calendars under other limits: the old order, late jobs first, by date."""
+    names = {job.job.id for job in late}
+    first = sorted(found.order, key=lambda job: job.job.id not in names)
+    by_date = sorted(found.order, key=lambda job: (_slack(job) < 0.0, job.due_hours))
+    prices = (found.hours_per_usd, CHEAPEST, 0.0) if is_fine else (found.hours_per_usd,)
+    orders = (found.order, first, by_date)
+    tried = (placed(order, limits, price) for price in prices for order in orders)
+    return min(tried, key=lambda calendar: calendar.key)

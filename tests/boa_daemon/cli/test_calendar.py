@@ -1,0 +1,161 @@
+"""``boa plan --jobs`` with dates, a rate or a quota: one answer as table, JSON, CSV and picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from boa_daemon.cli import app
+from boa_daemon.errors import InputError, MissingPrice
+
+CLASSES = """
+gpu_types: {gpu: {usd_per_gpu_hour: 2.0, gpus_per_instance: 4}}
+classes:
+- name: vision
+  phases: [{size_gpu_hours: 16.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.2, 8: 5.0}}}]
+"""
+JOBS = """job_id,class_name,submit_at,deadline_at
+first,vision,2026-12-01,2026-12-01T06:00
+second,vision,2026-12-01,2026-12-01T06:00
+third,vision,2026-12-01T03:00,
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Write classes and a list: each job takes 5 hours of one instance, 40 dollars."""
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return [
+        *("--classes", str(tmp_path / "classes.yaml"), "--jobs", str(tmp_path / "jobs.csv")),
+        *("--boot-seconds", "0"),
+    ]
+
+
+def boa(*arguments: object) -> Result:
+    """Run the command line; errors stay exceptions."""
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "140"})
+
+
+def document(*arguments: object, code: int = 0) -> dict[str, Any]:
+    """Return the JSON answer."""
+    result = boa(*arguments, "--json")
+    assert result.exit_code == code, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def test_one_instance_misses_a_date_and_the_answer_says_what_saves_it(files: list[str]) -> None:
+    """Two jobs of 5 hours are due at 6:00; a second instance saves the other one."""
+    found = document(*files, "--quota", "gpu=1", code=3)
+    (missed,) = found["missed"]
+
+    assert found["status"] == "missed"
+    assert found["least_missed_deadlines"] == 1
+    assert found["all_done_at"] == "2026-12-01T15:00+00:00"
+    assert found["spend"] == pytest.approx(3 * 40.0)
+    assert (missed["change"]["kind"], missed["change"]["instances"]) == ("quota", 2)
+    again = document(*files, "--quota", f"gpu={missed['change']['instances']}")
+    assert again["missed"] == []
+
+
+def test_a_budget_by_the_month_is_kept_in_every_month(files: list[str]) -> None:
+    """80 dollars a month pay for two jobs; the third waits for the next month, of 730 hours."""
+    found = document(*files, "--budget", "80/month")
+
+    assert (found["budget"], found["budget_unit"]) == (pytest.approx(80.0), "usd_per_month")
+    assert [round(month["spend"], 6) for month in found["periods"]] == [80.0, 40.0]
+    assert found["periods"][1]["not_spent"] == pytest.approx(40.0)
+    assert max(job["start_hours"] for job in found["jobs"]) == 730.0
+    assert found["status"] == "met"
+
+
+@pytest.mark.parametrize("budget", ["8/h", "8/hour"])
+def test_a_budget_by_the_hour_is_kept_at_every_moment(files: list[str], budget: str) -> None:
+    """One instance at a time."""
+    found = document(*files, "--budget", budget, code=3)
+    runs = sorted((job["start_hours"], job["end_hours"]) for job in found["jobs"])
+
+    assert all(before[1] <= after[0] for before, after in pairwise(runs))
+
+
+def test_a_boot_is_waited_for_and_paid(files: list[str]) -> None:
+    """Half an hour of boot, at 8 dollars per hour, for each of three jobs."""
+    found = document(*files[:-1], "1800", "--budget", "1000/h")
+
+    assert found["jobs"][0]["end_hours"] == pytest.approx(16.0 / 5.0 + 0.5)
+
+
+def test_the_table_the_csv_and_the_json_say_the_same(files: list[str]) -> None:
+    """The totals of the sentences are those of the document."""
+    found = document(*files, "--budget", "80/month")
+    shown = boa(*files, "--budget", "80/month").stdout
+    rows = list(csv.DictReader(io.StringIO(boa(*files, "--budget", "80/month", "-o", "csv").stdout)))
+
+    assert f"for ${found['spend']:,.2f}." in shown
+    assert "2 of 2 deadlines met." in shown
+    assert "Month 2: $40.00 spent, $40.00 not spent." in shown
+    assert [row["job_id"] for row in rows] == [job["job_id"] for job in found["jobs"]]
+
+
+def test_the_picture_is_drawn(files: list[str], tmp_path: Path) -> None:
+    """One SVG with every job's name, the same from the same list."""
+    drawn = []
+    for name in ("a.svg", "b.svg"):
+        assert boa(*files, "--quota", "gpu=1", "--gantt", tmp_path / name).exit_code == 3
+        drawn.append((tmp_path / name).read_text())
+
+    assert drawn[0] == drawn[1]
+    assert all(f"<!-- {job} -->" in drawn[0] for job in ("first", "second", "third"))
+
+
+def test_a_job_that_no_quota_lets_run_is_named(files: list[str]) -> None:
+    """Nothing is dropped in silence."""
+    result = boa(*files, "--quota", "gpu=0", "--budget", "80/month")
+
+    assert result.exit_code == 3
+    assert "No place within the budget and the quota for: first, second, third." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "no budget"),
+        (["--budget", "gpus:8"], "a calendar counts dollars"),
+        (["--budget", "80/year"], "unknown unit of time 'year'"),
+        (["--quota", "gup=1"], "unknown type 'gup'"),
+        (["--quota", "gpu=many"], "no number of instances"),
+        (["--quota", "gpu"], "no number of instances"),
+        (["--budget", "80/month", "--start", "soon"], "--start 'soon' is no date"),
+        (["--min-budget"], "--min-budget is for a list without dates"),
+        (["--budget", "80/month", "--gantt", "picture.txt"], "is no picture"),
+    ],
+)
+def test_flags_that_mean_nothing_are_refused(files: list[str], flags: list[str], says: str) -> None:
+    """Each says what to type."""
+    error = boa(*files, *flags).exception
+
+    assert isinstance(error, InputError)
+    assert says in str(error)
+
+
+def test_flags_of_a_calendar_need_a_list(files: list[str]) -> None:
+    """A stream has no dates."""
+    error = boa(*files[:2], "--budget", "80/month", "--quota", "gpu=1").exception
+
+    assert "need --jobs" in str(error)
+
+
+def test_without_prices_there_is_no_calendar(files: list[str], tmp_path: Path) -> None:
+    """Whole instances have a price."""
+    (tmp_path / "classes.yaml").write_text(CLASSES.split("\n", 2)[2])
+    error = boa(*files, "--quota", "gpu=1").exception
+
+    assert isinstance(error, MissingPrice)

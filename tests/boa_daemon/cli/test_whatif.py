@@ -1,0 +1,109 @@
+"""``boa whatif``: each scenario is the plan that `boa plan` gives for the same words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from boa_daemon.cli import app
+from boa_daemon.errors import InputError
+
+CLASSES = """
+gpu_types: {{gpu: {{usd_per_gpu_hour: {price}, gpus_per_instance: 4}}}}
+classes:
+- name: vision
+  arrivals_per_hour: {rate}
+  phases: [{{size_gpu_hours: {size}, speedup: {{table: {{1: 1.0, 2: 1.8, 4: 3.2, 8: 5.0}}}}}}]
+"""
+JOBS = "job_id,class_name,submit_hours,deadline_hours\na,vision,0,6\nb,vision,0,6\n"
+
+
+def a_site(folder: Path, *, price: float = 2.0, rate: float = 1.0, size: float = 16.0) -> list[str]:
+    """Write classes and return the flag."""
+    path = folder / f"classes-{price}-{rate}-{size}.yaml"
+    path.write_text(CLASSES.format(price=price, rate=rate, size=size))
+    return ["--classes", str(path)]
+
+
+def boa(*arguments: object) -> Result:
+    """Run the command line; errors stay exceptions."""
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "140"})
+
+
+def answer(*arguments: object) -> Any:
+    """Return the JSON answer."""
+    return json.loads(boa(*arguments, "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("change", "site", "budget"),
+    [
+        ("budget=60/h", {}, "60/h"),
+        ("prices=+10%", {"price": 2.2}, "45/h"),
+        ("load=x1.2", {"rate": 1.2}, "45/h"),
+        ("class=vision:x0.5", {"size": 8.0}, "45/h"),
+        ("budget=60/h,prices=-50%", {"price": 1.0}, "60/h"),
+    ],
+)
+def test_a_scenario_of_a_stream_is_the_plan_of_its_file(
+    tmp_path: Path, change: str, site: dict[str, float], budget: str
+) -> None:
+    """The same figures as `boa plan` with the change written into the file."""
+    base, found = answer("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", change)["scenarios"]
+    alone = answer("plan", *a_site(tmp_path, **site), "--budget", budget)
+
+    assert found["mean_jct_hours"] == pytest.approx(alone["mean_jct_hours"])
+    assert found["spend"] == pytest.approx(alone["mean_spend"])
+    assert found["spend_more"] == pytest.approx(found["spend"] - base["spend"])
+
+
+def test_a_scenario_of_a_list_is_its_calendar(tmp_path: Path) -> None:
+    """One instance misses a date, two do not."""
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text(JOBS)
+    listed = [*a_site(tmp_path), "--jobs", jobs, "--budget", "1000/month", "--boot-seconds", "0"]
+    base, found = answer("whatif", *listed, "--quota", "gpu=1", "--change", "quota=gpu:2")["scenarios"]
+
+    assert len(base["missed"]) == 1
+    assert found["missed"] == []
+    assert found["all_done_hours"] == answer("plan", *listed, "--quota", "gpu=2")["all_done_hours"]
+
+
+def test_what_is_infeasible_is_said_in_its_line(tmp_path: Path) -> None:
+    """The others are planned all the same."""
+    flags = ["whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "budget=20/h"]
+
+    assert [row["status"] for row in answer(*flags)["scenarios"]] == ["optimal", "infeasible"]
+    assert "infeasible below 32.00" in boa(*flags).stdout
+
+
+def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
+    """One point each."""
+    picture = tmp_path / "whatif.svg"
+    boa("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "load=x1.2", "--plot", picture)
+
+    assert all(f"<!-- {name} -->" in picture.read_text() for name in ("base", "load=x1.2"))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("bugdet=60/h", "Did you mean 'budget'"),
+        ("prices=10%", "'10%' is no factor"),
+        ("load=xx", "'xx' is no factor"),
+        ("load", "is no change that BOA knows"),
+        ("class=visoin:x2", "unknown class 'visoin'"),
+        ("quota=gpu:2", "a quota is for a list"),
+        ("budget=60", "has no unit that BOA knows"),
+    ],
+)
+def test_changes_that_mean_nothing_are_refused(tmp_path: Path, change: str, says: str) -> None:
+    """Each says what to type."""
+    error = boa("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", change).exception
+
+    assert isinstance(error, InputError)
+    assert says in str(error)

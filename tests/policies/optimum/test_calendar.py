@@ -1,0 +1,202 @@
+"""Calendars: every limit is kept at every moment, and nothing starts before its time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.errors import InvalidProblem
+from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
+from policies.optimum.calendar import (
+    Calendar,
+    CalendarJob,
+    Limits,
+    Option,
+    Timeline,
+    calendar_jobs,
+    per_period,
+    placed,
+)
+from policies.optimum.job_list import ListedJob
+from policies.speedup import Amdahl, Table
+
+BIG = InstanceType(name="big", gpu_type="big", gpus=8, usd_per_hour=16.0)
+ONE = InstanceType(name="one", gpu_type="one", gpus=1, usd_per_hour=1.5)
+MACHINES = {"big": BIG, "one": ONE}
+TYPES = (GpuType(name="big", usd_per_gpu_hour=2.0), GpuType(name="one", usd_per_gpu_hour=1.5))
+
+
+def a_problem(**speedups: Table | Amdahl) -> Problem:
+    """Return one class of eight GPU-hours of work."""
+    phases = (Phase(size_gpu_hours=8.0, speedups=speedups),)
+    return Problem(classes=(JobClass(name="c", arrivals_per_hour=1.0, phases=phases),), gpu_types=TYPES)
+
+
+@st.composite
+def job_lists(draw: st.DrawFn, most: int = 8) -> list[CalendarJob]:
+    """Draw jobs with one to three options on two types."""
+    jobs = []
+    for number in range(draw(st.integers(1, most))):
+        options = []
+        for _ in range(draw(st.integers(1, 3))):
+            name = draw(st.sampled_from(["big", "one"]))
+            instances = draw(st.integers(1, 3))
+            hours = draw(st.floats(0.1, 12.0))
+            usd = MACHINES[name].usd_per_hour * instances * hours
+            gpus = instances * MACHINES[name].gpus
+            options.append(Option(gpu_type=name, instances=instances, gpus=gpus, hours=hours, usd=usd))
+        listed = ListedJob(
+            id=str(number),
+            class_name="c",
+            weight=draw(st.sampled_from([1.0, 1.0, 4.0])),
+            submit_hours=draw(st.floats(0.0, 20.0)),
+            deadline_hours=draw(st.one_of(st.none(), st.floats(0.5, 30.0))),
+        )
+        jobs.append(CalendarJob(job=listed, options=tuple(options)))
+    return jobs
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Limits:
+    """Draw any mixture of limits."""
+    has_period = draw(st.booleans())
+    quota = st.dictionaries(st.sampled_from(["big", "one"]), st.integers(0, 5))
+    return Limits(
+        usd_per_hour=draw(st.one_of(st.just(np.inf), st.floats(1.0, 100.0))),
+        usd_per_period=draw(st.floats(10.0, 400.0)) if has_period else np.inf,
+        period_hours=draw(st.sampled_from([3.0, 24.0])) if has_period else np.inf,
+        usd_in_all=draw(st.one_of(st.just(np.inf), st.floats(10.0, 2000.0))),
+        instances=draw(quota),
+    )
+
+
+def check_limits(calendar: Calendar, most: Limits) -> None:
+    """Assert, moment by moment and without the timeline, that nothing is exceeded."""
+    assert calendar.spend <= most.usd_in_all * (1.0 + 1e-6)
+    for moment in {entry.starts for entry in calendar.entries}:
+        running = [e for e in calendar.entries if e.starts <= moment < e.ends * (1.0 - 1e-9)]
+        assert sum(e.option.usd_per_hour for e in running) <= most.usd_per_hour * (1.0 + 1e-6)
+        held: Counter[str] = Counter()
+        for entry in running:
+            held[entry.option.gpu_type] += entry.option.instances
+        assert all(held[name] <= number for name, number in most.instances.items())
+    if np.isfinite(most.usd_per_period):
+        periods = per_period(calendar, most.period_hours)
+        assert float(np.sum(periods)) == pytest.approx(calendar.spend)
+        assert all(usd <= most.usd_per_period * (1.0 + 1e-6) for usd in periods)
+
+
+@given(jobs=job_lists(), most=limits(), price=st.sampled_from([0.0, 0.1, 1e9]))
+def test_no_limit_is_ever_exceeded(jobs: list[CalendarJob], most: Limits, price: float) -> None:
+    """Machines and dollars per hour at every start, dollars of every period, dollars in all."""
+    check_limits(placed(jobs, most, price), most)
+
+
+@given(jobs=job_lists(), most=limits())
+def test_each_job_has_one_place_after_its_submission(jobs: list[CalendarJob], most: Limits) -> None:
+    """Placed once or left out, never both; and left out only where some limit can refuse it."""
+    found = placed(jobs, most, 0.0)
+
+    named = [e.job.job.id for e in found.entries] + [job.job.id for job in found.left_out]
+    assert sorted(named) == sorted(job.job.id for job in jobs)
+    assert all(e.starts >= e.job.job.submit_hours for e in found.entries)
+    if most == Limits():
+        assert not found.left_out
+
+
+@given(jobs=job_lists())
+def test_without_limits_every_job_starts_at_once_at_its_fastest(jobs: list[CalendarJob]) -> None:
+    """Rented machines have no queue."""
+    found = placed(jobs, Limits(), 0.0)
+
+    for entry in found.entries:
+        assert entry.starts == entry.job.job.submit_hours
+        assert entry.option.hours == entry.job.least_hours
+
+
+def test_a_short_job_goes_into_the_hole_before_a_long_one() -> None:
+    """Jobs placed later may run earlier where they fit: one machine, busy from 4 to 8."""
+    most = Limits(instances={"one": 1})
+    timeline = Timeline(most)
+    four = Option(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=6.0)
+    five = Option(gpu_type="one", instances=1, gpus=1, hours=5.0, usd=7.5)
+    timeline.take(four, 4.0)
+
+    assert timeline.earliest(four, 0.0) == 0.0
+    assert timeline.earliest(five, 0.0) == 8.0
+    assert timeline.earliest(four, 0.5) == 8.0
+
+
+def test_a_job_that_crosses_the_end_of_a_month_pays_in_both() -> None:
+    """3 dollars per period of 10 hours: 1 dollar per hour for 4 hours may start at 7, not at 0 or 8."""
+    most = Limits(usd_per_period=3.0, period_hours=10.0)
+    option = Option(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=4.0)
+    timeline = Timeline(most)
+
+    assert timeline.earliest(option, 0.0) == 7.0
+    timeline.take(option, 7.0)
+    # 3 of the first period are spent; of the second 1 is, so 2 are left for its last two hours.
+    assert timeline.earliest(option, 0.0) == 18.0
+
+
+def test_what_never_fits_is_left_out() -> None:
+    """No machine of the type, a rate above the limit, or two periods that cannot pay for it."""
+    option = Option(gpu_type="big", instances=1, gpus=8, hours=5.0, usd=80.0)
+    for most in (
+        Limits(instances={"big": 0}),
+        Limits(usd_per_hour=15.0),
+        Limits(usd_per_period=39.0, period_hours=1000.0),
+    ):
+        assert Timeline(most).earliest(option, 0.0) == np.inf
+
+
+def test_options_are_whole_instances_with_their_boot() -> None:
+    """One to eight GPUs cost a whole machine, so only the fastest width of a machine is worth it."""
+    problem = a_problem(big=Table(gpus=(1, 4, 8, 12, 16), speeds=(1.0, 3.2, 5.0, 6.0, 8.0)))
+    (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c", scale=5.0)], MACHINES, boot_hours=0.5)
+
+    assert [(o.gpus, o.instances, o.hours, o.usd) for o in job.options] == [
+        (8, 1, 8.5, 8.5 * 16.0),
+        (16, 2, 5.5, 5.5 * 32.0),
+    ]
+
+
+def test_an_option_that_is_dearer_and_slower_is_gone() -> None:
+    """Three machines of one GPU that are slower than two."""
+    problem = a_problem(one=Table(gpus=(1, 2, 3), speeds=(1.0, 1.8, 1.7)))
+    (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
+
+    assert [option.gpus for option in job.options] == [1, 2]
+
+
+def test_of_many_widths_the_fastest_and_the_cheapest_stay() -> None:
+    """Sixty-four machines of one GPU each, thinned to a dozen."""
+    problem = a_problem(one=Amdahl(parallel_fraction=0.99, max_gpus=64))
+    (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
+
+    assert len(job.options) <= 12
+    assert {1, 64} <= {option.gpus for option in job.options}
+
+
+def test_an_unknown_class_is_refused() -> None:
+    """It is named."""
+    with pytest.raises(InvalidProblem, match="'d', which does not exist"):
+        calendar_jobs(
+            a_problem(one=Table(gpus=(1,), speeds=(1.0,))), [ListedJob(id="a", class_name="d")], MACHINES
+        )
+
+
+def test_phases_without_a_width_in_common_are_refused() -> None:
+    """A job keeps its width in a calendar."""
+    phases = tuple(
+        Phase(size_gpu_hours=1.0, speedups={"one": Table(gpus=(width,), speeds=(1.0,))}) for width in (1, 2)
+    )
+    classes = (JobClass(name="c", arrivals_per_hour=1.0, phases=phases),)
+    with pytest.raises(InvalidProblem, match="no GPU type has a width"):
+        calendar_jobs(
+            Problem(classes=classes, gpu_types=TYPES), [ListedJob(id="a", class_name="c")], MACHINES
+        )
