@@ -72,6 +72,7 @@ class Site:
 def a_site(settings: str = SETTINGS.format(usd=10.0)) -> Iterator[Site]:
     """Yield a folder of its own, and end the daemon in it."""
     with tempfile.TemporaryDirectory(prefix="boa") as name:
+        Path(name).chmod(0o711)  # Jobs that run as users of their own pass through.
         found = Site(Path(name), settings)
         yield found
         if found.process is not None and found.process.poll() is None:

@@ -22,11 +22,17 @@ def collect(unit: Unit) -> list[str]:
     seen: set[Path] = set()
     for pattern in unit.artifacts:
         # What the job wrote is read as its user: a link to what it may not read leads nowhere.
-        with unit.as_user():
-            found = [file for file in sorted(top.glob(pattern)) if file not in seen]
-            seen.update(found)
-            files = [one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))]
-            inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
+        try:
+            with unit.as_user():
+                found = [file for file in sorted(top.glob(pattern)) if file not in seen]
+                seen.update(found)
+                files = [
+                    one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))
+                ]
+                inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
+        except OSError as error:
+            faults.append(f"the artifacts {pattern!r} could not be looked for: {error}")
+            continue
         if not inside and not faults:
             faults.append(f"no file matches the artifacts {pattern!r}")
         for file in inside:

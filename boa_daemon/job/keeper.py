@@ -94,9 +94,10 @@ class Keeper:
         kills_before = memory_kills()
         with suppress(OSError):
             self.unit.own.mkdir(parents=True, exist_ok=True)
+        hand_over(self.unit)
         if self._do_errand(self.unit.bring, slot="bring", seconds=None, wait=True):
             self._before_failed = self._said("bring") or "its code could not be fetched"
-        hand_over(self.unit)
+        hand_over(self.unit)  # Its code as well.
         if not self._before_failed and self._do_errand(
             self.unit.before, slot="before", seconds=None, wait=True
         ):
@@ -291,8 +292,9 @@ class Keeper:
     def _status(self, *, verify: bool) -> Mapping[str, Any]:
         """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""
         file = Path(self.unit.checkpoint_dir) / MANIFEST
-        with self.unit.as_user():
-            changed_at = file.stat().st_mtime_ns if file.exists() else 0
+        changed_at = 0  # None yet, or its user has no way to it: then its command cannot start either.
+        with suppress(OSError), self.unit.as_user():
+            changed_at = file.stat().st_mtime_ns
         status = status_of(self.unit.folder, verify=verify or changed_at != self._seen[0])
         if status["manifest"] is None and changed_at == self._seen[0]:
             status["manifest"] = self._seen[1]

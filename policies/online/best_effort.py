@@ -10,17 +10,16 @@ less than was believed: they get the best widths that take the budget per hour t
 The spend follows the budget through an account. It accrues the budget, pays every bill, and sets what may be
 rented at a time:
 
-    E = B (t - t0 + A) - (S - S0)        most = B + max(E, 0) / U,    U = max(1 h, 10 boots)
+    E = B (t - t0) - (S - S0)            most = B + max(E, 0) / U,    U = max(1 h, 10 boots)
 
     E > 0            jobs may start on whatever is rented
     0 >= E > -U B/2  what is rented beyond B takes no new job; those that run on it may finish
     else             what is rented beyond B is given back; its jobs write their checkpoints and wait
 
 So a budget of 3.6 nodes keeps three nodes, and a fourth for an hour of every one and two thirds; one of 0.3
-nodes rents a node for an hour of every three and a third. The advance A is 1 % of a month's money, half of
-what a month's spend may be off, so that an hour's burst of jobs is not turned away. Opening and closing at
-different E keeps nodes from flapping, and U makes boots at most a tenth of what is rented for them. The time
-average converges to B like ((A + U) B + the dearest job's dollars) / elapsed time.
+nodes rents a node for an hour of every three and a third. Opening and closing at different E keeps nodes from
+flapping, and U makes boots at most a tenth of what is rented for them. The time average converges to B like
+(U B + the dearest job's dollars) / elapsed time.
 
 The queue meanwhile grows as the fluid limit of that order says: classes are served by w / C until the money
 is gone, and what arrives of the others stays.
@@ -29,7 +28,6 @@ is gone, and what arrives of the others stays.
     B        budget             dollars per hour, or GPUs, on average over time
     S, S0    spent              spent until now, and until the account was opened at t0
     E        balance            money ahead of what was spent
-    A        ADVANCE_HOURS      hours of budget that may be spent before they accrue
     U        spread_hours       hours over which a balance is spent
     C, w     cost, weight       what a job of a class takes at its cheapest width, and its worth
 
@@ -45,12 +43,9 @@ from dataclasses import dataclass, replace
 from policies.answer import Allocation
 from policies.model import BudgetUnit, Job, Money, check_positive
 from policies.online.paced import PacedBudgetOptimal
-from policies.online.pacing import MONTH_HOURS, TOLERANCE
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE
 
-ADVANCE_HOURS = 0.5 * TOLERANCE * MONTH_HOURS
-"""Half of what a month's spend may be off its budget."""
 LEAST_SPREAD_HOURS = 1.0
 """A node beyond the steady ones is rented for this long at the least: AWS bills by the second."""
 BOOTS_PER_SPREAD = 10.0
@@ -96,9 +91,9 @@ class Account:
         check_positive("budget of an account", self.budget)
 
     def balance(self, money: Money, *, now: float) -> float:
-        """Return the money ahead of what was spent, with the advance, in the unit of the budget."""
+        """Return the money ahead of what was spent, in the unit of the budget."""
         hours = money.elapsed_hours if self.opened_at is None else (now - self.opened_at) / 3600.0
-        return self.budget * (hours + ADVANCE_HOURS) - (money.spent - self.spent_before)
+        return self.budget * hours - (money.spent - self.spent_before)
 
 
 def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:

@@ -105,6 +105,10 @@ class NoJobs:
         """Return none."""
         return {}
 
+    def teams(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
 
 def run(order: dict[str, Any], session: Any) -> None:
     """Run ticks at the instants of an order, from the one that was reached last."""

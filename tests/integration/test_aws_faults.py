@@ -72,6 +72,10 @@ class NoJobs:
         """Return none."""
         return {}
 
+    def teams(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
 
 def a_controller(rig: AwsRig, store: MemoryStore, wanted: int) -> Controller:
     """Return a controller that holds so many nodes."""

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TICKS = [*range(0, 180, 20), 460, *range(530, 720, 20)]
 """After a lost launch nothing is rented for five minutes, and its offer rests for one more."""
 USD_PER_HOUR = 1.006
+EXTRA_USD_PER_HOUR = (0.021918, 0.005)
+"""Disk and public address of a node."""
 
 
 class Site:
@@ -112,8 +114,10 @@ def one_run(site: Site, kill_at: int | None) -> int:
         together = [each for each in lives if each.launched_at <= life.launched_at < (each.ended_at or 0.0)]
         assert len(together) <= 2, f"killed at {kill_at}: {len(together)} at once"
     spent = sum(
-        round(max(life.ended_at - life.launched_at, 60.0) / 3600.0 * USD_PER_HOUR * 1e6) for life in lives
-    )  # type: ignore[operator]
+        round(max(life.ended_at - life.launched_at, 60.0) / 3600.0 * usd * 1e6)  # type: ignore[operator]
+        for life in lives
+        for usd in (USD_PER_HOUR, *EXTRA_USD_PER_HOUR)
+    )
     assert (report["settled"], report["unsettled"]) == (spent, 0), f"killed at {kill_at}"
     return int(report["points"])
 

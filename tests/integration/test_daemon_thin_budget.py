@@ -35,7 +35,7 @@ def test_sighup_with_a_budget_below_the_load_stops_no_tick(
     with Client(site.socket) as client:
         client.post("/jobs", {"jobs": [{"name": f"j{n}", **content} for n in range(3)]})
     wait_for(lambda: site.get("/status").get("running") == 3, site)
-    (site.folder / "boa.toml").write_text(settings(usd=0.03, policy=policy))
+    (site.folder / "boa.toml").write_text(settings(usd=0.3, policy=policy))
     assert site.process is not None
     site.process.send_signal(signal.SIGHUP)
     wait_for(lambda: bool(site.get("/status").get("best_effort")), site)
@@ -58,7 +58,7 @@ def test_sighup_with_a_budget_below_the_load_stops_no_tick(
 def test_it_starts_with_such_a_budget(site: Site, request: pytest.FixtureRequest) -> None:
     """It is up, takes jobs, and says why they wait."""
     policy = request.node.callspec.params["site"]
-    (site.folder / "boa.toml").write_text(settings(usd=0.03, policy=policy))
+    (site.folder / "boa.toml").write_text(settings(usd=0.3, policy=policy))
     site.up()
     with Client(site.socket) as client:
         content = {"name": "j", "class": "default", "run": "true", "workdir": "/", "max_gpus": 1}

@@ -16,7 +16,7 @@ from boa_daemon.tick.ledger import Ledger
 from boa_daemon.tick.limits import Caps
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
-from policies.online.best_effort import ADVANCE_HOURS, Shortfall
+from policies.online.best_effort import Shortfall
 from policies.registry import shortfall_of_site
 
 PROBLEM = a_problem(
@@ -118,12 +118,11 @@ def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None
     ],
 )
 def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gpus: int) -> None:
-    """Within 3 % on average, boots included, besides the advance; a node of 4 GPUs is rented now and then."""
+    """Within 3 % on average, whole nodes and boots included; a node of 4 GPUs is rented now and then."""
     run_settings = a_run(share, policy=policy, gpus=gpus)
     seen = seen_after(run_settings, 336.0 - 1.0)
 
-    advanced = 1.0 + ADVANCE_HOURS / 335.0
-    assert seen.spent == pytest.approx(run_settings.budget.amount * advanced, rel=0.03)
+    assert seen.spent == pytest.approx(run_settings.budget.amount, rel=0.03)
 
 
 @pytest.mark.exhaustive
@@ -166,7 +165,7 @@ def thin_runs(draw: st.DrawFn) -> tuple[SimulationSettings, Caps]:
 def test_any_budget_is_decided_within_the_caps_and_never_far_overspent(
     case: tuple[SimulationSettings, Caps],
 ) -> None:
-    """No cap is broken; what is spent ahead of the money is the advance and half of the hours of a spread.
+    """No cap is broken; what is spent ahead of the money is half of the hours over which a credit is spread.
 
     Beyond that there is only what is rented until the next look, five minutes, and until nodes have booted.
     """
@@ -178,8 +177,7 @@ def test_any_budget_is_decided_within_the_caps_and_never_far_overspent(
     if seen.shortfall is not None:
         spread_hours = max(1.0, 10.0 * run_settings.boot_seconds / 3600.0)
         until_next_look = seen.most_rented * (300.0 + run_settings.boot_seconds) / 3600.0
-        ahead_hours = ADVANCE_HOURS + 0.5 * spread_hours
-        assert seen.most_ahead <= ahead_hours * run_settings.budget.amount + until_next_look
+        assert seen.most_ahead <= 0.5 * spread_hours * run_settings.budget.amount + until_next_look
 
 
 def test_without_the_flag_the_least_that_would_do_is_named() -> None:

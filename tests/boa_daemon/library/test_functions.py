@@ -134,6 +134,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
     assert set(boa_daemon.__all__) == {
+        "Client",
         "Problem",
         "__version__",
         "compare",

@@ -9,7 +9,7 @@ from strategies_planner import problems
 
 from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.model import Budget, Money, Problem
-from policies.online.best_effort import ADVANCE_HOURS, Account, BestEffort, shortfall_of
+from policies.online.best_effort import Account, BestEffort, shortfall_of
 from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyOptions, Site, build_best_effort
 
@@ -88,8 +88,7 @@ def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
 )
 def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) -> None:
     """Two hours at half a dollar: a credit goes within an hour; past half an hour's debt, nodes go."""
-    advance = 0.5 * ADVANCE_HOURS
-    found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(advance + spent, 2.0))
+    found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(spent, 2.0))
 
     assert found.most_usd_per_hour == pytest.approx(ceiling)
     assert found.above_ceiling == above
@@ -98,7 +97,7 @@ def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) 
 def test_a_long_boot_spreads_a_credit_over_more_hours() -> None:
     """A boot of 12 minutes is a tenth of two hours."""
     found = an_effort(0.5, boot_hours=0.2).allocate(
-        [a_job(class_name="long")], now=0.0, money=money(0.5 * ADVANCE_HOURS, 2.0)
+        [a_job(class_name="long")], now=0.0, money=money(0.0, 2.0)
     )
 
     assert found.most_usd_per_hour == pytest.approx(0.5 + 1.0 / 2.0)
@@ -108,9 +107,8 @@ def test_an_account_that_opened_later_knows_nothing_of_earlier_money() -> None:
     """A hundred dollars were spent before; since then an hour passed and a dollar went."""
     account = Account(budget=2.0, opened_at=10 * HOUR, spent_before=100.0)
 
-    advance = 2.0 * ADVANCE_HOURS
-    assert account.balance(money(101.0, 11.0), now=11 * HOUR) == pytest.approx(1.0 + advance)
-    assert Account(budget=2.0).balance(money(1.0, 11.0), now=11 * HOUR) == pytest.approx(21.0 + advance)
+    assert account.balance(money(101.0, 11.0), now=11 * HOUR) == pytest.approx(1.0)
+    assert Account(budget=2.0).balance(money(1.0, 11.0), now=11 * HOUR) == pytest.approx(21.0)
 
 
 def test_with_nothing_to_spare_each_job_has_its_cheapest_width() -> None:
