@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from time import perf_counter
 
-from boa_daemon.compare.hindsight import first_part, loads, rentals_of, split
+from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
 from boa_daemon.inputs.commitments_file import Terms
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.planning.commitments import Proof, proofs

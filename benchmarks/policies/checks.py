@@ -10,8 +10,8 @@ from scenarios import BOOTS, SMALL_APPS, Scenario, pollux
 from scipy.special import stdtrit
 from work import settings_of, tasks_of
 
-from boa_daemon.compare.cells import Comparison
-from boa_daemon.compare.run import Kept, run_all
+from boa_daemon.comparing.cells import Comparison
+from boa_daemon.comparing.run import Kept, run_all
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, an_instance_type
 from boa_daemon.traces.reader import Trace, TraceJob

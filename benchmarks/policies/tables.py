@@ -10,8 +10,8 @@ import numpy as np
 from scenarios import CAP_PARTS, HEADLINE, SHORT, TUNED
 from work import DAEMON, LEARNT, TRUTH, WRONG, AtCap, Outcome
 
-from boa_daemon.compare.cells import Row
-from boa_daemon.compare.summary import Ratio, ratio_of
+from boa_daemon.comparing.cells import Row
+from boa_daemon.comparing.summary import Ratio, ratio_of
 from policies.registry import PolicyKind, find_policy
 
 _NAMES = {DAEMON: "**the daemon** (`boa-paced`)", TUNED: "the plan tuned on the trace (`boa`)"}

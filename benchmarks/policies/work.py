@@ -14,9 +14,9 @@ from scenarios import AT_CAPS, CAP_PARTS, TUNED, Scenario, Source
 
 import boa_daemon
 import policies
-from boa_daemon.compare.cells import Cell, Comparison, Row
-from boa_daemon.compare.run import Kept
-from boa_daemon.compare.tune import run_cell
+from boa_daemon.comparing.cells import Cell, Comparison, Row
+from boa_daemon.comparing.run import Kept
+from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.boot_bound import Effort

@@ -19,7 +19,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import PricesOption, budgeted, cell, read_problem, said
-from boa_daemon.compare.hindsight import first_part, loads, rentals_of, split
+from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.commitments_file import CommitmentsFile, read_commitments

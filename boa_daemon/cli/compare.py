@@ -35,9 +35,9 @@ from boa_daemon.cli.simulating import (
     WorldOption,
     settings_in_world,
 )
-from boa_daemon.compare.cells import REFERENCE, Comparison, Row
-from boa_daemon.compare.figures import MoneyPlot, save_money
-from boa_daemon.compare.page import (
+from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
+from boa_daemon.comparing.figures import MoneyPlot, save_money
+from boa_daemon.comparing.page import (
     HEADINGS,
     about,
     cap_text,
@@ -45,8 +45,8 @@ from boa_daemon.compare.page import (
     table_cells,
     write_page,
 )
-from boa_daemon.compare.run import Kept, run_all
-from boa_daemon.compare.summary import Floor, Line, at_cap, decompose, floor_of, lines_of, with_ratios
+from boa_daemon.comparing.run import Kept, run_all
+from boa_daemon.comparing.summary import Floor, Line, at_cap, decompose, floor_of, lines_of, with_ratios
 from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS

@@ -149,9 +149,9 @@ def compare(
         InputError: when the trace is none, or has a class that the problem lacks.
         UnknownPolicy: when there is none of a name.
     """
-    from boa_daemon.compare.cells import REFERENCE, Comparison  # noqa: PLC0415 - few compare
-    from boa_daemon.compare.run import Kept, run_all  # noqa: PLC0415
-    from boa_daemon.compare.summary import lines_of  # noqa: PLC0415
+    from boa_daemon.comparing.cells import REFERENCE, Comparison  # noqa: PLC0415 - few compare
+    from boa_daemon.comparing.run import Kept, run_all  # noqa: PLC0415
+    from boa_daemon.comparing.summary import lines_of  # noqa: PLC0415
 
     settings = _settings(problem, trace, budget)
     rivals = tuple(dict.fromkeys(find_policy(name).name for name in policies if name != REFERENCE))

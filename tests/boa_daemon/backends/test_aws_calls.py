@@ -33,7 +33,7 @@ def test_an_engine_calls_what_is_in_the_table(rig: AwsRig) -> None:
 
     assert calls.counts["s3:ListObjectsV2"] == 1
     with pytest.raises(AttributeError, match="not in the table"):
-        s3.put_object(Bucket="none")
+        s3.get_bucket_acl(Bucket="none")
 
 
 def test_what_an_engine_calls_within_a_tick_ends_soon(rig: AwsRig) -> None:

@@ -146,7 +146,7 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
     case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reference was done; the message says where it is."""
-    from boa_daemon.compare import run as run_module
+    from boa_daemon.comparing import run as run_module
 
     real = run_module.run_cell
 

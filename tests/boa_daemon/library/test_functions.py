@@ -156,3 +156,11 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert "knee at 26.42 USD/hour" in done.stdout
     assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_no_public_name_is_also_a_module() -> None:
+    """The import of a module would put it in the place of the function of its name."""
+    top = Path(boa_daemon.__file__).parent
+    inside = {path.stem for path in top.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+
+    assert not inside & set(boa_daemon.__all__)

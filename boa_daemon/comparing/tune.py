@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from boa_daemon.compare.cells import REFERENCE, Cell, Comparison, Knob, Row, turned
+from boa_daemon.comparing.cells import REFERENCE, Cell, Comparison, Knob, Row, turned
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, simulate, site_of
 from policies.errors import InfeasibleBudget

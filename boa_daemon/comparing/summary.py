@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.special import stdtrit
 
-from boa_daemon.compare.cells import REFERENCE, Comparison, Row
+from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
 from boa_daemon.sim.bound import lower_bound_hours
 from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyKind, find_policy

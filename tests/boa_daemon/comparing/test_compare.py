@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.cli.demo import shipped_settings
-from boa_daemon.compare import run as run_module
-from boa_daemon.compare.cells import Comparison, Row, reordered, turned
-from boa_daemon.compare.page import about, decomposition_text, knob_text, table_cells
-from boa_daemon.compare.run import FILE_NAME, Kept, run_all
-from boa_daemon.compare.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
-from boa_daemon.compare.timeline import record
-from boa_daemon.compare.tune import TOLERANCE, Trial, _bracket, equal_spend_hours
+from boa_daemon.comparing import run as run_module
+from boa_daemon.comparing.cells import Comparison, Row, reordered, turned
+from boa_daemon.comparing.page import about, decomposition_text, knob_text, table_cells
+from boa_daemon.comparing.run import FILE_NAME, Kept, run_all
+from boa_daemon.comparing.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
+from boa_daemon.comparing.timeline import record
+from boa_daemon.comparing.tune import TOLERANCE, Trial, _bracket, equal_spend_hours
 from boa_daemon.errors import InputError
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boa_daemon.compare.cells import REFERENCE
-from boa_daemon.compare.summary import Floor, Line
-from boa_daemon.compare.timeline import Timeline
+from boa_daemon.comparing.cells import REFERENCE
+from boa_daemon.comparing.summary import Floor, Line
+from boa_daemon.comparing.timeline import Timeline
 from boa_daemon.planning.plots import INK, LINE, MARK, SOFT, frame_axes, save
 
 if TYPE_CHECKING:

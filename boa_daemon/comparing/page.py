@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from boa_daemon.compare.cells import REFERENCE, Comparison, Row
-from boa_daemon.compare.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
-from boa_daemon.compare.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
-from boa_daemon.compare.timeline import record
+from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
+from boa_daemon.comparing.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
+from boa_daemon.comparing.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
+from boa_daemon.comparing.timeline import record
 from boa_daemon.errors import InputError
 from boa_daemon.units import format_hours
 

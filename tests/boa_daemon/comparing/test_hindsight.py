@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boa_daemon.compare.hindsight import first_part, loads, rentals_of, split
+from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import Budget

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from boa_daemon.compare.cells import Cell, Comparison, Row
-from boa_daemon.compare.tune import run_cell
+from boa_daemon.comparing.cells import Cell, Comparison, Row
+from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import InputError
 
 FILE_NAME = "cells.jsonl"
