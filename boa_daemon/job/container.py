@@ -17,8 +17,8 @@ from boa_daemon.job.unit import Unit
 
 TOOLS = ("podman", "docker", "apptainer")
 """What can run an image, in the order in which they are tried."""
-DROPPING = ("podman", "docker")
-"""Asked by root for a container, they run its command as the user of the job."""
+RUN_AS_USER = ("podman", "docker")
+"""These take the job's user as an option; what asks them is started as the keeper's user."""
 LIBRARY = "/opt/boa"
 ASK_SECONDS = 30.0
 BOOTED = Path("/run/systemd/system")
@@ -121,7 +121,8 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
             *(word for one in binds for word in ("--bind", one)),
             *("--env", f"PYTHONPATH={path}", "--pwd", unit.workdir, image, *inner),
         ]
-    names = sorted({*unit.environment, *_PASSED} - {"PYTHONPATH", "CUDA_VISIBLE_DEVICES"})
+    # By name alone: the values of secrets stand in no command line.
+    names = sorted({*unit.environment, *unit.secrets, *_PASSED} - {"PYTHONPATH", "CUDA_VISIBLE_DEVICES"})
     seen = gpus
     devices: list[str] = []
     if has_gpus:

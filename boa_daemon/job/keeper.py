@@ -32,7 +32,7 @@ from typing import Any
 from boa_daemon.job.account import drops, hand_over, popen_as
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
-from boa_daemon.job.container import DROPPING, NoContainers, command_of
+from boa_daemon.job.container import RUN_AS_USER, NoContainers, command_of
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
@@ -56,8 +56,10 @@ LINGER_SECONDS = 2.0
 """How long processes that outlive the command have to end by themselves after a signal."""
 ERRAND_SECONDS = 120.0
 """How long an errand (a report, a copy) may take."""
-KEEPERS_OWN = ("word", "bring", "look")
-"""Errands that are the keeper's: word and logs, the code, the look at the node."""
+AS_KEEPER = ("word", "bring", "look")
+"""Errands that run as the keeper's user: word and logs, the code, the look at the node."""
+TELLING = ("word", "before", "keep")
+"""Errands that find the unit's status in `BOA_STATUS`; to work it out may mean to read a whole checkpoint."""
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is looked at with each so many beats, and for so long at the most."""
 TRIM_SECONDS = 5.0
@@ -94,10 +96,9 @@ class Keeper:
         kills_before = memory_kills()
         with suppress(OSError):
             self.unit.own.mkdir(parents=True, exist_ok=True)
-        hand_over(self.unit)
         if self._do_errand(self.unit.bring, slot="bring", seconds=None, wait=True):
             self._before_failed = self._said("bring") or "its code could not be fetched"
-        hand_over(self.unit)  # Its code as well.
+        hand_over(self.unit)
         if not self._before_failed and self._do_errand(
             self.unit.before, slot="before", seconds=None, wait=True
         ):
@@ -161,7 +162,7 @@ class Keeper:
             start_new_session=True,
             preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
             # Inside its container a command is the job's user; who asks docker for one is the keeper's.
-            **({} if argv[0] in DROPPING else popen_as(self.unit)),
+            **({} if argv[0] in RUN_AS_USER else popen_as(self.unit)),
         )
 
     def _watch(self, child: int) -> int:
@@ -248,7 +249,7 @@ class Keeper:
             return 0
         while slot in self._errands and not self._kill_asked:
             self._listen(0.1)
-        status = json.dumps(sealed(self._status(verify=wait), key_of(self.unit.folder)))
+        status = self._told(verify=wait) if slot in TELLING else ""
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
         # Without our blocked signals, or a SIGTERM could not end it.
@@ -267,7 +268,7 @@ class Keeper:
                 start_new_session=True,
                 preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
                 # Word and logs are the keeper's; checkpoints are the job's, and so is who moves them.
-                **({} if slot in KEEPERS_OWN else popen_as(self.unit)),
+                **({} if slot in AS_KEEPER else popen_as(self.unit)),
             )
         self._errands[slot] = (errand, until)
         while wait and slot in self._errands:
@@ -280,7 +281,7 @@ class Keeper:
     def _home(self, slot: str) -> Mapping[str, str]:
         """Return where an errand that is the job's finds its user's files."""
         home = self.unit.environment.get("HOME")
-        return {"HOME": home} if home and slot not in KEEPERS_OWN and drops(self.unit) else {}
+        return {"HOME": home} if home and slot not in AS_KEEPER and drops(self.unit) else {}
 
     def _said(self, slot: str) -> str:
         """Return what an errand printed about its failure."""
@@ -288,6 +289,10 @@ class Keeper:
             return (self.unit.folder / f"{slot}.err").read_text(errors="replace").strip()[-500:]
         except OSError:
             return ""
+
+    def _told(self, *, verify: bool) -> str:
+        """Return the unit's status as what an errand tells others: JSON under the seal of its generation."""
+        return json.dumps(sealed(self._status(verify=verify), key_of(self.unit.folder)))
 
     def _status(self, *, verify: bool) -> Mapping[str, Any]:
         """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""

@@ -123,6 +123,16 @@ def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, 
     assert argv[argv.index("--entrypoint") + 2] == "ghcr.io/org/train:1"
 
 
+@pytest.mark.parametrize("tool", ["docker", "podman"])
+def test_secrets_reach_the_container_by_their_names(tmp_path: Path, devices: Path, tool: str) -> None:
+    """The keeper has their values in its environment; no word of the command line is one."""
+    unit = a_unit(tmp_path, secrets={"HF_TOKEN": "env:HF_TOKEN"})
+    argv = in_container(unit, tool, {**unit.environment, "HF_TOKEN": "hush-hush"})
+
+    assert "HF_TOKEN" in values(argv, "--env")
+    assert not any("hush-hush" in word for word in argv)
+
+
 def test_without_gpus_and_cards_nothing_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without them would refuse the container."""
     monkeypatch.setattr(container, "_DEVICES", tmp_path)
