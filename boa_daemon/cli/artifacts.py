@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from boa_daemon.cli.completing import JobArgument
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -22,7 +23,7 @@ from boa_daemon.errors import InputError
 
 def artifacts(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")],
+    job: JobArgument,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Copy the files to this folder.")] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,

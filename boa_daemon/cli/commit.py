@@ -18,7 +18,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import PricesOption, budgeted, cell, read_problem, said
+from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
 from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
@@ -40,10 +40,7 @@ def commit(
     offers: Annotated[
         Path, typer.Option(metavar="FILE", help="What may be committed to, at which discounts.")
     ],
-    classes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Classes and prices. Default: classes.yaml beside the trace."),
-    ] = None,
+    classes: ClassesOrTraceOption = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Arrivals, simulated; the advice proves itself on them."),

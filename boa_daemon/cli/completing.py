@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
+import typer
+
 from policies import plugins
 
 MOST = 200
@@ -18,6 +22,11 @@ def complete_jobs(incomplete: str) -> list[str]:
         # Whatever is wrong, a shell that completes is no place to say so.
         return []
     return [str(row["id"]) for row in rows if str(row["id"]).startswith(incomplete)]
+
+
+JobArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)
+]
 
 
 def complete_policies(incomplete: str) -> list[tuple[str, str]]:

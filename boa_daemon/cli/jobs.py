@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from boa_daemon.api.answers import CancelAnswer
-from boa_daemon.cli.completing import complete_jobs
+from boa_daemon.cli.completing import JobArgument, complete_jobs
 from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
     JsonOption,
@@ -197,7 +197,7 @@ def _print_end(row: Mapping[str, Any]) -> None:
 
 def explain(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)],
+    job: JobArgument,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -216,7 +216,7 @@ def explain(
 
 def logs(
     *,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)],
+    job: JobArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
     generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
     node: Annotated[

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import typer
 
+from boa_daemon.cli.completing import JobArgument
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -17,8 +18,6 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, clock_time, say_next
 from boa_daemon.errors import InputError
-
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")]
 
 
 def resize(

@@ -27,6 +27,7 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.planning import (
     BestEffortOption,
+    ClassesOrTraceOption,
     CommitmentsOption,
     PricesOption,
     best_effort_is_named,
@@ -72,10 +73,7 @@ _ROWS = 60
 
 def plan(
     *,
-    classes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Classes and prices. Default: classes.yaml beside the trace."),
-    ] = None,
+    classes: ClassesOrTraceOption = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Arrivals that give the rates: trace.csv of an import."),

@@ -26,6 +26,13 @@ from policies.model import Budget
 from policies.optimum.options import Step
 from policies.optimum.solution import PlanShare
 
+ClassesOrTraceOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--classes", metavar="FILE", help="Classes and prices. Default: classes.yaml beside the trace."
+    ),
+]
+
 PricesOption: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--prices", metavar="FILE", help="Your prices and discounts; may be repeated."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from boa_daemon.api.client import Client, DaemonUnreachable
@@ -111,13 +111,10 @@ def _check_unmanaged(settings: Settings) -> None:
     Raises:
         StillManaged: when one does.
     """
-    try:
-        Client(socket_of(settings)).__exit__(None, None, None)
-    except DaemonUnreachable:
-        return
-    raise StillManaged(
-        "a daemon listens and would rent anew: stop it first, or type `boa down` without --all"
-    )
+    with suppress(DaemonUnreachable), Client(socket_of(settings)):
+        raise StillManaged(
+            "a daemon listens and would rent anew: stop it first, or type `boa down` without --all"
+        )
 
 
 def _end_processes(settings: Settings) -> None:

@@ -20,7 +20,17 @@ from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Clock, Cloud, Launched, Refused, Runner, Unknown, Warned, Watchful
+from boa_daemon.tick.ports import (
+    Accepted,
+    Clock,
+    Cloud,
+    FindsNodeFaults,
+    Launched,
+    Refused,
+    Runner,
+    Unknown,
+    Warned,
+)
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
 from policies.model import NodeId
@@ -145,7 +155,7 @@ class Fleet:
     def _with_warnings(self, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
         """Yield nodes with the instant at which the cloud takes them back; one that is known stays known."""
         warned, now = _warnings(self._runner), self._clock.now()
-        unfit = self._runner.unfit() if isinstance(self._runner, Watchful) else {}
+        unfit = self._runner.unfit() if isinstance(self._runner, FindsNodeFaults) else {}
         for node in nodes:
             known = self._queue.instances.get(node.id)
             before = None if known is None else known.node.ends_by

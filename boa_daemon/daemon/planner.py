@@ -65,7 +65,7 @@ class PolicyRecord:
     """A policy as it can be written down and built again, to the bit.
 
     `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason). With
-    `best_effort` the policy is the cheapest widths, as far as that account goes.
+    `best_effort` the policy is what that account pays for (`policies.online.best_effort`).
     """
 
     name: str

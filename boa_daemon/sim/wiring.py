@@ -63,10 +63,11 @@ class SimulationSettings:
     Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
     no plan counts: nodes that are idle or only partly used. A policy that `learns` begins with the classes as
-    they are believed and corrects them as the daemon does. In `outages`, pairs of instants, nothing can be
+    they are believed and corrects them as the daemon does; where it believes in more load than the budget
+    pays for, it makes a best effort as the daemon does. In `outages`, pairs of instants, nothing can be
     launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
-    `boot_seconds`. With `best_effort` a budget below the least feasible spend runs the cheapest widths as far
-    as it goes, in place of being refused.
+    `boot_seconds`. With `best_effort` a budget below the least feasible spend is not refused, but spent on
+    as much as it pays for.
     """
 
     trace: Trace

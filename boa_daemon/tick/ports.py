@@ -453,7 +453,7 @@ class KeepsArtifacts(Protocol):
 
 
 @runtime_checkable
-class Watchful(Protocol):
+class FindsNodeFaults(Protocol):
     """A runner whose units look at their nodes while jobs run."""
 
     def unfit(self) -> Mapping[NodeId, str]:
