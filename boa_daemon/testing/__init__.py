@@ -164,6 +164,22 @@ class Wishes:
         return Allocation(widths=widths, nodes=self.nodes)
 
 
+class NoJobs:
+    """No jobs, and an engine that is never asked."""
+
+    def jobs(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
+    def users(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
+    def teams(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
+
 class ManualClock:
     """A clock that a test sets."""
 

@@ -20,7 +20,7 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore
-from boa_daemon.testing import ManualClock, Wishes
+from boa_daemon.testing import ManualClock, NoJobs, Wishes
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.state import Rules
 from policies.placement.first_fit import FirstFit
@@ -92,22 +92,6 @@ class DyingCalls(AwsCalls):
         answer = super().call(operation, **arguments)
         self.points.pass_one()
         return answer
-
-
-class NoJobs:
-    """No jobs, and an engine that is never asked."""
-
-    def jobs(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
-
-    def users(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
-
-    def teams(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
 
 
 def run(order: dict[str, Any], session: Any) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from aws_rigs import START, AwsRig, a_rig
 from hypothesis import HealthCheck, example, given, settings
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.store.memory import MemoryStore
-from boa_daemon.testing import Wishes
+from boa_daemon.testing import NoJobs, Wishes
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.controller import Controller, Ports
@@ -59,22 +58,6 @@ faults = st.builds(
     st.integers(1, 6),
 )
 wishes = st.lists(st.integers(0, 3), min_size=3, max_size=7)
-
-
-class NoJobs:
-    """No jobs, and an engine that is never asked."""
-
-    def jobs(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
-
-    def users(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
-
-    def teams(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
 
 
 def a_controller(rig: AwsRig, store: MemoryStore, wanted: int) -> Controller:
