@@ -249,7 +249,7 @@ class Service:
             NotAllowed: when they would.
         """
         runner, settings = self.daemon.world.runner, self.daemon.settings.engine
-        if is_admin or settings.shared_account or not getattr(runner, "is_of_own_user", False):
+        if is_admin or settings.shared_account or not getattr(runner, "runs_jobs_as_daemon", False):
             return
         raise NotAllowed(
             f"jobs run as the daemon's own user here, so only administrators may submit; you are {user}. "
@@ -405,7 +405,7 @@ class Service:
     def _own_user_note(self) -> str:
         """Return that others' jobs can do what the daemon can, where that was chosen."""
         is_open = self.daemon.settings.engine.shared_account
-        if not is_open or not getattr(self.daemon.world.runner, "is_of_own_user", False):
+        if not is_open or not getattr(self.daemon.world.runner, "runs_jobs_as_daemon", False):
             return ""
         return (
             "jobs run as the daemon's own user ([engine] shared_account): whoever submits can do what it can"

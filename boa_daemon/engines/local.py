@@ -66,7 +66,7 @@ class LocalEngine:
         self._over: dict[tuple[JobId, int], RunReport] = {}
 
     @property
-    def is_of_own_user(self) -> bool:
+    def runs_jobs_as_daemon(self) -> bool:
         """Whether jobs run as the user of this process: they can then do what it can."""
         return not self._own_user or os.geteuid() != 0
 

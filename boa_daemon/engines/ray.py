@@ -78,7 +78,7 @@ class RayEngine(LocalEngine):
         )
 
     @property
-    def is_of_own_user(self) -> bool:
+    def runs_jobs_as_daemon(self) -> bool:
         """Whether jobs run as the user of this process: as Ray's, on its nodes, which nobody tells apart."""
         return True
 

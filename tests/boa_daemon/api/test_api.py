@@ -331,7 +331,7 @@ def test_a_job_that_runs_as_the_daemon_is_for_administrators_to_submit(
     served: tuple[Path, int], play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could do what the daemon can; so others are refused, unless the site says that it trusts them."""
-    monkeypatch.setattr(play.runner, "is_of_own_user", True, raising=False)
+    monkeypatch.setattr(play.runner, "runs_jobs_as_daemon", True, raising=False)
     url = f"http://127.0.0.1:{served[1]}/v1/jobs"
 
     def submitted(token: str) -> int:

@@ -60,7 +60,7 @@ def test_a_job_runs_as_its_submitters_account_else_as_a_user_of_its_own(place: P
     whose = {"nobody": "nobody", "no-such-account": own_account("c", place).name, "root": "root"}
     for job, (user, name) in zip("bcr", whose.items(), strict=True):
         bench = a_bench(place, job, user)
-        assert bench.engine.is_of_own_user == (not IS_ROOT)  # type: ignore[attr-defined]
+        assert bench.engine.runs_jobs_as_daemon == (not IS_ROOT)  # type: ignore[attr-defined]
         bench.run_to_end('echo "I am $(id -u), $USER, at $HOME"')
         account = account_here(user, job, bench.engine.layout.home(job))  # type: ignore[attr-defined]
         if not IS_ROOT or user == "root":
@@ -70,7 +70,7 @@ def test_a_job_runs_as_its_submitters_account_else_as_a_user_of_its_own(place: P
             assert account is not None
             assert f"I am {account.uid}, {name}, at {account.home}" in bench.printed()
     assert not LocalEngine(place / "other", own_user=False)._own_user
-    assert LocalEngine(place / "other").is_of_own_user
+    assert LocalEngine(place / "other").runs_jobs_as_daemon
 
 
 TRIES = """
@@ -103,7 +103,7 @@ def test_a_job_sees_neither_other_jobs_nor_what_its_keeper_owns(place: Path) -> 
     )
     second = a_bench(place, "b", "ben")
     if not IS_ROOT:
-        assert second.engine.is_of_own_user  # type: ignore[attr-defined]
+        assert second.engine.runs_jobs_as_daemon  # type: ignore[attr-defined]
         return
     second.run_to_end(run)
     assert second.printed().split("\n")[-2:] == ["tried", ""]
