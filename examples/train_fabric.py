@@ -20,6 +20,7 @@ flags.add_argument("--pause", type=float, default=0.0, help="seconds of pretende
 asked = flags.parse_args()
 
 fabric = Fabric(accelerator="cpu", strategy="ddp", **where())
+fabric.launch()
 torch.manual_seed(0)
 data = torch.randn(640, 16).double()
 layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).double()

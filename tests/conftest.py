@@ -6,6 +6,7 @@ Where the exhaustive tests are left out, a property is tried with a quarter of t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,3 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
     )
     settings.load_profile("boa")
+
+
+@pytest.fixture(autouse=True)
+def _mask_of_the_process() -> Iterator[None]:
+    """A daemon that is root narrows what its process lets others do; no later test is to find it so."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

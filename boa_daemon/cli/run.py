@@ -308,7 +308,9 @@ class Run:
     def _turn(self, name: Any, *, note: str = "") -> None:
         """Take in the phase, and show that it changed."""
         count = len(self.phases.found)
-        ended = self.phases.take(name, at=time.time(), usd=self._usd, note=note)
+        # The first phase begins with the run: settings, packages and caps are read before it has a name.
+        at = time.time() if count else self._began_at
+        ended = self.phases.take(name, at=at, usd=self._usd, note=note)
         if len(self.phases.found) > count:
             self.screen.phase(ended, self.phases.found[-1])
 

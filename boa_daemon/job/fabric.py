@@ -1,6 +1,7 @@
 """Lightning Fabric under BOA: what `job.steps` needs to save and load what a `Fabric` has set up.
 
     fabric = Fabric(strategy="ddp", **where())
+    fabric.launch()
     for step in job.steps(total, every=500, **fabric_state(fabric, model=model, optimizer=optimizer)):
         ...
 
