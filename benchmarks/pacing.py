@@ -12,7 +12,9 @@ beliefs of the scenario and the defaults of the daemon. `tail` is what the paced
 days of arrivals over what the fixed plan spends then, so more than one is a splurge at the end.
 
 With --fluid the same law runs on the exact frontier without boots and whole nodes, where the best constant
-multiplier is known to be optimal: weeks take milliseconds there. Its first column is the loss foretold.
+multiplier is known to be optimal: weeks take milliseconds there. Its first column is the loss foretold. There
+the rhythm of the week is learnt once a day, as the daemon learns it; `seen before` are loads of which four
+weeks came before the first hour.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import Budget, Money
 from policies.online.node_prices import with_boots_at_changes
 from policies.online.pacing import MultiplierTable, Pace, curvature_at, pace_step
+from policies.online.rhythm import estimate_rhythm, hour_of_week
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import lower_hulls, merge
 from policies.optimum.knee import knee_of
@@ -54,6 +57,7 @@ QUARTER = replace(
 MONTH_DAYS = 31
 """Simulated time begins with January 1970."""
 TAIL_HOURS = 48.0
+SEEN_DAYS = 28
 BURSTS = tuple((24.0 * day + 13.0, 24) for day in range(2, 60, 3))
 
 
@@ -64,6 +68,12 @@ def scenarios(days: int) -> tuple[Scenario, ...]:
         Scenario(name="day and night", load=rhythm(days=days, by_day=True)),
         Scenario(name="week", load=rhythm(days=days, by_week=True)),
         Scenario(name="day, night and week", load=rhythm(days=days, by_day=True, by_week=True)),
+        Scenario(name="week, seen before", load=rhythm(days=days, by_week=True), days_before=SEEN_DAYS),
+        Scenario(
+            name="day, night and week, seen before",
+            load=rhythm(days=days, by_day=True, by_week=True),
+            days_before=SEEN_DAYS,
+        ),
         Scenario(
             name="bursts",
             load=((0.0, 1.0 - 1.0 / 24.0),),
@@ -202,7 +212,7 @@ def cases(days: int, seeds: Sequence[int], only: str, *, corners: bool) -> Itera
     for number, (budget, boot) in enumerate([("1.5", 180.0), *(others if corners else [])]):
         by_trace: dict[object, list[Scenario]] = {}
         for scenario in scenarios(days)[: None if number == 0 else 2]:
-            if only in scenario.name:
+            if only in scenario.name and not scenario.days_before:
                 by_trace.setdefault((scenario.load, scenario.bursts), []).append(scenario)
         for alike in by_trace.values():
             for seed in seeds:
@@ -286,7 +296,12 @@ class Fluid:
         work = np.where(jobs > 0, rng.gamma(np.maximum(jobs, 1e-9)), 0.0)
         spent, waited, month_error, memory = 0.0, 0.0, math.nan, tuple[float, ...]()
         month = 24 * MONTH_DAYS
+        history = rng.poisson(self.multipliers.rates[:, None] * np.resize(load, 24 * scenario.days_before))
+        came = np.concatenate([history, jobs], axis=1).T @ self.cost[:, 0]
         for hour in range(hours):
+            if hour % 24 == 0:  # As the daemon does: once a day, from what came before.
+                until = history.shape[1] + hour
+                pace = replace(pace, rhythm=estimate_rhythm(came[:until], first_hour=-history.shape[1]))
             if hour == month:
                 month_error = spent / (budget * month) - 1.0
             money = Money(
@@ -296,6 +311,7 @@ class Fluid:
                 month_left_hours=float(month - hour % month),
                 memory=memory,
                 memory_age_hours=1.0 if memory else 0.0,
+                hour_of_week=hour_of_week(hour * SECONDS_PER_HOUR),
             )
             step = pace_step(pace, table, np.zeros(len(self.cost)), money)
             edge, share = step.position.edge, step.position.share
@@ -313,8 +329,8 @@ class Fluid:
 
 def fluid(days: int, seeds: Sequence[int], only: str) -> None:
     """Print the law on the exact frontier, without boots and whole nodes."""
-    print(f"{'scenario':24s} {'budget':>7s}   foretold   JCT over best      month off by, %")
-    print(f"{'':24s} {'x load':>7s}   loss, %    constant           median   worst")
+    print(f"{'scenario':32s} {'budget':>7s}   foretold   JCT over best      month off by, %")
+    print(f"{'':32s} {'x load':>7s}   loss, %    constant           median   worst")
     settings = SimulationSettings(
         trace=a_trace_of(Scenario(name=""), QUARTER.classes, hours=24.0, seed=0),
         problem=QUARTER,
@@ -335,7 +351,7 @@ def fluid(days: int, seeds: Sequence[int], only: str) -> None:
                 else "     -       -"
             )
             print(
-                f"{scenario.name:24s} {word:>7s}   {100.0 * found[0][2]:6.2f}     "
+                f"{scenario.name:32s} {word:>7s}   {100.0 * found[0][2]:6.2f}     "
                 f"{interval([one[0] for one in found])}{months}",
                 flush=True,
             )

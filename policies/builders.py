@@ -68,6 +68,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         window_hours=options.window_hours or MONTH_HOURS,
         is_monthly=site.is_monthly,
         is_stated=site.is_load_stated,
+        rhythm=site.rhythm,
     )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)

@@ -256,6 +256,7 @@ class Money:
     one where every month has the same money. `month_elapsed_hours` are the hours of budget that accrued in
     this month, `month_left_hours` the hours until it ends. `is_refused` says that the cloud has no stock of
     some type now. `memory` is what the policy remembered at its last tick, `memory_age_hours` ago.
+    `hour_of_week` are the hours since Monday, 0 h UTC.
     """
 
     spent: float
@@ -266,3 +267,4 @@ class Money:
     is_refused: bool = False
     memory: tuple[float, ...] = ()
     memory_age_hours: float = 0.0
+    hour_of_week: float = 0.0

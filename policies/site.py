@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from policies.errors import InfeasibleBudget, InvalidProblem
 from policies.model import Budget, GpuType, InstanceType, Problem
 from policies.online.pacing import Pace
+from policies.online.rhythm import Rhythm
 from policies.protocols import Allocator
 from policies.rivals.baselines import Fleet, WidthMenu
 
@@ -29,6 +30,7 @@ class Site:
     `max_nodes` is the most that will ever be held at once; None without a cap.
     `is_monthly` says that the budget is that of each calendar month. `load_over_stated` is the work that the
     problem brings per hour over what was stated, where it was learnt; `is_load_stated` whether anybody did.
+    `rhythm` is that of the load over the week, where the weeks before showed one.
     """
 
     problem: Problem
@@ -39,6 +41,7 @@ class Site:
     is_monthly: bool = False
     load_over_stated: float = 1.0
     is_load_stated: bool = True
+    rhythm: Rhythm | None = None
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""

@@ -116,6 +116,8 @@ def _pacing(document: dict[str, Any]) -> str:
     """Return what the spend keeps to, which load is believed in, and what that costs."""
     window = "calendar months" if document["is_calendar_month"] else f"{document['window_hours']:g} hours"
     said = f"by {window}; {document['load_correction']:.2f} times the stated load is believed to come"
+    if days := document["load_by_weekday"]:
+        said += f", by day of the week {' '.join(f'{day:.1f}' for day in days)} times its mean"
     loss = document["pacing_loss_fraction"]
     return said if loss is None else f"{said}; this costs {100.0 * loss:.1f} % of the waiting"
 

@@ -510,6 +510,9 @@ class Daemon:
             return
         if is_new and self._can_be_planned(figures):
             write_figures(self.books.store.database, planner.kept_figures)
+            if planner.rhythm is not None:
+                days = ", ".join(f"{day:.2f}" for day in planner.rhythm.by_day)
+                _LOG.info("planning by the rhythm of the week, Monday to Sunday over the mean: %s", days)
             for curve in planner.curves.values():
                 _LOG.info("planning by what was measured: %s", explain_curve(curve))
             for belief in self.learning.beliefs.known.values():

@@ -323,6 +323,7 @@ class Planner(LearntClasses):
                 is_monthly=money.usd_per_month is not None,
                 load_over_stated=self.load_over_stated,
                 is_load_stated=len(self.unstated) < len(self.stated),
+                rhythm=self.rhythm,
             ),
             rules=self.rules(),
         )

@@ -806,4 +806,5 @@ def _pacing(pace: Pace | None, memory: tuple[float, ...] | None) -> dict[str, An
         "is_calendar_month": pace.is_calendar,
         "load_correction": memory[-1],
         "pacing_loss_fraction": pace.loss_fraction,
+        "load_by_weekday": None if pace.rhythm is None else [round(day, 3) for day in pace.rhythm.by_day],
     }

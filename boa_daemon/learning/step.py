@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from boa_daemon.learning.beliefs import MOST_HALF_LIVES, Beliefs, ClassBelief, Planned, differ
+from boa_daemon.learning.beliefs import CHANGED, MOST_HALF_LIVES, Beliefs, ClassBelief, Planned, differ
 from boa_daemon.learning.exploring import Tries, Worth
 from boa_daemon.learning.learner import Learner
-from boa_daemon.learning.samples import HOUR, KEPT_SECONDS
+from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS, Sample
+from boa_daemon.learning.seen_rhythm import rhythm_of
 from boa_daemon.learning.speedups import CurveEstimate, Exploration, measured_class
 from boa_daemon.tick.state import JobState
 from policies.errors import PolicyError
 from policies.model import JobClass, JobId
+from policies.online.rhythm import Rhythm
 
 
 class LearntClasses:
@@ -38,6 +40,7 @@ class LearntClasses:
         self.classes, self.planned = dict(stated), dict(stated)
         self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
         self.figures: dict[str, Planned] = {}
+        self.rhythm: Rhythm | None = None
         self._rates, self._sizes = rates, sizes
         self._all_stated = dict(stated)
 
@@ -75,6 +78,20 @@ class LearntClasses:
         self._plan_by(found)
         return True
 
+    def learn_rhythm(self, rows: Iterable[Sample], *, now: float) -> bool:
+        """Take the rhythm of what came, where rates are followed; return whether it is another one.
+
+        It is new where a day of the week, or an hour of the day, differs by more than a plan may be off.
+        """
+        if not self._rates:
+            return False
+        work = {name: found.size_gpu_hours for name, found in self.classes.items()}
+        found, known = rhythm_of(rows, work, now=now), self.rhythm
+        is_new = known is not None if found is None else found.differs(known, by=CHANGED)
+        if is_new:
+            self.rhythm = found
+        return is_new
+
     def take_back(self, figures: Mapping[str, Planned]) -> None:
         """Plan by earlier rates and sizes once more."""
         self.figures = dict(figures)
@@ -105,6 +122,7 @@ class LearningStep:
     beliefs: Beliefs = field(default_factory=Beliefs)
     tries: Tries = field(default_factory=Tries)
     at_once: bool = True
+    _rhythm_of_day: int | None = None
 
     def follow(
         self,
@@ -134,12 +152,16 @@ class LearningStep:
                 now=now,
             )
         is_first = not classes.curves and bool(learner.samples)
+        has_rhythm = False
+        if (day := int(now // DAY)) != self._rhythm_of_day:
+            self._rhythm_of_day = day
+            has_rhythm = classes.learn_rhythm(learner.rows.values(), now=now)
         if not (due or is_first or (learner.has_news and (self.at_once or self.tries.explorations))):
-            return False
+            return has_rhythm
         curves = classes.curves
         if learner.has_news or is_first:
             curves = learner.curves(list(classes.stated.values()), now=now)
-        return classes.learn(curves, self.beliefs.known)
+        return classes.learn(curves, self.beliefs.known) or has_rhythm
 
     def explore(
         self,

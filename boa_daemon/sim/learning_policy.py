@@ -164,6 +164,7 @@ class LearningPolicy:
             self._site,
             problem=replace(self._site.problem, classes=tuple(planned.values())),
             load_over_stated=_work_per_hour(planned) / _work_per_hour(self.classes.stated),
+            rhythm=self.classes.rhythm,
         )
         money = money_of(decision.state)
         self._base = self._built(site, now=decision.state.now, spent=0.0 if money is None else money.spent)

@@ -29,7 +29,8 @@ from policies.speedup import Table
 class Scenario:
     """`load` says, as (from hour, factor) pairs, how busy it is; `bursts` add jobs at an hour, all at once.
 
-    The policy believes rates and sizes to be the true ones times `rate_belief` and `size_belief`.
+    The policy believes rates and sizes to be the true ones times `rate_belief` and `size_belief`. For
+    `days_before` it saw the same load.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Scenario:
     outage_hours: tuple[tuple[float, float], ...] = ()
     rate_belief: float = 1.0
     size_belief: float = 1.0
+    days_before: int = 0
 
     @property
     def outages(self) -> tuple[tuple[float, float], ...]:

@@ -20,12 +20,24 @@ from typing import Any
 from boa_daemon.errors import BoaError
 from boa_daemon.tick import actions, limits, offers, ports, state
 from policies import model, registry, speedup
-from policies.online import best_effort, pacing
+from policies.online import best_effort, pacing, rhythm
 
 _KEY = "$"
 _KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (actions, limits, offers, ports, state, best_effort, model, pacing, registry, speedup)
+    for module in (
+        actions,
+        limits,
+        offers,
+        ports,
+        state,
+        best_effort,
+        model,
+        pacing,
+        registry,
+        rhythm,
+        speedup,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 }

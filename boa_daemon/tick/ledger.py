@@ -18,6 +18,7 @@ from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
 from policies.model import InstanceType, Money
 from policies.online.pacing import MONTH_HOURS, Pace
+from policies.online.rhythm import hour_of_week
 
 COMPUTE = "compute"
 MINIMUM_BILLED_SECONDS = 60.0
@@ -158,6 +159,7 @@ def money_of(state: ClusterState, pace: Pace | None = None) -> Money | None:
         is_refused=bool(state.cooldowns),
         memory=memory,
         memory_age_hours=_hours(remembered_at, now),
+        hour_of_week=hour_of_week(now),
     )
 
 

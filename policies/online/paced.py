@@ -150,11 +150,10 @@ class PacedBudgetOptimal:
 
 def _reason(position: Position, step: Step | None, job: Job) -> str:
     """Return why the job has its width: the worth of the money that is left, and how long it has to last."""
-    lasts = (
-        ""
-        if step is None
-        else f" {step.horizon_hours:.0f} hours of {step.load_correction:.2f} times the stated load"
-    )
+    lasts = ""
+    if step is not None:
+        load = step.load_correction * step.load_hours / step.horizon_hours
+        lasts = f" {step.horizon_hours:.0f} hours of {load:.2f} times the stated load"
     return (
         f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
         f"{position.multiplier:.3g} hours, which makes the money last{lasts}"

@@ -15,7 +15,8 @@ otherwise:
     lambda_i   rates                 arrivals per hour, stated
     C_i(mu)    MultiplierTable       what a job takes from the budget at mu: falls as mu rises
     a          load_correction       the load that comes over the stated load, believed
-    H          horizon_hours         hours left of the calendar month, at least H_f
+    H          horizon_hours         hours left of the calendar month, at least H_f; beside a, with a rhythm
+                                     (policies.online.rhythm), the mean hours of load that come in them
     H_f        floor_hours           (tolerance x window / 2)^2 / grain, within window / 12 to window / 4
     E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
     -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how single jobs spread an hour's spend
@@ -34,9 +35,12 @@ the variance
     s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 150 = 5 h
 
 whose second part is a rhythm: by day the load runs hours ahead of its mean, however many jobs it is made of.
+Where the weeks before showed one, P counts each hour by what it brings of the mean.
 The stated load is about right, log a ~ N(0, 0.05^2), or it is not, N(0, 0.7^2), with even odds; log a is the
-posterior mean. So right beliefs are left alone through nights and weekends, and ones that are wrong by a
-factor of two are mostly given up within a day. Where nobody stated a load only the second prior counts.
+posterior mean. Where it is right, odds are even that it has a week's rhythm that is not known yet, which adds
+(0.15 min(1, (168 / T)^2))^2 to s^2: a part of a week may be far from its mean, several weeks are not. So right
+beliefs are left alone through nights and weekends, and ones that are wrong by a factor of two are mostly
+given up within a day. Where nobody stated a load only the prior of wrong ones counts.
 
 While the cloud refuses launches a credit counts as none. Credit that a month did not use is carried over as
 far as 2 % of a month's money; more than that was money that the load could not use, and is forgone. With a
@@ -59,6 +63,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.model import Money, Problem, check_positive
+from policies.online.rhythm import HOURS_PER_WEEK, Rhythm
 from policies.optimum.hull import lower_hulls, merge
 from policies.optimum.options import OptionSet, whole_width_options
 from policies.speedup import Floats, Ints
@@ -77,9 +82,10 @@ RHYTHM = 1.0 / 150.0
 """How far a rhythm lets the load run ahead of its mean, in windows: five hours of load in a month."""
 RIGHT, WRONG = 0.05, 0.7
 """Spread of the logarithm of the true load over the stated one: where that is about right, and where not."""
+WEEK = 0.15
+"""Spread of the logarithm of the load of a part of a week over its mean: of workdays, say."""
 FIRST_EVIDENCE = 0.001
 """Windows' worth of the stated load that are added to both sides of A/P, so that it is never zero."""
-MOST_LOG_ODDS = 50.0
 BEYOND = 2.0
 """How far the multipliers at both ends lie beyond the first and the last slope."""
 
@@ -90,7 +96,8 @@ class Pace:
 
     `grain_hours` says how coarse the load is: sum_i lambda_i C_i^2 / B^2, the variance that single jobs bring
     into an hour's spend, in hours of budget. `is_monthly` says that every calendar month has the same money,
-    730 hours of budget, however long it is. `is_stated` says that somebody stated the load.
+    730 hours of budget, however long it is. `is_stated` says that somebody stated the load. `rhythm` is that
+    of the week, where one was seen.
     `loss_fraction` is the part of the waiting that the response to single jobs costs, None where not known.
     """
 
@@ -99,6 +106,7 @@ class Pace:
     grain_hours: float = 0.0
     is_monthly: bool = False
     is_stated: bool = True
+    rhythm: Rhythm | None = None
     loss_fraction: float | None = None
 
     def __post_init__(self) -> None:
@@ -144,11 +152,18 @@ class Pace:
         """Return the load that comes over the stated one, from what came and what was stated, in money."""
         first = FIRST_EVIDENCE * self.window_hours * self.budget
         seen = math.log((max(actual, 0.0) + first) / (stated + first))
-        noise = self._log_variance((stated + first) / self.budget, seen)
-        right, wrong = RIGHT**2 + noise, WRONG**2 + noise
-        log_odds = 0.5 * (math.log(right / wrong) + seen**2 * (1.0 / right - 1.0 / wrong))
-        is_wrong = 1.0 / (1.0 + math.exp(-min(log_odds, MOST_LOG_ODDS))) if self.is_stated else 1.0
-        return math.exp(seen * (is_wrong * WRONG**2 / wrong + (1.0 - is_wrong) * RIGHT**2 / right))
+        hours = (stated + first) / self.budget
+        noise = self._log_variance(hours, seen)
+        if not self.is_stated:
+            return math.exp(seen * WRONG**2 / (WRONG**2 + noise))
+        week = 0.0 if self.rhythm is not None else (WEEK * min(1.0, HOURS_PER_WEEK / hours) ** 2) ** 2
+        logs, shares = [], []
+        for odds, variance, rhythm in ((0.25, RIGHT**2, 0.0), (0.25, RIGHT**2, week), (0.5, WRONG**2, 0.0)):
+            spread = variance + rhythm + noise
+            logs.append(math.log(odds / math.sqrt(spread)) - 0.5 * seen**2 / spread)
+            shares.append(variance / spread)
+        likely = [math.exp(log - max(logs)) for log in logs]
+        return math.exp(seen * float(np.average(shares, weights=likely)))
 
     def _log_variance(self, hours: float, seen: float) -> float:
         """Return the variance of the logarithm of the load that was seen in so many hours."""
@@ -168,6 +183,10 @@ class Pace:
         evidence = self._log_variance(FORGETTING * window, 0.0)
         prior = RIGHT if self.is_stated else WRONG
         return steady + evidence * (prior**2 / (prior**2 + evidence)) ** 2
+
+    def hours_of_load(self, begin: float, hours: float) -> float:
+        """Return how many mean hours of load come in so many hours from an hour of the week on."""
+        return hours if self.rhythm is None else self.rhythm.hours_of_load(begin, hours)
 
     def costed(self, curvature: float | None) -> Pace:
         """Return the same with what it costs where kappa is `curvature`."""
@@ -292,13 +311,14 @@ class Step:
 
     `memory` is for the next tick: what was committed and is forgotten; what the stated load cost so far; what
     the stated load costs per hour at the least, by which prices and statements that change are noticed; and,
-    for people, the load correction.
+    for people, the load correction. `load_hours` are the mean hours of load that the horizon brings.
     """
 
     position: Position
     credit: float
     horizon_hours: float
     load_correction: float
+    load_hours: float
     memory: tuple[float, ...]
 
 
@@ -313,16 +333,24 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     credit = pace.ahead(money) - owed
     credit = min(credit, 0.0) if money.is_refused else credit
     hours = pace.horizon_hours(money, credit)
-    position = table.position(table.rates * (correction * hours) + present, budget * hours + credit + owed)
-    age, kept = money.memory_age_hours, math.exp(-money.memory_age_hours / (FORGETTING * pace.window_hours))
+    # The month after pays for its own rhythm: what the horizon holds of it counts as mean hours.
+    in_month = min(hours, money.month_left_hours) if pace.is_calendar else 0.0
+    load_hours = pace.hours_of_load(money.hour_of_week, in_month) + hours - in_month
+    position = table.position(
+        table.rates * (correction * load_hours) + present, budget * hours + credit + owed
+    )
+    age = money.memory_age_hours
+    came = pace.hours_of_load(money.hour_of_week - age, age)
+    kept = math.exp(-money.memory_age_hours / (FORGETTING * pace.window_hours))
     return Step(
         position=position,
         credit=credit,
         horizon_hours=hours,
         load_correction=correction,
+        load_hours=load_hours,
         memory=(
             committed - (committed - forgotten) * kept,
-            stated * kept + table.cost_at(table.rates, position) * age,
+            stated * kept + table.cost_at(table.rates, position) * came,
             yardstick,
             correction,
         ),

@@ -1,0 +1,29 @@
+"""The rhythm of the week, from the arrivals that the daemon remembers by the hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from boa_daemon.learning.samples import HOUR, Sample
+from policies.online.rhythm import Rhythm, estimate_rhythm
+from policies.speedup import Floats
+
+
+def rhythm_of(rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: float) -> Rhythm | None:
+    """Return the rhythm of the work that came since the first job; None where the data show none.
+
+    `gpu_hours` is the work of a job of each class; arrivals of classes that are not known any more, and those
+    of the hour that goes on, do not count.
+    """
+    kept = [row for row in rows if row.kind in ("seen", "arrivals") and row.class_name in gpu_hours]
+    if not kept:
+        return None
+    first, last = (int(at // HOUR) for at in (min(row.at for row in kept), now))
+    work: Floats = np.zeros(max(last - first, 0))
+    for row in kept:
+        hour = int(row.at // HOUR) - first
+        if row.kind == "arrivals" and hour < len(work):
+            work[hour] += row.count * gpu_hours[row.class_name]
+    return estimate_rhythm(work, first_hour=first)

@@ -1,0 +1,120 @@
+"""The rhythm of the week: found where weeks repeat it, one where they do not, and how the law takes it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.sim.scenarios import PROBLEM
+from policies.errors import InvalidProblem
+from policies.model import Money
+from policies.online.pacing import MONTH_HOURS, MultiplierTable, Pace, pace_step
+from policies.online.rhythm import HOURS_PER_WEEK, MONDAY_HOUR, Rhythm, estimate_rhythm, hour_of_week
+from policies.speedup import Floats
+
+OFFICE = np.outer([1.3, 1.3, 1.3, 1.3, 1.3, 0.3, 0.2], [0.4] * 8 + [1.6] * 12 + [0.4] * 4).ravel()
+OFFICE /= OFFICE.mean()
+RHYTHM = Rhythm(tuple(OFFICE.tolist()))
+firsts = st.integers(-400_000, 600_000)
+
+
+def came(weeks: int, first_hour: int, factors: Floats = OFFICE) -> Floats:
+    """Return the work of whole weeks from an hour of the epoch on, ten units in a mean hour."""
+    hours = (first_hour - MONDAY_HOUR + np.arange(weeks * HOURS_PER_WEEK)) % HOURS_PER_WEEK
+    return 10.0 * factors[hours]
+
+
+@given(at=st.datetimes(min_value=datetime(1990, 1, 1), max_value=datetime(2090, 1, 1)))
+def test_hours_of_the_week_are_those_of_the_calendar(at: datetime) -> None:
+    """Against the calendar of the standard library."""
+    at = at.replace(tzinfo=UTC)
+    expected = 24.0 * at.weekday() + at.hour + at.minute / 60.0 + at.second / 3600.0
+
+    assert hour_of_week(at.timestamp()) == pytest.approx(expected + at.microsecond / 3.6e9, abs=1e-6)
+
+
+@given(first=firsts, weeks=st.integers(3, 20))
+def test_a_rhythm_without_noise_is_found_to_the_digit(first: int, weeks: int) -> None:
+    """Whatever hour of the week the first job came in."""
+    found = estimate_rhythm(came(weeks, first), first_hour=first)
+
+    assert found is not None
+    np.testing.assert_allclose(found.factors, RHYTHM.factors, rtol=1e-9)
+    assert found.by_day == pytest.approx(OFFICE.reshape(7, 24).mean(axis=1))
+
+
+@given(seed=st.integers(0, 10_000), weeks=st.integers(2, 12), per_hour=st.floats(0.05, 50.0))
+def test_what_no_week_repeats_is_no_rhythm(seed: int, weeks: int, per_hour: float) -> None:
+    """Steady arrivals, few or many, and in bursts: factors stay near one, nearer with every week."""
+    rng = np.random.default_rng(seed)
+    found = estimate_rhythm(
+        rng.poisson(per_hour, weeks * HOURS_PER_WEEK).astype(float), first_hour=MONDAY_HOUR
+    )
+    days = np.ones(7) if found is None else np.array(found.by_day)
+
+    assert np.abs(days - 1.0).max() <= 4.0 / np.sqrt(24.0 * weeks * per_hour)
+
+
+def test_two_weeks_show_an_ordinary_rhythm() -> None:
+    """Eight jobs an hour: days are known to a quarter of the mean, hours of the day to half of it."""
+    rng = np.random.default_rng(1)
+    found = estimate_rhythm(rng.poisson(0.8 * came(2, MONDAY_HOUR)).astype(float), first_hour=MONDAY_HOUR)
+
+    assert found is not None
+    assert not found.differs(RHYTHM, by=0.5)
+    assert found.by_day == pytest.approx(RHYTHM.by_day, abs=0.25)
+    assert found.differs(None, by=0.25)
+
+
+def test_less_than_two_weeks_and_no_work_say_nothing() -> None:
+    """A single weekend may be chance."""
+    assert estimate_rhythm(came(3, 50)[: 2 * HOURS_PER_WEEK - 1], first_hour=50) is None
+    assert estimate_rhythm(np.zeros(5 * HOURS_PER_WEEK), first_hour=0) is None
+    assert estimate_rhythm(np.zeros(0), first_hour=0) is None
+    assert estimate_rhythm(np.ones(5 * HOURS_PER_WEEK), first_hour=0) is None
+
+
+@given(begin=st.floats(-500.0, 500.0), hours=st.floats(0.0, 2000.0), more=st.floats(0.0, 500.0))
+def test_hours_of_load_add_up(begin: float, hours: float, more: float) -> None:
+    """They are additive, a week is a week, and they lie between the least and the largest factor."""
+    found = RHYTHM.hours_of_load(begin, hours)
+
+    assert found + RHYTHM.hours_of_load(begin + hours, more) == pytest.approx(
+        RHYTHM.hours_of_load(begin, hours + more), abs=1e-6
+    )
+    assert RHYTHM.hours_of_load(begin, float(HOURS_PER_WEEK)) == pytest.approx(HOURS_PER_WEEK)
+    assert min(RHYTHM.factors) * hours - 1e-6 <= found <= max(RHYTHM.factors) * hours + 1e-6
+
+
+@pytest.mark.parametrize("factors", [(1.0,) * 167, (0.0,) * 168, (2.0,) * 168, (float("nan"),) * 168])
+def test_what_is_no_rhythm_is_refused(factors: tuple[float, ...]) -> None:
+    """168 positive numbers with the mean one."""
+    with pytest.raises(InvalidProblem):
+        Rhythm(factors)
+
+
+def test_a_known_weekend_moves_neither_belief_nor_multiplier() -> None:
+    """The stated load comes in its rhythm for a month: who knows it moves a fifth as much as who does not."""
+    table, moved = MultiplierTable.of(PROBLEM), []
+    for pace in (Pace(budget=60.0), Pace(budget=60.0, rhythm=RHYTHM)):
+        spent, memory, multipliers = 0.0, tuple[float, ...](), []
+        for hour in range(int(MONTH_HOURS)):
+            money = Money(
+                spent=spent,
+                elapsed_hours=float(hour),
+                month_elapsed_hours=float(hour),
+                month_left_hours=MONTH_HOURS - hour,
+                memory=memory,
+                memory_age_hours=1.0 if memory else 0.0,
+                hour_of_week=float(hour % HOURS_PER_WEEK),
+            )
+            step = pace_step(pace, table, np.zeros(3), money)
+            spent += table.cost_at(table.rates * OFFICE[hour % HOURS_PER_WEEK], step.position)
+            memory = step.memory
+            multipliers.append(step.position.multiplier)
+        moved.append(np.log(multipliers).std())
+    assert moved[1] < 0.2 * moved[0], moved
