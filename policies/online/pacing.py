@@ -38,7 +38,7 @@ whose second part is a rhythm: by day the load runs hours ahead of its mean, how
 Where the weeks before showed one, P counts each hour by what it brings of the mean.
 The stated load is about right, log a ~ N(0, 0.05^2), or it is not, N(0, 0.7^2), with even odds; log a is the
 posterior mean. Where it is right, odds are even that it has a week's rhythm that is not known yet, which adds
-(0.15 min(1, (168 / T)^2))^2 to s^2: a part of a week may be far from its mean, several weeks are not. So right
+(0.15 min(1, (168 / T)^2))^2 to s^2: a part of a week may be far from its mean, several weeks are not. Right
 beliefs are left alone through nights and weekends, and ones that are wrong by a factor of two are mostly
 given up within a day. Where nobody stated a load only the prior of wrong ones counts.
 
