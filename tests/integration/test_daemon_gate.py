@@ -41,6 +41,7 @@ def submit(site: Site, *jobs: dict[str, Any]) -> list[str]:
         return list(client.post("/jobs", {"jobs": [{**common, **job} for job in jobs]})["jobs"])
 
 
+@pytest.mark.exhaustive
 def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None:
     """Two ranks ask the daemon's gate, though neither script, job file nor settings ask for it.
 

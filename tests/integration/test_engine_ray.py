@@ -62,6 +62,7 @@ def contract() -> dict[str, Callable[..., None]]:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
 def test_ray_keeps_the_contract_of_engines(cluster: tuple[Any, dict[str, Any]], tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def _a_worker(bench: Bench) -> int:
     return max(carrying(f"BOA_UNIT={json.loads((folder / 'unit.json').read_text())['name']}"))
 
 
+@pytest.mark.exhaustive
 def test_a_torch_job_is_resized_and_killed_and_ends_with_the_same_loss(tmp_path: Path) -> None:
     """DDP over gloo, 1 -> 2 -> (a worker is killed) -> 4 -> 1: the global batch stays, so does the loss."""
     bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)

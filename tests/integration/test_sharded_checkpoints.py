@@ -41,6 +41,7 @@ def rented(tmp_path: Path) -> Iterator[Bench]:
         yield a_bench(make, tmp_path / "work")
 
 
+@pytest.mark.exhaustive
 def test_fsdp_goes_from_1_to_2_nodes_to_1_and_loses_no_step(bench: Bench) -> None:
     """Shards of two nodes make one checkpoint, and load at another width; the loss is that of one run."""
     bench.admit(f"{FSDP} --steps 100000 --every 1000 --pause 0.02", stop_grace_seconds=60.0)
@@ -144,6 +145,7 @@ def test_a_start_that_cannot_fetch_its_checkpoint_fails_and_says_so(rented: Benc
     assert rented.printed().splitlines()[0] == f"step {end.manifest.step}"
 
 
+@pytest.mark.exhaustive
 def test_only_the_newest_checkpoints_stay_in_s3(rented: Bench) -> None:
     """Of a run that saves often: as many as the job file says, and their manifests."""
     (rented.workdir / "train.py").write_text(NUMPY_LIKE)

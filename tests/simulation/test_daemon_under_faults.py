@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from boa_daemon.testing.chaos import rehearse
 
 
@@ -23,6 +25,7 @@ def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:
     assert outcome.finished > 0.7 * outcome.jobs
 
 
+@pytest.mark.exhaustive
 def test_no_cap_of_a_team_is_broken_by_refusals_lost_answers_restarts_and_nodes_that_go(
     tmp_path: Path,
 ) -> None:

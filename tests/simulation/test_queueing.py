@@ -35,7 +35,8 @@ def a_poisson_trace(seed: int, jobs: int = JOBS) -> Trace:
     return Trace(tuple(TraceJob(f"j{n}", t, name, scale) for n, (t, name, scale) in enumerate(rows)))
 
 
-@pytest.mark.parametrize("budget", [30.0, pytest.param(45.0, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("budget", [30.0, 45.0])
 def test_mean_jct_and_spend_are_those_of_the_optimum(budget: float) -> None:
     """On one-GPU nodes that boot at once, JCT and dollars are the plan's, within the statistical error."""
     plan = solve(PROBLEM, budget)

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 RUN = """
 import hashlib
 from dataclasses import replace
@@ -47,6 +49,7 @@ def digest(hash_seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 def test_another_process_takes_the_same_decisions() -> None:
     """Spot nodes, two zones, failures and lost answers: every action of three busy hours is the same."""
     assert digest("0") == digest("1")

@@ -279,6 +279,7 @@ def test_ticks_that_do_not_come_are_said(browser: Any, tmp_path: Path) -> None:
     play.close()
 
 
+@pytest.mark.exhaustive
 def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
     """`boa daemon`, `boa submit`, `boa open`: the job is in the queue, its loss and its log on its page."""
     with a_site() as site:

@@ -310,6 +310,7 @@ def test_plain_ddp_asks_the_gate_over_the_nodes_network(bench: Bench, tmp_path: 
     assert bench.wait_end().phase == "finished"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("why", ["wrong secret", "out of reach", "opted out"])
 def test_what_cannot_reach_the_gate_trains_without(bench: Bench, tmp_path: Path, why: str) -> None:
     """Another secret, a port at which nobody listens, or a job that does not want to: it runs to its end."""

@@ -73,6 +73,7 @@ def checkpoints(bench: Bench) -> Path:
     return bench.engine.layout.checkpoints(bench.job)  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, 1])
 def test_killed_workers_agents_and_daemons_cost_no_finished_step(
     tmp_path: Path, bench: Bench, seed: int
