@@ -65,6 +65,8 @@ from policies.online.best_effort import Account
 from policies.online.pacing import Pace
 
 _LOG = logging.getLogger("boa.daemon")
+AWAITED_SECONDS = 3.0
+"""Between looks while nodes are on their way: what they wait when they are ready is lost to their jobs."""
 BOOTS_SECONDS = 14 * 86_400.0
 """Boots of so long ago are read back at a start."""
 LATE_TICKS, LATE_SECONDS = 3, 60.0
@@ -338,6 +340,8 @@ class Daemon:
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+        if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
+            self.wake(AWAITED_SECONDS)
 
     def _write_history(self, rates: Mapping[str, float], *, now: float) -> None:
         """Write down this minute; a picture that lacks one is no reason to fail a tick."""

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.daemon.config import UserSettings
+from boa_daemon.daemon.loop import AWAITED_SECONDS
 from boa_daemon.daemon.replay import replay
 from boa_daemon.daemon.service import NotAllowed
 from boa_daemon.errors import BoaError, InputError
@@ -81,6 +82,23 @@ def test_a_job_is_run_and_its_node_given_back(stage: Stage) -> None:
     assert stage.statuses() == {job: "finished"}
     assert stage.play.service.instances()["instances"] == []
     assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars() > 0
+
+
+def test_nobody_waits_for_the_next_look_when_a_node_is_ready(stage: Stage) -> None:
+    """While nodes are asked for or boot the daemon looks every three seconds, and then as ever."""
+    wakes: list[float] = []
+    stage.play.daemon.wake = wakes.append
+    stage.run(30.0)
+    assert wakes == [], "nothing is there to wait for"
+    stage.submit(job_content(hours=0.5))
+    stage.clock.instant -= 30.0
+    for second in (0.0, 3.0, 27.0):
+        wakes.clear()
+        stage.clock.instant += second
+        stage.play.daemon.tick()
+        soonest = min(wakes, default=3600.0)
+        assert soonest == AWAITED_SECONDS if second < 27.0 else soonest > 30.0, second
+    assert stage.statuses() == {"job-1": "running"}
 
 
 def test_rows_of_cost_add_up_to_the_bills(stage: Stage) -> None:
