@@ -28,7 +28,7 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-LONG = ("docs/how-to/compare-policies.md", "docs/tutorial/first-plan.md")
+LONG = ("docs/how-to/compare-policies.md", "docs/tutorial/first-plan.md", "docs/tutorial/ten-minute-tour.md")
 """Pages whose commands take half a minute each."""
 
 
