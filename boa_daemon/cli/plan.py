@@ -282,6 +282,8 @@ def _print_stream(result: BudgetPlan, bill: dict[str, Any] | None) -> None:
     console.print()
     console.print(_swing_table(result.packing))
     console.print()
+    if result.without:
+        console.print(said(one.sentence for one in result.without))
     month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
     console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
     if bill is not None:
