@@ -333,7 +333,7 @@ def test_a_world_adds_the_spot_market_and_says_how_often_to_save(classes: Path, 
     assert {part["instance_type"] for part in answer["swing"]} == {"gpu-x4@spot"}
     assert answer["checkpoints"][0]["nodes"] == 1
     assert answer["checkpoints"][0]["best_seconds"] == pytest.approx(young, rel=0.02)
-    assert "it is best to save every 19.9 min on 1 node" in " ".join(boa(*asked).output.split())
+    assert "it is best to save every 19.8 min on 1 node" in " ".join(boa(*asked).output.split())
 
 
 def test_a_world_without_a_spot_market_is_refused(classes: Path, jobs: Path, tmp_path: Path) -> None:
