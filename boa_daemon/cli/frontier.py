@@ -23,6 +23,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import (
+    MarketOption,
     PricesOption,
     a_budget,
     curve_answers,
@@ -62,6 +63,7 @@ def frontier(
         str | None, typer.Option(help="A budget to mark in the plot. Default: the file's.")
     ] = None,
     prices: PricesOption = None,
+    world: MarketOption = None,
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
@@ -70,7 +72,7 @@ def frontier(
     """Show what each budget buys: the knee, the floor, the cliff, and a plot for a slide."""
     if plot is not None:
         check_plot_path(plot)
-    problem_file = read_problem(file, prices)
+    problem_file = read_problem(file, prices, market=world)
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
     marked = problem_file.budget if mark is None else a_budget(mark, problem_file)
     if mark is not None and asked is not None and marked is not None and marked.unit != asked[0].unit:

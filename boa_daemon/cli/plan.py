@@ -29,6 +29,7 @@ from boa_daemon.cli.planning import (
     BestEffortOption,
     ClassesOrTraceOption,
     CommitmentsOption,
+    MarketOption,
     PricesOption,
     best_effort_is_named,
     budgeted,
@@ -36,7 +37,9 @@ from boa_daemon.cli.planning import (
     committed,
     curve_answers,
     money,
+    on_both_markets,
     phases_text,
+    read_market,
     read_problem,
     runs,
     said,
@@ -60,6 +63,8 @@ from boa_daemon.planning.budget_plan import (
     with_trace,
 )
 from boa_daemon.planning.paid_anyway import paid_sentence
+from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
+from boa_daemon.sim.spot_market import saves_of
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
@@ -109,6 +114,7 @@ def plan(
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
     commitments: CommitmentsOption = None,
+    world: MarketOption = None,
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
@@ -125,6 +131,8 @@ def plan(
         return
     if jobs is None and (quota or start is not None or gantt is not None):
         raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
+    if jobs is not None and world is not None:
+        raise InputError("--world is for a stream of jobs", hint="A list is planned on demand")
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if stale := stale_prices(file.prices, datetime.now(UTC).date()):
@@ -161,6 +169,8 @@ def plan(
         raise InputError(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
+    market = None if world is None else read_market(world, file)
+    file = file if market is None else on_both_markets(file, market)
     file, asked = budgeted(file, budget, is_plan=True)
     paid = None
     if commitments is not None:
@@ -179,11 +189,16 @@ def plan(
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
+    saves = () if market is None else spot_advice(result.solution, file.instance_types, market)
+    said_of_spot = [] if market is None else [advice_sentence(saves, saves_of(market))]
     show(
         form,
-        result.to_document() | _price_document(file) | ({} if bill is None else {"commitments": bill}),
+        result.to_document()
+        | _price_document(file)
+        | ({} if bill is None else {"commitments": bill})
+        | ({} if market is None else {"checkpoints": advice_document(saves)}),
         rows=lambda: _stream_rows(result),
-        table=lambda: _print_stream(result, bill),
+        table=lambda: _print_stream(result, bill, said_of_spot),
     )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"
@@ -238,7 +253,7 @@ def _stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _print_stream(result: BudgetPlan, bill: dict[str, Any] | None) -> None:
+def _print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Sequence[str] = ()) -> None:
     """Print the plan: who gets what, the totals, the curve around it, the swing, what is paid anyway."""
     console = stdout_console()
     unit = result.budget.unit
@@ -282,8 +297,12 @@ def _print_stream(result: BudgetPlan, bill: dict[str, Any] | None) -> None:
     console.print()
     console.print(_swing_table(result.packing))
     console.print()
+    if result.without:
+        console.print(said(one.sentence for one in result.without))
     month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
     console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    if of_spot:
+        console.print(said(of_spot))
     if bill is not None:
         console.print(said([paid_sentence(bill)]))
     console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")

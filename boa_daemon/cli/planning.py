@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -16,10 +17,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from boa_daemon.cli.output import stderr_console
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.planning.paid_anyway import PaidAnyway
+from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.spot_market import interrupted, with_spot
+from boa_daemon.sim.world_file import load_world
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
@@ -43,6 +47,18 @@ CommitmentsOption: TypeAlias = Annotated[
     typer.Option("--commitments", metavar="FILE", help="What is paid anyway: below it a GPU costs nothing."),
 ]
 
+MarketOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--world",
+        metavar="FILE",
+        help="Plan on the spot market of a world file as well: its price, interruptions and checkpoints.",
+    ),
+]
+BOOT_SECONDS = 180.0
+"""What a boot after an interruption takes where the world does not say."""
+_NO_PRICES = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}"
+
 BestEffortOption: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -62,12 +78,40 @@ def best_effort_is_named() -> Iterator[None]:
         raise InfeasibleBudget(said, least_spend=error.least_spend) from error
 
 
-def read_problem(path: Path, prices: Sequence[Path] | None, *, require_rates: bool = True) -> ProblemFile:
-    """Return the problem file, its warnings said on standard error."""
+def read_problem(
+    path: Path,
+    prices: Sequence[Path] | None,
+    *,
+    require_rates: bool = True,
+    market: Path | None = None,
+) -> ProblemFile:
+    """Return the problem file, its warnings said on standard error; with a `market`, spot and on demand."""
     file = load_problem(path, catalog=Catalog.load(*(prices or ())), require_rates=require_rates)
     for warning in file.warnings:
         stderr_console().print(f"[yellow]note[/] {escape(warning)}")
-    return file
+    return file if market is None else on_both_markets(file, read_market(market, file))
+
+
+def read_market(path: Path, file: ProblemFile) -> WorldSettings:
+    """Return the world of a file that says what the spot market is like.
+
+    Raises:
+        InputError: when it says nothing of one.
+    """
+    names = [job_class.name for job_class in file.problem.classes]
+    world = load_world(path, tuple(file.instance_types.values()), names)
+    if world.spot is None:
+        raise InputError("the world has no spot market", file=path, hint="Add spot: {price_fraction: 0.3}")
+    if not file.has_prices:
+        raise MissingPrice("a spot market needs prices", file=file.path, hint=_NO_PRICES)
+    return world
+
+
+def on_both_markets(file: ProblemFile, world: WorldSettings) -> ProblemFile:
+    """Return the file with the options of the spot market, at the speeds that interruptions leave."""
+    wide = with_spot(file, world)
+    problem = interrupted(wide.problem, wide.instance_types, world, boot_seconds=BOOT_SECONDS)
+    return replace(wide, problem=problem)
 
 
 def budgeted(file: ProblemFile, text: str | None, *, is_plan: bool = False) -> tuple[ProblemFile, Budget]:

@@ -35,6 +35,7 @@ from boa_daemon.cli.simulating import (
     BootSecondsOption,
     ClassesOption,
     IdleHoldOption,
+    PlanSpotOption,
     SpotOption,
     TraceOption,
     WorldOption,
@@ -85,6 +86,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
     world: WorldOption = None,
     spot: SpotOption = False,
+    plan_spot: PlanSpotOption = False,
     boot: BootOption = None,
     boot_seconds: BootSecondsOption = 180.0,
     idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
@@ -113,7 +115,9 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
 ) -> None:
     """Replay a trace under a policy: waiting, dollars, and the bound that no policy can beat."""
     settings = replace(
-        settings_in_world(trace, classes, parse_budget(budget), world=world, spot=spot, boot=boot),
+        settings_in_world(
+            trace, classes, parse_budget(budget), world=world, spot=spot, boot=boot, plan_spot=plan_spot
+        ),
         policy=policy,
         options=parse_options(find_policy(policy), _pairs(setting or ())),
         placer=placer,

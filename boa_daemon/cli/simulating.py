@@ -8,8 +8,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.spot_market import for_both_markets, with_spot
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.sim.world_file import load_world, parse_boot
 from boa_daemon.traces.reader import check_classes, read_trace
@@ -34,8 +36,21 @@ IdleHoldOption: TypeAlias = Annotated[
 ]
 
 
+PlanSpotOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--plan-spot", help="The plan says which job is on the spot market; else spot comes first."),
+]
+
+
 def settings_in_world(
-    trace: Path, classes: Path, budget: Budget, *, world: Path | None, spot: bool, boot: str | None
+    trace: Path,
+    classes: Path,
+    budget: Budget,
+    *,
+    world: Path | None,
+    spot: bool,
+    boot: str | None,
+    plan_spot: bool = False,
 ) -> SimulationSettings:
     """Return a run of the trace under the budget, in the world of a file with what the flags add to it.
 
@@ -53,4 +68,12 @@ def settings_in_world(
         around = replace(around, spot=Spot())
     if boot is not None:
         around = replace(around, boots=parse_boot(boot, machines))
+    if plan_spot:
+        if around.spot is None or budget.unit == "gpus":
+            raise InputError(
+                "--plan-spot needs a spot market and a budget in dollars",
+                hint="Give --spot, or --world FILE with spot in it",
+            )
+        around = for_both_markets(around)
+        settings = settings_for(with_spot(file, around), arrivals, budget)
     return replace(settings, world=around)

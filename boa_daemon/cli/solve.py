@@ -21,6 +21,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import (
+    MarketOption,
     PricesOption,
     budgeted,
     cell,
@@ -69,11 +70,12 @@ def solve(
         typer.Option(help="Instead of the file's: 40/h, 900/day, gpus:48, or a number in its unit."),
     ] = None,
     prices: PricesOption = None,
+    world: MarketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Solve for the widths that wait least within a budget, with a proof of optimality."""
-    cases = [budgeted(read_problem(path, prices), budget) for path in files]
+    cases = [budgeted(read_problem(path, prices, market=world), budget) for path in files]
     code = 0
     form = chosen_format(output, as_json)
     rows: list[dict[str, Any]] = []

@@ -96,7 +96,9 @@ class _CloudSettings(Strict):
     provider: Name = Field(default="simulated", description="aws, simulated or local")
     region: str = Field(default="us-east-1", description="region of the cloud")
     instance_types: list[Name] = Field(
-        default_factory=lambda: ["g5.xlarge"], min_length=1, description="types that may be rented"
+        default_factory=lambda: ["g5.xlarge"],
+        min_length=1,
+        description="types that may be rented; several may carry the same GPU",
     )
     market: Literal["on-demand", "spot", "spot-then-on-demand"] = Field(
         default="on-demand", description="on-demand, spot or spot-then-on-demand"

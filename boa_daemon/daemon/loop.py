@@ -169,6 +169,7 @@ class Daemon:
                 look=self._look,
                 alert=self._alert,
                 may_act=books.check_leads,
+                machines=lambda: tuple(self.planner.machines.values()),
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,

@@ -12,7 +12,7 @@ back, as the engine heard, ends by then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from boa_daemon.store.queue import JobQueue
@@ -33,7 +33,7 @@ from boa_daemon.tick.ports import (
 )
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
-from policies.model import NodeId
+from policies.model import InstanceType, NodeId
 
 MISSING_SECONDS = 300.0
 UNPREPARED_SECONDS = 1800.0
@@ -57,6 +57,7 @@ class Fleet:
     """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing.
 
     `may_act` raises where another daemon acts for the cluster: it is asked before each order to the cloud.
+    `machines` are those that are planned with: a node is of the GPU type that its machine has there.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Fleet:
         look: Callable[[], None] = lambda: None,
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         may_act: Callable[[], None] = lambda: None,
+        machines: Callable[[], Collection[InstanceType]] = tuple,
         missing_seconds: float = MISSING_SECONDS,
     ) -> None:
         self._look, self._alert, self.may_act = look, alert, may_act
@@ -79,11 +81,13 @@ class Fleet:
         self._unusable: dict[NodeId, Unusable] = {}
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
+        self._machines = machines
+        self._as_planned: dict[InstanceType, InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; write down what is new about them."""
         now = self._clock.now()
-        listed = {node.id: node for node in self._cloud.nodes()}
+        listed = {node.id: self._planned_with(node) for node in self._cloud.nodes()}
         listed |= self._missing(listed, now)
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
@@ -107,6 +111,18 @@ class Fleet:
         nodes = [before if before == node else node for node, before in self._with_last(nodes)]
         self._told = {node.id: node for node in nodes}
         return ended + nodes
+
+    def _planned_with(self, node: NodeState) -> NodeState:
+        """Return a node whose GPU type is that of its machine in the plan: the cloud knows its GPU alone."""
+        listed = node.instance_type
+        kinds = (one.gpu_type for one in self._machines() if one.name == listed.name)
+        kind = next(kinds, listed.gpu_type)
+        if kind == listed.gpu_type:
+            return node
+        known = self._as_planned.get(listed)
+        if known is None or known.gpu_type != kind:
+            known = self._as_planned[listed] = replace(listed, gpu_type=kind)
+        return replace(node, instance_type=known)
 
     def _note_returns(self, nodes: Iterable[NodeState], now: float) -> None:
         """Say of nodes that were taken for ended that the cloud lists them again: its word wins."""

@@ -6,6 +6,7 @@ widths only. So a policy never sees a width that the job would refuse.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,7 @@ from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
+from policies.links.machines import named_apart, on_machines
 from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
@@ -380,26 +382,23 @@ def _narrowest(base: JobClass, least: int | None) -> int | None:
 
 
 def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
-    """Return the machine of each GPU type that may be rented.
+    """Return the machines that may be rented, by kind: several of one GPU are GPU types of their own.
 
     Raises:
-        InputError: when a type is unknown, has no price, or has the GPUs of another.
+        InputError: when a type is unknown or has no price.
     """
     own: dict[str, InstanceType] = {}
     if settings.workload.classes is not None:
-        file = load_problem(settings.workload.classes, catalog=catalog, require_rates=False)
-        own = {machine.name: machine for machine in file.instance_types.values()}
-    machines: dict[str, InstanceType] = {}
-    for name in settings.cloud.instance_types:
-        known = own.get(name)
-        machine = catalog.instance_type(name) if known is None else known
-        if machine.gpu_type in machines:
-            raise InputError(
-                f"{machines[machine.gpu_type].name} and {name} both carry {machine.gpu_type} GPUs",
-                hint="Name one instance type per GPU in [cloud] instance_types",
-            )
-        machines[machine.gpu_type] = machine
-    return machines
+        own = dict(
+            load_problem(settings.workload.classes, catalog=catalog, require_rates=False).instance_types
+        )
+    known = {machine.name: machine for machine in own.values()}
+    twice = [name for name, times in Counter(settings.cloud.instance_types).items() if times > 1]
+    if twice:
+        raise InputError(f"[cloud] instance_types names {twice[0]} twice")
+    return named_apart(
+        (known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types), own
+    )
 
 
 def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
@@ -431,7 +430,8 @@ def _classes(
         return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}, frozenset({DEFAULT_CLASS})
     file = load_problem(settings.workload.classes, require_rates=False)
     found: dict[str, JobClass] = {}
-    for job_class in file.problem.classes:
+    for stated in file.problem.classes:
+        job_class = on_machines(stated, machines, file.instance_types)
         phases = tuple(
             replace(
                 phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}

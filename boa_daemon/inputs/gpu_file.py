@@ -1,4 +1,4 @@
-"""The `gpu_types` of a problem file: for each GPU type its price, and the machine that carries it."""
+"""The `gpu_types` of a problem file: for each GPU type its price, and the machines that carry it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict
 from boa_daemon.inputs.speedup_file import FORMS
-from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.inputs.yaml_file import At, Document
+from policies.links.machines import card_of, kind_on
 from policies.model import InstanceType
 
 DEFAULT_GPU_TYPE = "gpu"
@@ -23,6 +24,9 @@ class GpuRow(Strict):
 
     usd_per_gpu_hour: Positive | None = Field(default=None, description="dollars per hour of one GPU")
     instance_type: Name | None = Field(default=None, description="a type that `boa catalog` lists")
+    instance_types: list[Name] | None = Field(
+        default=None, min_length=1, description="several types with this GPU"
+    )
     gpus_per_instance: Gpus | None = Field(default=None, description="GPUs in one machine")
     link_gigabits_per_second: Positive | None = Field(default=None, description="gigabits per second")
 
@@ -43,7 +47,33 @@ def read_machines(
         hint = "Name at least one type, or leave gpu_types out"
         raise document.error("gpu_types is empty", at=("gpu_types",), hint=hint)
     known = catalog or Catalog.load()
-    return {name: _machine(name, row or GpuRow(), document, known) for name, row in rows.items()}
+    found: dict[str, InstanceType] = {}
+    for name, row in rows.items():
+        for kind, machine in _machines(name, row or GpuRow(), document, known).items():
+            if kind in found:
+                problem = f"GPU type {kind!r} is given twice"
+                raise document.error(problem, at=("gpu_types", name))
+            found[kind] = machine
+    return found
+
+
+def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> dict[str, InstanceType]:
+    """Return the machines of one row: the first has the name of the GPU, each other one a name of its own."""
+    if row.instance_types is None:
+        return {name: _machine(name, row, document, catalog)}
+    if row.model_fields_set != {"instance_types"}:
+        other = sorted(row.model_fields_set - {"instance_types"})[0]
+        problem = f"GPU type {name!r} has {other} besides instance_types"
+        hint = "A price of your own for one of several machines goes into a price file: --prices FILE"
+        raise document.error(problem, at=("gpu_types", name, other), hint=hint)
+    found: dict[str, InstanceType] = {}
+    for number, one in enumerate(row.instance_types):
+        at: At = ("gpu_types", name, "instance_types", number)
+        if any(machine.name == one for machine in found.values()):
+            raise document.error(f"GPU type {name!r} names {one} twice", at=at)
+        kind = kind_on(name, one) if found else name
+        found[kind] = _rented_machine(kind, row, one, document, catalog, at=at)
+    return found
 
 
 def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> InstanceType:
@@ -52,7 +82,8 @@ def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> In
     if name in FORMS:
         raise document.error(f"{name!r} is a form of speed-up and cannot name a GPU type", at=at)
     if row.instance_type is not None:
-        return _rented_machine(name, row, row.instance_type, document, catalog)
+        there = ("gpu_types", name, "instance_type")
+        return _rented_machine(name, row, row.instance_type, document, catalog, at=there)
     if row.usd_per_gpu_hour is None:
         known = catalog.default_instance_for(name)
         hint = "Add usd_per_gpu_hour" + (f", or instance_type: {known.name}" if known else "")
@@ -68,17 +99,16 @@ def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> In
 
 
 def _rented_machine(
-    name: str, row: GpuRow, instance_type: str, document: Document, catalog: Catalog
+    name: str, row: GpuRow, instance_type: str, document: Document, catalog: Catalog, *, at: At
 ) -> InstanceType:
     """Return a machine of the catalogue, at the file's price where it states one."""
-    at = ("gpu_types", name, "instance_type")
     own_price = row.usd_per_gpu_hour
     try:
         entry = catalog.entry(instance_type)
         usd_per_hour = catalog.price_of(instance_type) if own_price is None else own_price * entry.gpus
     except InputError as error:
         raise document.error(error.problem, at=at, hint=error.hint, kind=type(error)) from None
-    if name != entry.gpu_type and catalog.default_instance_for(name) is not None:
+    if card_of(name) != entry.gpu_type and catalog.default_instance_for(card_of(name)) is not None:
         raise document.error(f"GPU type {name!r}: {instance_type} carries {entry.gpu_type} GPUs", at=at)
     if row.gpus_per_instance not in (None, entry.gpus):
         problem = f"{instance_type} has {entry.gpus} GPUs; got gpus_per_instance {row.gpus_per_instance}"

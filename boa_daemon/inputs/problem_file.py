@@ -16,6 +16,7 @@ from pydantic import Field
 from boa_daemon.errors import MissingPrice, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.gpu_file import GpuRow, read_machines
+from boa_daemon.inputs.placements import take_placements
 from boa_daemon.inputs.price_age import PriceNote
 from boa_daemon.inputs.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
@@ -23,6 +24,7 @@ from boa_daemon.inputs.step_times import work_of_steps
 from boa_daemon.inputs.yaml_file import At, Document, read_document
 from policies.links.contention import Link
 from policies.links.link_share import across_nodes, network_share
+from policies.links.machines import card_of, on_machines
 from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import SpeedupCurve
 
@@ -199,7 +201,8 @@ def _price_notes(
     entries, rows = (catalog or Catalog.load()).entries, file.gpu_types or {}
     notes = []
     for name, machine in machines.items():
-        row, entry = rows[name] or GpuRow(), entries.get(machine.name)
+        row = (rows[name] if name in rows else rows[card_of(name)]) or GpuRow()
+        entry = entries.get(machine.name)
         is_own = row.usd_per_gpu_hour is not None or entry is None
         notes.append(
             PriceNote(
@@ -229,7 +232,7 @@ def _job_classes(
         if require_rates and row.arrivals_per_hour is None:
             problem = f"{spoken(at, document.content)}: arrivals_per_hour is missing"
             raise document.error(problem, at=at, hint="It counts jobs per hour")
-        classes[row.name] = JobClass(
+        job_class = JobClass(
             name=row.name,
             phases=tuple(
                 _phase(row, phase, machines, document, (*at, "phases", number))
@@ -241,6 +244,7 @@ def _job_classes(
             rescale_hours=row.rescale_hours,
             network=None if row.network is None else AllReduce(**row.network.model_dump()),
         )
+        classes[row.name] = on_machines(job_class, machines, machines)
     return tuple(classes.values())
 
 
@@ -286,5 +290,8 @@ def _work(
     if phase.size_gpu_hours is None:
         where: At = (*at, "size_gpu_hours")
         raise document.error(f"{spoken(where, document.content)} must be a number; got nothing", at=where)
-    curves = read_speedups(phase.speedup, tuple(machines), document=document, at=(*at, "speedup"))
-    return phase.size_gpu_hours, curves
+    here: At = (*at, "speedup")
+    placed, rest = take_placements(phase.speedup, machines, document=document, at=here)
+    if placed and not rest:
+        return phase.size_gpu_hours, placed
+    return phase.size_gpu_hours, read_speedups(rest, tuple(machines), document=document, at=here) | placed

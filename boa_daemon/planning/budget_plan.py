@@ -13,6 +13,7 @@ import numpy as np
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.without_machines import Without, without_machines
 from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
@@ -72,6 +73,7 @@ class BudgetPlan:
     knee: Knee
     next_unit_saves_hours: float
     packing: tuple[Packing, ...]
+    without: tuple[Without, ...] = ()
 
     @property
     def waste(self) -> tuple[float, float]:
@@ -109,6 +111,7 @@ class BudgetPlan:
                 }
                 for p in self.packing
             ],
+            **({"without_machine": [one.to_document() for one in self.without]} if self.without else {}),
         }
 
 
@@ -132,6 +135,7 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
         curve=curve,
         knee=curve.knee(),
         next_unit_saves_hours=float(here - there),
+        without=without_machines(problem, file.instance_types, solution, budget.amount),
         packing=tuple(
             Packing(
                 gpu_type=swing.gpu_type,

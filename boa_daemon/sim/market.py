@@ -6,11 +6,12 @@ Stock and spot prices are paths that no run changes (`boa_daemon.sim.paths`); wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from boa_daemon.sim.paths import Path, price_path, stock_path
 from boa_daemon.sim.settings import WorldSettings, of_type
+from boa_daemon.sim.spot_market import is_spot, mean_price_fraction
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Refused
@@ -49,8 +50,11 @@ class Shelves:
             world.most_nodes(kind.name, kind.gpu_type) is not None for kind in instance_types
         )
         self._held = dict.fromkeys(self._quotas, 0)
+        by_plan = any(is_spot(kind.gpu_type) for kind in instance_types)
         self._pools = {
-            pool.key: pool for kind in instance_types for pool in _pools_of(kind, world, f"{seed}", start)
+            pool.key: pool
+            for kind in instance_types
+            for pool in _pools_of(kind, _own_markets(kind, world) if by_plan else world, f"{seed}", start)
         }
 
     def offers(self, now: float) -> tuple[Offer, ...]:
@@ -121,17 +125,26 @@ class Shelves:
         return None if quota is None else max(0, quota - self._held[name])
 
 
+def _own_markets(kind: InstanceType, world: WorldSettings) -> WorldSettings:
+    """Return the world with the one market of a machine, where the plan says which it is."""
+    on_spot = is_spot(kind.gpu_type)
+    return replace(world, on_demand=not on_spot, spot=world.spot if on_spot else None)
+
+
 def _pools_of(kind: InstanceType, world: WorldSettings, seed: str, start: float) -> Iterator[Pool]:
     """Yield the pools of a type: one in each zone on each market."""
     for zone in world.zones or ("",):
         if world.spot is not None:
             name = f"{seed}/{kind.name}/{zone}"
+            on_demand = kind.usd_per_hour
+            if is_spot(kind.gpu_type):
+                on_demand /= mean_price_fraction(world.spot)
             yield Pool(
                 instance_type=kind,
                 zone=zone,
                 market="spot",
                 stock=stock_path(world.spot.stock, f"{name}/spot stock", start=start),
-                prices=price_path(world.spot, kind.usd_per_hour, f"{name}/spot price", start=start),
+                prices=price_path(world.spot, on_demand, f"{name}/spot price", start=start),
             )
         if world.on_demand:
             stock = world.stock_in(zone, kind.name, kind.gpu_type)

@@ -17,6 +17,7 @@ from boa_daemon.sim.boot_bound import THOROUGH, Effort, Renting, lower_bound_wit
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.settings import WorldSettings, of_type
+from boa_daemon.sim.spot_market import interrupted, is_spot
 from boa_daemon.sim.workload import a_workload
 from boa_daemon.sim.world import World
 from boa_daemon.store.memory import MemoryStore
@@ -228,7 +229,11 @@ def site_of(settings: SimulationSettings) -> Site:
     """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
     classes = at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace)
     planned = believed(replace(settings.problem, classes=classes), settings.world.beliefs)
-    fraction = settings.world.mean_price_fraction
+    planned = interrupted(
+        planned, settings.instance_types, settings.world, boot_seconds=settings.boot_seconds
+    )
+    # Where the plan says on which market, the prices of both are in it.
+    fraction = 1.0 if any(map(is_spot, settings.instance_types)) else settings.world.mean_price_fraction
     return Site(
         problem=_at_prices(
             with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds / SECONDS_PER_HOUR),

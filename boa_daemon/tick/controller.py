@@ -14,6 +14,7 @@ from typing import TypeAlias
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.ledger import charge_for, opening_of
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.ports import (
@@ -30,6 +31,7 @@ from boa_daemon.tick.ports import (
     Unknown,
 )
 from boa_daemon.tick.state import ClusterState, NodeState, Rules
+from policies.links.machines import siblings
 from policies.model import Job, NodeId
 from policies.protocols import Allocator, Placer
 
@@ -87,9 +89,19 @@ class Controller:
         for action in decision.actions[len(orders) :]:
             failures += self._carry_out([action], at=state.now)
         failures += self._order_links(decision)
+        decision = self._looked_at_again(decision)
         if failures:
             raise ActsFailed(failures, decision)
         return decision
+
+    def _looked_at_again(self, decision: Decision) -> Decision:
+        """Return the decision, the next one at once where another machine may take a refused launch."""
+        state = decision.state
+        if not decision.plan.launches or not siblings(self.rules.instance_types):
+            return decision
+        if self.ports.store.cooldowns(state.now) == state.cooldowns:
+            return decision
+        return replace(decision, plan=decision.plan.looked_at_by(state.now + SOON_SECONDS))
 
     def _order_links(self, decision: Decision) -> list[str]:
         """Tell whoever orders the links what is left of each job; return what failed."""

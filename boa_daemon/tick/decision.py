@@ -19,6 +19,7 @@ from boa_daemon.tick.stages.afford import afford
 from boa_daemon.tick.stages.break_loops import break_loops
 from boa_daemon.tick.stages.bring_together import bring_together
 from boa_daemon.tick.stages.call_back import call_back
+from boa_daemon.tick.stages.change_machine import change_machine
 from boa_daemon.tick.stages.check_stock import check_stock
 from boa_daemon.tick.stages.empty_nodes import empty_nodes
 from boa_daemon.tick.stages.find_changes import find_changes
@@ -50,6 +51,7 @@ STAGES: tuple[Stage, ...] = (
     # Which width should each job have?
     want,
     keep_still,
+    change_machine,
     afford,
     narrow,
     leave_lent,

@@ -172,10 +172,13 @@ def read_statistics(directory: Path, facts: Facts) -> Statistics:
     return Statistics(batches=np.array(batches, float), progress_steps=ends, grad_sqr=sqr, grad_var=var)
 
 
-def read_step_times(directory: Path, suffix: str = "") -> dict[int, tuple[StepTimes, ...]]:
+def read_step_times(
+    directory: Path, suffix: str = "", *, gpus_per_node: int | None = None
+) -> dict[int, tuple[StepTimes, ...]]:
     """Return GPUs -> the measured placements on the fewest nodes, from placements and scalability.
 
-    `suffix` names a GPU type, as in ``placements-aws.csv``. The scalability file may be missing.
+    `suffix` names a GPU type, as in ``placements-aws.csv``. The scalability file may be missing. With
+    `gpus_per_node` only placements count that fit machines of so many GPUs.
 
     Raises:
         InputError: when the placements file is missing or a file is damaged.
@@ -185,11 +188,15 @@ def read_step_times(directory: Path, suffix: str = "") -> dict[int, tuple[StepTi
         directory / f"placements{suffix}.csv", ("placement", "local_bsz", "step_time", "sync_time")
     ):
         digits = str(row.whole("placement", least=1))
+        if gpus_per_node is not None and int(max(digits)) > gpus_per_node:
+            continue
         _add(points[sum(map(int, digits)), len(digits), digits], row)
     larger = directory / f"scalability{suffix}.csv"
     if larger.exists():
         for row in read_rows(larger, ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")):
-            _add(points[row.whole("num_replicas", least=1), row.whole("num_nodes", least=1), "mean"], row)
+            gpus, nodes = row.whole("num_replicas", least=1), row.whole("num_nodes", least=1)
+            if gpus_per_node is None or gpus <= nodes * gpus_per_node:
+                _add(points[gpus, nodes, "mean"], row)
     fewest: dict[int, int] = {}
     for gpus, nodes, _ in points:
         fewest[gpus] = min(nodes, fewest.get(gpus, nodes))

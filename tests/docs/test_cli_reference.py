@@ -28,7 +28,10 @@ OFFERS = "examples/commitments.toml"
 ANSWERS: dict[str, list[list[str]]] = {
     "solve": [["solve", TWO], ["solve", "examples/problem.yaml"], ["solve", TWO, "--budget", "1/h"]],
     "frontier": [["frontier", TWO, "--budgets", "25,30"]],
-    "plan": [["plan", "--classes", TWO]],
+    "plan": [
+        ["plan", "--classes", TWO],
+        ["plan", "--classes", "examples/several-machines.yaml", "--world", "examples/spot.yaml"],
+    ],
     "commit": [
         ["commit", "--offers", OFFERS, "--classes", TWO, "--budget", "27/h"],
         ["commit", "--offers", OFFERS, *DEMO, "--budget", "30/h"],

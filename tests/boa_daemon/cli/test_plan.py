@@ -317,3 +317,34 @@ def test_sizes_typed_in_the_wrong_unit_are_said(classes: Path) -> None:
     result = boa("--classes", classes, "--budget", "1e30/h")
 
     assert "check sizes and arrivals" in str(result.exception)
+
+
+def test_a_world_adds_the_spot_market_and_says_how_often_to_save(classes: Path, tmp_path: Path) -> None:
+    """At less money than on demand takes, jobs run on spot; the best interval is Young's, nearly."""
+    world = tmp_path / "world.yaml"
+    world.write_text(
+        "spot: {price_fraction: 0.4, mean_interruption_hours: 10, unannounced_fraction: 1}\n"
+        "checkpoints: {every_seconds: 600, cost_seconds: 20}\n"
+    )
+    asked = ("--classes", classes, "--budget", "6/h", "--world", world)
+    answer = json.loads(boa(*asked, "--json").output)
+    young = (2.0 * 20.0 * 36_000.0) ** 0.5
+
+    assert {part["instance_type"] for part in answer["swing"]} == {"gpu-x4@spot"}
+    assert answer["checkpoints"][0]["nodes"] == 1
+    assert answer["checkpoints"][0]["best_seconds"] == pytest.approx(young, rel=0.02)
+    assert "it is best to save every 19.8 min on 1 node" in " ".join(boa(*asked).output.split())
+
+
+def test_a_world_without_a_spot_market_is_refused(classes: Path, jobs: Path, tmp_path: Path) -> None:
+    """So is one beside a list, which is planned on demand."""
+    world = tmp_path / "world.yaml"
+    world.write_text("boot: aws\n")
+
+    none = boa("--classes", classes, "--budget", "12/h", "--world", world)
+    listed = boa("--classes", classes, "--jobs", jobs, "--budget", "12/h", "--world", world)
+
+    assert isinstance(none.exception, InputError)
+    assert "has no spot market" in str(none.exception)
+    assert isinstance(listed.exception, InputError)
+    assert "--world is for a stream" in str(listed.exception)

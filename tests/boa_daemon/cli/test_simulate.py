@@ -237,3 +237,14 @@ def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str
 
     assert spent("--learn") > 1.05 * spent()
     assert spent("--learn") == spent("--learn")
+
+
+def test_a_plan_says_which_job_is_on_the_spot_market(case: list[str]) -> None:
+    """With --plan-spot; without a spot market there is nothing to plan."""
+    assert (
+        json.loads(boa(*case, "--budget", "4/h", "--spot", "--plan-spot", "--json").output)["finished"] == 10
+    )
+
+    refused = boa(*case, "--budget", "4/h", "--plan-spot")
+    assert isinstance(refused.exception, InputError)
+    assert "--plan-spot needs a spot market" in str(refused.exception)

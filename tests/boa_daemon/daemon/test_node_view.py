@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.ports import Accepted, Refused, Unknown
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.state import NodeState
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -114,3 +118,55 @@ def test_a_node_whose_gpus_are_not_fit_goes_back_at_once(tmp_path: Path) -> None
         play.close()
     assert (row["status"], row["failures"]) == ("finished", 0)
     assert first["ended_at"] - first["launched_at"] <= 120.0
+
+
+class LikeAws:
+    """A cloud that knows the GPU of a machine, and not by which name it is planned; some types are gone."""
+
+    def __init__(self, inner: Any, gone: Sequence[str]) -> None:
+        self.inner, self.gone = inner, gone
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def nodes(self) -> Sequence[NodeState]:
+        """Return the nodes, each of the GPU type that the catalogue says."""
+        return [
+            replace(node, instance_type=replace(node.instance_type, gpu_type="t4"))
+            for node in self.inner.nodes()
+        ]
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Refuse what is gone."""
+        if action.instance_type.name in self.gone:
+            return Refused(reason="none left", kind="no-capacity")
+        answer: Launched | Refused | Unknown = self.inner.launch(action)
+        return answer
+
+
+@pytest.mark.parametrize(("gone", "rented"), [((), ["g4dn.xlarge"]), (("g4dn.xlarge",), ["g4dn.12xlarge"])])
+def test_a_job_of_one_gpu_runs_on_the_machine_of_its_plan_or_on_the_next_best(
+    tmp_path: Path, gone: Sequence[str], rented: list[str]
+) -> None:
+    """A daemon with two machines for one GPU, in a cloud that names both alike: one node, used to the end."""
+    path, clock = tmp_path / "classes.yaml", ManualClock(START)
+    path.write_text(
+        "gpu_types: {t4: {instance_types: [g4dn.12xlarge, g4dn.xlarge]}}\n"
+        "classes: [{name: c, arrivals_per_hour: 0.1, phases: [{size_gpu_hours: 1, speedup: "
+        "{placements: {1x1: 1.0, 1x4: 3.0}}}]}]\n",
+        encoding="utf-8",
+    )
+    words = {**SETTINGS, "workload": {"classes": str(path)}}
+    words["cloud"] = {**words["cloud"], "instance_types": ["g4dn.12xlarge", "g4dn.xlarge"]}
+    play = DaemonInAFolder(tmp_path, clock, words, wrap_cloud=lambda inner: LikeAws(inner, gone))
+    try:
+        (job,) = play.service.submit([job_content(**{"class": "c"}, hours=1.0)], user="ann")["jobs"]
+        while clock.instant < START + 1.5 * 3600.0:
+            play.daemon.tick()
+            assert not play.daemon.standing.fault
+            clock.instant += 30.0
+        assert play.service.job(job)["status"] == "finished"
+        nodes = play.service.instances(ended=True)["instances"]
+    finally:
+        play.close()
+    assert [node["instance_type"] for node in nodes] == rented

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
+from boa_daemon.errors import InputError
+from policies.model import Width
 from policies.registry import POLICIES, build_policy
 
 
@@ -29,3 +33,35 @@ def test_every_policy_keeps_its_pace_and_its_rounds_under_the_daemon(name: str) 
     assert (rules.pace, rules.round_seconds) == (built.pace, built.round_seconds)
     own = built.idle_hold_seconds
     assert rules.idle_hold_seconds == (45.0 if own is None else min(own, 45.0))
+
+
+def test_several_machines_of_a_gpu_are_planned_as_gpu_types(tmp_path: Path) -> None:
+    """The machine of the class file keeps the file's name; another one runs what fits into one node of it."""
+    path = tmp_path / "classes.yaml"
+    path.write_text(
+        "gpu_types: {t4: {instance_type: g4dn.12xlarge}}\n"
+        "classes: [{name: c, phases: [{size_gpu_hours: 1, speedup: {table: {1: 1.0, 4: 3.5}}}]}]\n",
+        encoding="utf-8",
+    )
+    planner = Planner(
+        Settings.model_validate(
+            {
+                "cloud": {"instance_types": ["g4dn.xlarge", "g4dn.12xlarge"]},
+                "workload": {"classes": str(path)},
+            }
+        )
+    )
+
+    assert {kind: machine.name for kind, machine in planner.machines.items()} == {
+        "t4@g4dn.xlarge": "g4dn.xlarge",
+        "t4": "g4dn.12xlarge",
+    }
+    assert planner.speed("c", 0, Width("t4", 4)) == 3.5
+    assert planner.speed("c", 0, Width("t4@g4dn.xlarge", 1)) == 1.0
+    assert list(planner.classes["c"].phases[0].speedups["t4@g4dn.xlarge"].whole_widths()) == [1]
+
+
+def test_a_machine_that_is_named_twice_is_refused() -> None:
+    """The sentence names it."""
+    with pytest.raises(InputError, match=r"names g5\.xlarge twice"):
+        Planner(Settings.model_validate({"cloud": {"instance_types": ["g5.xlarge", "g5.xlarge"]}}))

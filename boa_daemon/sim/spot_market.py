@@ -1,0 +1,199 @@
+"""The spot market as options of a plan: each machine once more, at the spot price, with interruptions.
+
+`t4@spot` is the machine of `t4` on the spot market, a GPU type of its own: its price is the mean spot price,
+its speed what the interruptions of the world leave of it (`policies.optimum.interruptions`). So a plan mixes
+spot and on demand by class and phase, exactly. Stock and prices that move are not in the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.sim.settings import Spot, WorldSettings, of_type
+from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.links.machines import card_of, kind_on
+from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
+from policies.optimum.interruptions import (
+    Interruptions,
+    Saves,
+    best_interval,
+    hours_with_interruptions,
+)
+from policies.speedup import Table
+
+SPOT = "spot"
+_Value = TypeVar("_Value")
+_LEAST_SPEED = 1e-9
+"""Where interruptions leave less of a speed, a width is not offered."""
+
+
+def is_spot(kind: str) -> bool:
+    """Return whether a GPU type is a machine on the spot market."""
+    return kind.endswith(f"@{SPOT}")
+
+
+def spot_kind(kind: str) -> str:
+    """Return the name of a machine on the spot market as a GPU type."""
+    return kind_on(kind, SPOT)
+
+
+def mean_price_fraction(spot: Spot) -> float:
+    """Return the mean spot price as a share of the on-demand price, which it never exceeds."""
+    if spot.prices:
+        return min(1.0, math.fsum(part for _, part in spot.prices) / len(spot.prices))
+    middle, sigma = math.log(spot.price_fraction), spot.price_volatility
+    if sigma == 0.0:
+        return min(1.0, spot.price_fraction)
+    below = 0.5 * (1.0 + math.erf((-middle - sigma**2) / (sigma * math.sqrt(2.0))))
+    at_most = 0.5 * (1.0 + math.erf(middle / (sigma * math.sqrt(2.0))))
+    return math.exp(middle + 0.5 * sigma**2) * below + at_most
+
+
+def for_both_markets(world: WorldSettings) -> WorldSettings:
+    """Return the world in which machines on the spot market boot, and have quotas, as on demand."""
+    return replace(world, boots=_on_spot_too(world.boots), quotas=_on_spot_too(world.quotas))
+
+
+def _on_spot_too(by_name: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Return values by instance type for machines on the spot market as well."""
+    return {**by_name, **{f"{name}@{SPOT}": value for name, value in by_name.items() if name}}
+
+
+def with_spot(file: ProblemFile, world: WorldSettings) -> ProblemFile:
+    """Return the file with each machine once more on the spot market, or on that alone.
+
+    A class is as fast there as on demand, as long as nothing happens: see `interrupted`.
+    """
+    if world.spot is None:
+        return file
+    fraction = mean_price_fraction(world.spot)
+    machines = dict(file.instance_types) if world.on_demand else {}
+    for kind, machine in file.instance_types.items():
+        name = spot_kind(kind)
+        machines[name] = replace(
+            machine,
+            name=f"{machine.name}@{SPOT}",
+            gpu_type=name,
+            usd_per_hour=machine.usd_per_hour * fraction,
+        )
+    classes = tuple(
+        replace(job_class, phases=tuple(_on_both(phase, machines) for phase in job_class.phases))
+        for job_class in file.problem.classes
+    )
+    prices = tuple(
+        GpuType(name=kind, usd_per_gpu_hour=machine.usd_per_gpu_hour) for kind, machine in machines.items()
+    )
+    problem = replace(file.problem, classes=classes, gpu_types=prices)
+    return replace(file, problem=problem, instance_types=MappingProxyType(machines))
+
+
+def _on_both(phase: Phase, machines: Mapping[str, InstanceType]) -> Phase:
+    """Return a phase with its speed-ups on both markets, as far as there are machines."""
+    speedups = {**phase.speedups, **{spot_kind(kind): curve for kind, curve in phase.speedups.items()}}
+    return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
+
+
+def interrupted(
+    problem: Problem, machines: Mapping[str, InstanceType], world: WorldSettings, *, boot_seconds: float
+) -> Problem:
+    """Return the problem with the speeds that interruptions leave on machines of the spot market.
+
+    Where the world has no checkpoints nothing is saved in a phase. The same object where there is no spot.
+    """
+    if world.spot is None or not any(is_spot(kind) for kind in machines):
+        return problem
+    classes = tuple(
+        replace(
+            job_class,
+            phases=tuple(
+                _interrupted(job_class, phase, machines, world, boot_seconds=boot_seconds)
+                for phase in job_class.phases
+            ),
+        )
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes)
+
+
+def _interrupted(
+    job_class: JobClass,
+    phase: Phase,
+    machines: Mapping[str, InstanceType],
+    world: WorldSettings,
+    *,
+    boot_seconds: float,
+) -> Phase:
+    """Return one phase with the speeds that interruptions leave."""
+    saves = saves_of(world)
+    speedups = dict(phase.speedups)
+    for kind, curve in phase.speedups.items():
+        if not is_spot(kind):
+            continue
+        terms = terms_of(world, machines[kind], boot_seconds=boot_seconds)
+        kept: dict[int, float] = {}
+        for width in curve.whole_widths().tolist():
+            hours = phase.size_gpu_hours / float(curve.speed_at(width))
+            nodes = -(-width // machines[kind].gpus)
+            mean = hours_with_interruptions(hours, nodes, terms, saves, restart_hours=job_class.rescale_hours)
+            if phase.size_gpu_hours / mean > _LEAST_SPEED:
+                kept[width] = phase.size_gpu_hours / mean
+        if kept:
+            speedups[kind] = Table(gpus=tuple(kept), speeds=tuple(kept.values()))
+        elif len(speedups) > 1:
+            del speedups[kind]
+    return replace(phase, speedups=speedups)
+
+
+def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float) -> Interruptions:
+    """Return how nodes of a machine are taken back in a world with a spot market."""
+    spot = world.spot or Spot()
+    boot = of_type(world.boots, machine.name.removesuffix(f"@{SPOT}"), card_of(machine.gpu_type))
+    seconds = boot_seconds if boot is None else boot.mean_seconds
+    return Interruptions(
+        per_node_hour=1.0 / spot.mean_interruption_hours,
+        notice_hours=spot.notice_seconds / SECONDS_PER_HOUR,
+        unannounced_fraction=spot.unannounced_fraction,
+        leave_hours=LEAVE_SECONDS / SECONDS_PER_HOUR,
+        boot_hours=seconds / SECONDS_PER_HOUR,
+    )
+
+
+def saves_of(world: WorldSettings) -> Saves:
+    """Return how often jobs save in a world; never where it does not say."""
+    if world.checkpoints is None:
+        return Saves()
+    return Saves(
+        every_hours=world.checkpoints.every_seconds / SECONDS_PER_HOUR,
+        cost_hours=world.checkpoints.cost_seconds / SECONDS_PER_HOUR,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """How often jobs had better save on so many nodes, seconds of work; infinite where nothing is lost."""
+
+    nodes: int
+    best_seconds: float
+    now_seconds: float | None
+
+
+def advice(world: WorldSettings, nodes: int) -> Advice:
+    """Return the interval between saves that loses the least on so many nodes of the spot market."""
+    spot, saves = world.spot or Spot(), saves_of(world)
+    terms = terms_of(
+        replace(world, spot=spot),
+        InstanceType(name="", gpu_type="", gpus=1, usd_per_hour=1.0),
+        boot_seconds=0.0,
+    )
+    announced, lost = terms.rates(nodes, cost_hours=saves.cost_hours)
+    return Advice(
+        nodes=nodes,
+        best_seconds=SECONDS_PER_HOUR * best_interval(announced, lost, saves.cost_hours),
+        now_seconds=None if world.checkpoints is None else world.checkpoints.every_seconds,
+    )

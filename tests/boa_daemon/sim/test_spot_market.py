@@ -1,0 +1,198 @@
+"""The spot market in the plan, against the simulator's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.sim.paths import price_path
+from boa_daemon.sim.settings import Boot, Checkpoints, Spot, WorldSettings
+from boa_daemon.sim.spot_market import (
+    advice,
+    for_both_markets,
+    interrupted,
+    mean_price_fraction,
+    with_spot,
+)
+from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate, site_of
+from boa_daemon.testing import a_trace
+from boa_daemon.traces.reader import Trace
+from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem
+from policies.optimum.boa import solve
+from policies.speedup import Table
+
+MACHINE = InstanceType(name="s1", gpu_type="t4", gpus=1, usd_per_hour=1.0)
+SPOT = Spot(price_fraction=0.4, price_volatility=0.0, mean_interruption_hours=6.0)
+BOOT_SECONDS = 60.0
+JOBS_PER_HOUR = 4.0
+
+
+def a_file(*widths: int, hours: float = 4.0) -> ProblemFile:
+    """Return a class of jobs of so many hours at the first width, 1.6 times as fast at twice that."""
+    speeds = tuple(float(widths[0]) * 1.6 ** math.log2(width / widths[0]) for width in widths)
+    phase = Phase(size_gpu_hours=hours * widths[0], speedups={"t4": Table(gpus=widths, speeds=speeds)})
+    return ProblemFile(
+        path="classes.yaml",
+        problem=Problem(
+            classes=(
+                JobClass(name="c", phases=(phase,), arrivals_per_hour=JOBS_PER_HOUR, rescale_hours=0.02),
+            ),
+            gpu_types=(GpuType(name="t4", usd_per_gpu_hour=1.0),),
+        ),
+        budget=None,
+        instance_types={"t4": MACHINE},
+    )
+
+
+def arrivals(jobs: int, seed: int) -> Trace:
+    """Return Poisson arrivals."""
+    rng, at, found = Random(seed), 0.0, []
+    for _ in range(jobs):
+        at += rng.expovariate(JOBS_PER_HOUR / 3600.0)
+        found.append(at)
+    return a_trace(*found)
+
+
+WORLDS = [
+    (1, WorldSettings(spot=SPOT)),
+    (2, WorldSettings(spot=replace(SPOT, unannounced_fraction=0.3), checkpoints=Checkpoints())),
+    (1, WorldSettings(spot=replace(SPOT, mean_interruption_hours=2.0))),
+    (2, WorldSettings(spot=replace(SPOT, mean_interruption_hours=3.0))),
+    (
+        1,
+        WorldSettings(
+            spot=replace(SPOT, unannounced_fraction=1.0),
+            checkpoints=Checkpoints(every_seconds=1800.0, cost_seconds=60.0),
+        ),
+    ),
+    (
+        2,
+        WorldSettings(
+            spot=replace(SPOT, unannounced_fraction=1.0),
+            checkpoints=Checkpoints(every_seconds=3600.0, cost_seconds=120.0),
+        ),
+    ),
+    (4, WorldSettings(spot=replace(SPOT, mean_interruption_hours=12.0, unannounced_fraction=0.2))),
+    (1, WorldSettings(spot=replace(SPOT, notice_seconds=600.0))),
+    (1, WorldSettings(spot=replace(SPOT, notice_seconds=0.0), checkpoints=Checkpoints())),
+    (
+        2,
+        WorldSettings(
+            spot=replace(SPOT, mean_interruption_hours=1.5, unannounced_fraction=0.5),
+            checkpoints=Checkpoints(every_seconds=300.0, cost_seconds=10.0),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "world"),
+    [
+        pytest.param(*case, marks=[pytest.mark.exhaustive] if number > 1 else [], id=f"world-{number}")
+        for number, case in enumerate(WORLDS)
+    ],
+)
+def test_a_run_takes_what_the_plan_says(width: int, world: WorldSettings) -> None:
+    """Mean JCT and spend of 200 jobs on spot alone, within 5 %. All ten worlds take half a minute."""
+    world = replace(world, on_demand=False)
+    jobs = 200
+    file = with_spot(a_file(width), world)
+    planned = interrupted(file.problem, file.instance_types, world, boot_seconds=BOOT_SECONDS)
+    answer = solve(planned, 1e6)
+    run = simulate(
+        SimulationSettings(
+            trace=arrivals(jobs, seed=width),
+            problem=file.problem,
+            instance_types=file.instance_types,
+            budget=Budget(amount=1e6),
+            policy="asked",
+            world=world,
+            boot_seconds=BOOT_SECONDS,
+        )
+    )
+    boot = BOOT_SECONDS / 3600.0
+    spend = jobs * (answer.mean_spend / JOBS_PER_HOUR + 0.4 * width * boot)
+
+    assert run.interruptions > 10
+    assert run.mean_jct_hours == pytest.approx(answer.mean_jct_hours + boot, rel=0.05)
+    assert run.spent_usd == pytest.approx(spend, rel=0.05)
+
+
+def test_the_mean_price_is_that_of_the_market() -> None:
+    """Against the simulator's own path, which wanders and never exceeds on demand."""
+    for fraction, volatility in ((0.3, 0.2), (0.8, 0.5)):
+        spot = Spot(price_fraction=fraction, price_volatility=volatility, price_memory_hours=2.0)
+        hours = 40_000
+        path = price_path(spot, 1.0, "seed", start=0.0)
+        mean = sum(path.at(3600.0 * hour) for hour in range(hours)) / hours
+
+        assert mean_price_fraction(spot) == pytest.approx(mean, rel=0.02)
+
+
+def test_a_plan_mixes_both_markets_where_that_waits_least() -> None:
+    """Cheap and slow beside dear and fast: with spot the same money waits less."""
+    world = WorldSettings(
+        spot=replace(SPOT, mean_interruption_hours=3.0, unannounced_fraction=0.5),
+        checkpoints=Checkpoints(every_seconds=1200.0, cost_seconds=60.0),
+    )
+    file = with_spot(a_file(1, 2, 4), world)
+    planned = interrupted(file.problem, file.instance_types, world, boot_seconds=180.0)
+    kinds = {
+        width.gpu_type
+        for budget in (10.0, 20.0, 30.0)
+        for plan in solve(planned, budget).classes[0].plans
+        for width in plan.widths
+    }
+
+    assert solve(planned, 20.0).mean_jct_hours < solve(a_file(1, 2, 4).problem, 20.0).mean_jct_hours
+    assert kinds == {"t4", "t4@spot"}
+
+
+def test_the_plan_says_which_market_a_node_is_rented_on() -> None:
+    """A plan on both: every launch is on the market of its machine, and the site plans with losses."""
+    world = for_both_markets(
+        WorldSettings(
+            spot=replace(SPOT, unannounced_fraction=0.5),
+            checkpoints=Checkpoints(cost_seconds=60.0),
+            boots={"s1": Boot.constant(30.0)},
+        )
+    )
+    file = with_spot(a_file(1, 2, 4), world)
+    settings = SimulationSettings(
+        trace=arrivals(20, seed=5),
+        problem=file.problem,
+        instance_types=file.instance_types,
+        budget=Budget(amount=20.0),
+        world=world,
+    )
+    run = prepare(settings)
+    seen = set[tuple[str, str]]()
+    run.finish(lambda d: seen.update((n.instance_type.name, n.market) for n in d.state.nodes.values()))
+
+    assert seen <= {("s1", "on-demand"), ("s1@spot", "spot")}
+    assert ("s1@spot", "spot") in seen
+    assert site_of(settings).problem.price_of("t4@spot") == pytest.approx(0.4)
+    assert world.boots["s1@spot"] == world.boots["s1"]
+
+
+def test_saves_are_advised_by_nodes() -> None:
+    """Twice the nodes are lost twice as often: about 1.4 times as many saves; none where nothing is lost."""
+    world = WorldSettings(
+        spot=replace(SPOT, unannounced_fraction=1.0), checkpoints=Checkpoints(cost_seconds=10.0)
+    )
+
+    assert advice(world, 1).best_seconds == pytest.approx(math.sqrt(2 * 10.0 * 6 * 3600.0), rel=0.02)
+    assert advice(world, 2).best_seconds == pytest.approx(math.sqrt(10.0 * 6 * 3600.0), rel=0.02)
+    assert advice(replace(world, spot=SPOT), 1).best_seconds == math.inf
+
+
+def test_without_a_spot_market_nothing_changes() -> None:
+    """The very same file and problem."""
+    file = a_file(1)
+
+    assert with_spot(file, WorldSettings()) is file
+    assert interrupted(file.problem, file.instance_types, WorldSettings(), boot_seconds=0.0) is file.problem

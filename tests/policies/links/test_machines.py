@@ -1,0 +1,91 @@
+"""Several machines that carry the same GPU, as GPU types of their own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from boa_daemon.testing import a_class
+from policies.links.contention import Link
+from policies.links.link_share import network_share
+from policies.links.machines import named_apart, on_machines, siblings, speedup_on
+from policies.model import AllReduce, GpuType, InstanceType, JobClass, Phase, Problem
+from policies.optimum.boa import solve
+from policies.speedup import Table
+
+SMALL = InstanceType(name="s1", gpu_type="t4", gpus=1, usd_per_hour=0.5, link_gigabits_per_second=5.0)
+LARGE = InstanceType(name="l4", gpu_type="t4", gpus=4, usd_per_hour=4.0, link_gigabits_per_second=50.0)
+NEED = AllReduce(message_bytes=1e9, compute_seconds=1.0)
+CURVE = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.9, 3.6, 6.0))
+
+
+def test_the_first_machine_keeps_the_name_of_the_gpu() -> None:
+    """Each further one is named with its own; a name that a class file gave stays."""
+    assert list(named_apart((LARGE, SMALL), {})) == ["t4", "t4@s1"]
+    assert list(named_apart((SMALL, LARGE), {"t4": LARGE})) == ["t4@s1", "t4"]
+    assert named_apart((LARGE, SMALL), {})["t4@s1"].gpu_type == "t4@s1"
+    assert siblings(["t4", "a100", "t4@s1"]) == {"t4": ("t4", "t4@s1"), "t4@s1": ("t4", "t4@s1")}
+
+
+def test_one_machine_per_gpu_changes_nothing() -> None:
+    """The same object comes back, and no GPU has siblings."""
+    job_class = a_class(gpu_type="t4", curve=CURVE)
+
+    assert on_machines(job_class, {"t4": LARGE}, {"t4": LARGE}) is job_class
+    assert siblings(["t4", "a100"]) == {}
+
+
+def test_where_nothing_is_known_of_the_link_a_job_stays_within_one_node() -> None:
+    """On one-GPU machines one GPU, and no width where the class begins at two."""
+    found = speedup_on(CURVE, measured=LARGE, machine=SMALL, need=None)
+
+    assert found == Table(gpus=(1,), speeds=(1.0,))
+    assert speedup_on(Table(gpus=(2,), speeds=(2.0,)), measured=LARGE, machine=SMALL, need=None) is None
+
+
+def test_a_known_message_pays_the_link_of_its_machine() -> None:
+    """Within one node of the first machine the link is new; beyond, it takes the place of the other."""
+    slow, fast = (1.0 + network_share(Link.of_gigabits(gigabits), NEED) for gigabits in (5.0, 50.0))
+    found = speedup_on(CURVE, measured=LARGE, machine=SMALL, need=NEED)
+
+    assert found is not None
+    assert found.speed_at([1, 2, 8]) == pytest.approx([1.0, 1.9 / slow, 6.0 * fast / slow])
+
+
+def test_the_optimum_is_exact_over_machines_and_widths() -> None:
+    """Against every pair of options of two classes: no pair within the budget waits less."""
+    kinds = {"t4": LARGE, "t4@s1": SMALL}
+    stated = [
+        a_class(name, gpu_type="t4", curve=CURVE, arrivals_per_hour=rate, network=NEED)
+        for name, rate in (("a", 1.0), ("b", 2.0))
+    ]
+    classes = tuple(on_machines(job_class, kinds, {"t4": LARGE}) for job_class in stated)
+    problem = Problem(
+        classes=classes,
+        gpu_types=tuple(GpuType(name=k, usd_per_gpu_hour=m.usd_per_gpu_hour) for k, m in kinds.items()),
+    )
+    solution = solve(problem, 2.5, version="integer-pure")
+    best = min(
+        hours
+        for choice in itertools.product(_options(classes[0], kinds), _options(classes[1], kinds))
+        if sum(spend for _, spend in choice) <= 2.5
+        for hours in [sum(hours for hours, _ in choice) / 3.0]
+    )
+    used = {width.gpu_type for answer in solution.classes for plan in answer.plans for width in plan.widths}
+
+    assert solution.mean_jct_hours == pytest.approx(best)
+    assert used == {"t4", "t4@s1"}, "a mix of both is best here"
+
+
+def _options(job_class: JobClass, kinds: dict[str, InstanceType]) -> list[tuple[float, float]]:
+    """Return (job-hours per hour, spend per hour) of each option of a class."""
+    phase: Phase = job_class.phases[0]
+    return [
+        (
+            job_class.arrivals_per_hour / speed,
+            job_class.arrivals_per_hour * kinds[kind].usd_per_gpu_hour * width / speed,
+        )
+        for kind, curve in phase.speedups.items()
+        for width, speed in zip(curve.whole_widths(), curve.speed_at(curve.whole_widths()), strict=True)
+    ]
