@@ -16,6 +16,7 @@ from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
 
@@ -301,7 +302,7 @@ class Doctor:
             return
         rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
         online = {row["InstanceId"] for row in rows if row.get("PingStatus") == "Online"}
-        silent = sorted(node.id for node in running if node.id not in online)
+        silent = sorted(node.id for node in running if instance_of(node.id) not in online)
         yield Check(
             name="nodes",
             status="warning" if silent else "ok",

@@ -33,6 +33,13 @@ IdleHoldOption: TypeAlias = Annotated[
     float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
 ]
 
+WarmPoolOption: TypeAlias = Annotated[
+    int, typer.Option("--warm-pool", min=0, help="Keep so many idle nodes stopped, at the cost of a disk.")
+]
+StartSecondsOption: TypeAlias = Annotated[
+    float, typer.Option(min=0.0, help="From the start of a stopped node to ready.")
+]
+
 
 def settings_in_world(
     trace: Path, classes: Path, budget: Budget, *, world: Path | None, spot: bool, boot: str | None
