@@ -99,6 +99,7 @@ def test_a_launch_starts_what_is_stopped_first() -> None:
 
     [order] = launches(decision)
     assert (order.count, order.starts) == (2, ("i-1~2",))
+    assert "asked for now: 2, stopped and started first: 1 of 1" in decision.explain("a")
     assert ends(decision) == {}
 
 
