@@ -66,7 +66,7 @@ class Worth:
         share = disk_usd_per_hour / kind.usd_per_hour
         if self.node_prices is None:
             seconds = self.idle_hold_seconds / share if share else LONGEST_SECONDS
-            return Hold(nodes=self.pool.nodes, seconds=min(seconds, LONGEST_SECONDS))
+            return Hold(nodes=self.pool.nodes if seconds else 0, seconds=min(seconds, LONGEST_SECONDS))
         saved = self.node_prices.boot_hours - self.pool.start_seconds / SECONDS_PER_HOUR
         worth = self.node_prices.warm(kind.gpu_type, saved_hours=max(saved, 0.0), share=share)
         return Hold(nodes=worth.nodes, seconds=min(worth.seconds, LONGEST_SECONDS))

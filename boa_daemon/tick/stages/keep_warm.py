@@ -66,6 +66,7 @@ def _with_stops(state: ClusterState, plan: Plan, rules: Rules, worth: Worth, kep
         if kept[name] < hold.nodes and sum(kept.values()) < worth.pool.nodes and len(stops) < room:
             kept[name] += 1
             stops.append(node.id)
+            plan = plan.looked_at_by(state.now + hold.seconds)
     return replace(plan, stopping=tuple(stops)) if stops else plan
 
 

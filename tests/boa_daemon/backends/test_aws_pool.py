@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from aws_rigs import START, AwsRig, a_launch, a_rig, ends
+from aws_rigs import CATALOG, START, AwsRig, a_launch, a_rig, ends
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_doctor import Doctor
 from boa_daemon.tick.ports import Accepted, Launched, Unknown
 from boa_daemon.tick.state import NodeState
 
@@ -194,3 +195,11 @@ def test_a_spot_node_is_ended_whatever_is_ordered(rig: AwsRig) -> None:
 
     assert list(phases(cloud).values()) == ["terminated"]
     assert rig.fake.forbidden == []
+
+
+def test_the_doctor_says_what_is_stopped(rig: AwsRig) -> None:
+    """And what its disks cost; more than there is room for is worth a warning."""
+    a_stopped_one(rig)
+    for room, status in ((1, "ok"), (0, "warning")):
+        [check] = Doctor(rig.another(warm_pool_nodes=room), CATALOG, rig.clock)._pool()
+        assert (check.status, check.said) == (status, f"1 of {room} stopped, 0.0219 USD/hour for their disks")

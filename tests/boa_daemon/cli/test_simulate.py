@@ -237,3 +237,18 @@ def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str
 
     assert spent("--learn") > 1.05 * spent()
     assert spent("--learn") == spent("--learn")
+
+
+def test_a_warm_pool_is_shown_and_goes_with_dollars(case: list[str], tmp_path: Path) -> None:
+    """How many launches were starts, and what lay on disks; GPUs say nothing of what a disk costs."""
+    rows = "".join(f"j{n},{n * 1800},vision\n" for n in range(10))
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+    flags = ("--budget", "20/h", "--warm-pool", "4", "--start-seconds", "20")
+    document = json.loads(boa(*case, *flags, "--json").stdout)
+    assert document["nodes_started"] > 0
+    assert document["node_hours_stopped"] > 0.0
+    assert "of these started" in boa(*case, *flags).stdout
+
+    result = boa(*case, "--budget", "gpus:20", "--warm-pool", "4")
+    assert isinstance(result.exception, InputError)
+    assert "a disk is no GPU" in str(result.exception)
