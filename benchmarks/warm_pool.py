@@ -1,6 +1,6 @@
 """What a warm pool of stopped instances brings: mean JCT at equal money, with and without, boots of 180 s.
 
-    python benchmarks/warm_pool.py [--hours 4] [--seeds 1] [--pools 0 4 16] [--factors 1] [--start-seconds 40]
+    python benchmarks/warm_pool.py [--hours 3] [--seeds 1] [--pools 0 4 16] [--factors 1] [--start-seconds 40]
 
 The jobs are those of `boa_daemon.sim.scenarios` on nodes with four GPUs, and BOA is rehearsed on each trace,
 so that it spends the same budget each time; pool 0 is the baseline. A stopped node costs its disk, holds no
@@ -23,7 +23,7 @@ from policies.model import Budget
 def main() -> None:
     """Print a line for each budget and pool."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--hours", type=float, default=4.0)
+    parser.add_argument("--hours", type=float, default=3.0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--pools", type=int, nargs="*", default=(0, 4, 16))
     parser.add_argument("--factors", type=float, nargs="*", default=(1.0,))

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.history import figures_of
+from boa_daemon.daemon.last_resort import LastResort
 from boa_daemon.daemon.warm_pool import start_seconds_of, warm_pool_of
 from boa_daemon.learning.boots import Boots
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.state import WarmPool
 
+COSTS_BY: tuple[CostBy, ...] = ("job", "class", "user", "day")
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "budget": {"usd_per_hour": 10.0, "usd_per_day_cap": 200.0},
@@ -95,6 +99,8 @@ def test_the_next_job_starts_the_node_of_the_last_one(site: Site) -> None:
     site.until(lambda: not site.phases())
     bills = site.play.books.store.settled_micro_dollars()
     assert bills == site.play.cloud.bill_micro_dollars() > 0
+    for by in COSTS_BY:
+        assert site.play.service.cost(by=by)["usd"] == pytest.approx(bills / 1e6, abs=2e-5)
     ended = site.play.service.instances(ended=True)["instances"]
     assert [row["id"].partition("~")[2] for row in ended] == ["", "2", "3", "4"]
 
@@ -108,6 +114,50 @@ def test_a_restart_knows_what_is_stopped(site: Site) -> None:
     assert site.phases() == {stopped: "stopped"}
     assert site.play.daemon.standing.decision is not None
     assert site.play.daemon.standing.decision.actions == ()
+
+
+def test_a_lost_database_finds_what_is_stopped(site: Site) -> None:
+    """The cloud's list says what it is; and the next job starts it."""
+    stopped = site.stop_one()
+    site.play.close()
+    for name in site.folder.glob("boa.sqlite*"):
+        name.unlink()
+    site.play = DaemonInAFolder(site.folder, site.clock, SETTINGS)
+    site.play.daemon.tick()
+    assert site.phases() == {stopped: "stopped"}
+
+    site.submit("next")
+    site.until(lambda: site.phases() == {stopped.replace("~2", "~3"): "ready"})
+
+
+def test_what_no_daemon_wants_is_found_and_ended(site: Site) -> None:
+    """As `boa gc` does on the simulated cloud: nobody renewed it for minutes."""
+    stopped = site.stop_one()
+    assert site.play.cloud.unwanted() == {}
+    site.clock.instant += 600.0
+    assert list(site.play.cloud.unwanted()) == [stopped]
+    site.play.cloud.terminate([TerminateNode(id="gc", node=stopped, reason="unwanted")])
+
+    assert [node for node in site.play.cloud.nodes() if node.ended_at is None] == []
+
+
+def test_where_no_tick_can_be_done_what_is_stopped_goes_down_too(site: Site) -> None:
+    """The last resort knows it: everything is let go, without a plan."""
+    stopped = site.stop_one()
+    daemon = site.play.daemon
+    assert daemon.books is not None
+    resort = LastResort(
+        cloud=site.play.cloud,
+        fleet=daemon.fleet,
+        runner=site.play.runner,
+        work=daemon.work,
+        books=daemon.books,
+        grace_seconds=60.0,
+    )
+    resort.act(daemon.planner.rules(), None, now=site.clock.instant, is_down=True)
+
+    assert resort.troubles == []
+    assert {node.id: node.phase for node in site.play.cloud.nodes()}[stopped] == "terminated"
 
 
 def test_without_the_setting_what_is_stopped_ends(site: Site) -> None:
