@@ -59,6 +59,13 @@ class NodePrices(Protocol):
         """Return how many idle nodes of a type are worth holding, and how long."""
         ...
 
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+        """Return how many stopped nodes of a type are worth keeping, and how long.
+
+        Each saves `saved_hours` of a boot, and takes `share` of what a running one takes from the budget.
+        """
+        ...
+
     def patience_hours(self, gpu_type: str) -> float:
         """Return how long a job had better wait for GPUs to fall free before a node is rented for it."""
         ...

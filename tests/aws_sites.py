@@ -64,6 +64,7 @@ market = "{market}"
 instance_profile = "{profile}"
 queue_url = "{warnings}"
 lease_minutes = 2
+warm_pool_nodes = {pool}
 [engine]
 name = "ssm"
 queue_url = "{reports}"
@@ -146,7 +147,12 @@ class AwsSite:
 
 @contextmanager
 def an_aws_site(
-    monkeypatch: pytest.MonkeyPatch, *, market: str = "on-demand", cluster: str = "lab", without: str = ""
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    market: str = "on-demand",
+    cluster: str = "lab",
+    without: str = "",
+    warm_pool_nodes: int = 0,
 ) -> Iterator[AwsSite]:
     """Make one. Daemon and nodes sign with keys of their own, and may do what `boa iam` prints, no more.
 
@@ -174,6 +180,7 @@ def an_aws_site(
             cluster=cluster,
             instance_types=("g5.xlarge",),
             market=market,  # type: ignore[arg-type]
+            warm_pool_nodes=warm_pool_nodes,
         )
         site = site_of(settings, account=ACCOUNT)
         queues = _made(url, site)
@@ -202,7 +209,7 @@ def an_aws_site(
         stack.callback(nodes.close)
         (folder / "boa.toml").write_text(
             SETTINGS.format(
-                market=market, profile=site.names.node, warnings=queues["warnings"],
+                market=market, pool=warm_pool_nodes, profile=site.names.node, warnings=queues["warnings"],
                 reports=queues["reports"], uri=site.uses.uri,
             )
         )  # fmt: skip

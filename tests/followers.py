@@ -58,6 +58,9 @@ class Known:
         """Return what was told for any move."""
         return self.loses
 
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+        raise AssertionError("no pool here")
+
     def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
         """Return the share that was told or measured, of what is left."""
         return hours_left * (self.sends if share is None else share)

@@ -22,8 +22,10 @@ from boa_daemon.backends.aws_claim import ClusterClaim
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws_launch import Launcher
-from boa_daemon.backends.aws_listing import lease_of, node_of, tags_of_instance
+from boa_daemon.backends.aws_listing import lease_of, tags_of_instance
+from boa_daemon.backends.aws_lives import as_life, is_stop_open, life_before, life_now, ordered_life
 from boa_daemon.backends.aws_market import AwsMarket
+from boa_daemon.backends.aws_pool import WarmPool
 from boa_daemon.backends.aws_release import Releaser
 from boa_daemon.backends.aws_request import BOOKS_TAG, CLUSTER_TAG, LEASE_TAG
 from boa_daemon.backends.aws_sweep import Sweeper
@@ -31,6 +33,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.lives import instance_of, life_named, life_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
@@ -81,6 +84,8 @@ class AwsCloud(Provider):
         self.launcher = Launcher(settings, self.calls, self.market, catalog, clock, books=books, sleep=sleep)
         self.releaser = Releaser(self.calls, clock, say)
         self.sweeper = Sweeper(settings, self.calls, clock)
+        self.pool = WarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
+        self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._books, self._claim = books, claim
         self._known: set[NodeId] = set()
@@ -110,8 +115,8 @@ class AwsCloud(Provider):
         """Read EC2's warning of a node as if the queue had brought it; EC2 itself leaves the node alone."""
         if not self._touches or node not in self._live:
             return None
-        self._queue().take([spot_warning(node, self._clock.now())])
-        return self.notices.ends_by(node)
+        self._queue().take([spot_warning(instance_of(node), self._clock.now())])
+        return self.notices.ends_by(instance_of(node))
 
     def refresh(self) -> None:
         """Ask for prices, quotas and zones that are getting old."""
@@ -131,7 +136,8 @@ class AwsCloud(Provider):
         """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""
         live = {node.id: node for node in nodes if node.ended_at is None}
         self._live.update(live)
-        self._known |= live.keys()
+        self._known |= {instance_of(name) for name in live}
+        self._lives |= {instance_of(name): life_of(name) for name in live}
         self._wanted |= live.keys()
 
     def nodes(self) -> Sequence[NodeState]:
@@ -153,9 +159,24 @@ class AwsCloud(Provider):
         if self._touches:
             self.releaser.follow_up({each["InstanceId"]: each["State"]["Name"] for each in instances})
             self._end_overdue(instances, now)
+            self._finish_stops(instances)
         self._instances = instances
         self._forget(found, now)
         return [*self._live.values(), *self._ended.values()]
+
+    def _finish_stops(self, instances: Sequence[Mapping[str, Any]]) -> None:
+        """Stop what was told to and runs on, as after a crash; end what does not stop."""
+        running = [each for each in instances if each["State"]["Name"] == "running"]
+        open_stops = []
+        for instance in running:
+            life = self._lives.get(instance["InstanceId"], 1)
+            name = life_named(instance["InstanceId"], life)
+            is_open = is_stop_open(instance, life) or name in self.pool.asked
+            if is_open and instance["InstanceId"] not in self.releaser.asked:
+                open_stops.append(name)
+        late = self.pool.follow_up(open_stops)
+        if late:
+            self.releaser.terminate([instance_of(name) for name in late])
 
     def _end_overdue(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
         """End what EC2 said it would take back and did not: its jobs have left it, and it is paid for."""
@@ -168,7 +189,11 @@ class AwsCloud(Provider):
 
     def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
         """Take descriptions in and return them as nodes; one that lives was never ended, whatever we knew."""
-        found = {instance["InstanceId"]: self._node(instance, now) for instance in instances}
+        found: dict[NodeId, NodeState] = {}
+        for instance in instances:
+            node = self._node(instance, now)
+            found[node.id] = node
+            self._end_life_before(instance, node)
         for name, node in found.items():
             self._missing.pop(name, None)
             if node.ended_at is None:
@@ -179,6 +204,20 @@ class AwsCloud(Provider):
                 self._ended[name] = node
                 self._live.pop(name, None)
         return found
+
+    def _end_life_before(self, instance: Mapping[str, Any], node: NodeState) -> None:
+        """Note that an instance is in another life than before: the bill of that one is final."""
+        name, life = instance_of(node.id), life_of(node.id)
+        known, self._lives[name] = self._lives.get(name), life
+        before = life_named(name, life - 1 if known is None else known)
+        if before == node.id:
+            return
+        if before in self._live:
+            ended = self._live.pop(before)
+            at = max(node.launched_at, ended.launched_at)
+            self._ended[before] = replace(ended, phase="terminated", ended_at=at, idle_since=None)
+        elif before not in self._ended and (found := life_before(instance, node, self._kinds)) is not None:
+            self._ended[found.id] = found
 
     def _ours(self, listed: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
         """Return the instances that our database rented or knows; note whose the cluster is otherwise."""
@@ -214,7 +253,8 @@ class AwsCloud(Provider):
         """Renew the leases of nodes, as of the last listing; those of others run out."""
         self._wanted = frozenset(nodes)
         if self._touches:
-            wanted = [each for each in self._instances if each["InstanceId"] in self._wanted]
+            names = {instance_of(name) for name in self._wanted}
+            wanted = [each for each in self._instances if each["InstanceId"] in names]
             self._renew(wanted, self._clock.now())
 
     def offers(self) -> Sequence[Offer]:
@@ -229,8 +269,16 @@ class AwsCloud(Provider):
             ]
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Ask EC2 for nodes; the same action id asks for the same nodes."""
-        return self.launcher.launch(action)
+        """Ask EC2 for nodes, stopped ones first; the same action id asks for the same nodes."""
+        if not action.starts:
+            return self.launcher.launch(action)
+        stopped = [name for name, node in self._live.items() if node.phase == "stopped"]
+        again = [name for name in stopped if name in action.starts]
+        outcome = self.pool.launch(action, again, self.launcher.launch)
+        # Until the next listing they are not there to be started once more.
+        for name in again:
+            self._live[name] = replace(self._live[name], phase="terminating")
+        return outcome
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """End nodes that the listing showed as ours; others are refused, those gone already accepted."""
@@ -238,13 +286,27 @@ class AwsCloud(Provider):
         ours: list[NodeId] = []
         for action in actions:
             if action.node in self._live:
-                ours.append(action.node)
+                if not (action.stops and self._stopped(action.node, outcomes)):
+                    ours.append(action.node)
             elif action.node in self._ended:
                 outcomes[action.node] = Accepted()
             else:
                 reason = f"{action.node} is not in the list of cluster {self.settings.cluster}"
                 outcomes[action.node] = Refused(reason=reason, kind="bad-request")
-        return outcomes | self.releaser.terminate(ours)
+        said = self.releaser.terminate([instance_of(name) for name in ours])
+        return outcomes | {name: said[instance_of(name)] for name in ours}
+
+    def _stopped(self, name: NodeId, outcomes: dict[NodeId, Accepted | Refused | Unknown]) -> bool:
+        """Stop a node that runs; return whether that is what became of it. What cannot be stopped ends."""
+        node = self._live[name]
+        if node.phase == "stopped" or node.market != "on-demand":
+            return False
+        said = self.pool.stop([name])[name]
+        if isinstance(said, Refused):
+            self._say(f"{name} cannot be stopped, and ends: {said.reason}")
+            return False
+        outcomes[name] = said
+        return True
 
     def sweep(self) -> Mapping[str, str]:
         """Find what bears our tag and nothing explains, and end it; return a sentence on each by its id.
@@ -256,10 +318,11 @@ class AwsCloud(Provider):
             CallFailed: when EC2 cannot be asked.
         """
         # What the tick wants is no leak: its lease may have run out while AWS could not be reached.
+        wanted = {instance_of(name) for name in self._wanted}
         leaks = tuple(
             found
             for found in self.sweeper.find()
-            if found.leak and not found.is_ending and found.id not in self._wanted
+            if found.leak and not found.is_ending and found.id not in wanted
         )
         failed = self.sweeper.release(leaks) if self._touches else {}
         for name, why in failed.items():
@@ -276,26 +339,34 @@ class AwsCloud(Provider):
 
     def _node(self, instance: Mapping[str, Any], now: float) -> NodeState:
         """Return an instance as a node, with what we and the notices know beside the listing."""
-        name, state = instance["InstanceId"], instance["State"]["Name"]
+        of_instance, state = instance["InstanceId"], instance["State"]["Name"]
+        life = life_now(instance, self._lives.get(of_instance))
+        name, launched_at = life_named(of_instance, life), instance["LaunchTime"].timestamp()
         if state == "running":
-            self._ready_at.setdefault(name, instance["LaunchTime"].timestamp() if not self._live else now)
+            self._ready_at.setdefault(name, launched_at if not self._live else now)
         elif state in ("shutting-down", "terminated"):
             self._stopped_at.setdefault(name, now)
         if state in _LIVING:
             self._stopped_at.pop(name, None)
         prices: Sequence[tuple[float, float]] = ()
         if instance.get("InstanceLifecycle") == "spot":
-            self.market.remember_spot_since(instance["LaunchTime"].timestamp())
+            self.market.remember_spot_since(launched_at)
             zone = instance.get("Placement", {}).get("AvailabilityZone", "")
             prices = self.market.spot_prices(instance["InstanceType"], zone)
-        return node_of(
+        told = self.notices.ended_at(of_instance) or 0.0
+        is_leaving = of_instance in self.releaser.asked or name in self.pool.asked
+        return as_life(
             instance,
-            self._kinds,
+            life,
+            known=self._live.get(name),
+            now=now,
+            kinds=self._kinds,
             spot_prices=prices,
-            is_leaving=name in self.releaser.asked,
-            ends_by=self.notices.ends_by(name),
+            is_leaving=is_leaving or is_stop_open(instance, life),
+            ends_by=self.notices.ends_by(of_instance),
             ready_at=self._ready_at.get(name),
-            stopped_at=self.notices.ended_at(name) or self._stopped_at.get(name),
+            # What was told of an earlier run or a stop says nothing of this life.
+            stopped_at=told if told >= launched_at and life % 2 else self._stopped_at.get(name),
         )
 
     def _is_long_gone(self, name: NodeId, now: float) -> bool:
@@ -310,7 +381,8 @@ class AwsCloud(Provider):
         Raises:
             CallFailed: when EC2 cannot be asked: then nothing is known of them.
         """
-        return [instance for batch in _batches(names) for instance in self._described(batch)]
+        ids = [instance_of(name) for name in names]
+        return [instance for batch in _batches(ids) for instance in self._described(batch)]
 
     def _described(self, names: Sequence[NodeId]) -> Iterator[dict[str, Any]]:
         """Yield the descriptions of a batch."""
@@ -337,7 +409,7 @@ class AwsCloud(Provider):
         due = [
             instance["InstanceId"]
             for instance in instances
-            if instance["State"]["Name"] in ("pending", "running")
+            if (instance["State"]["Name"] in ("pending", "running") or ordered_life(instance) > 1)
             and not (
                 seconds * (1.0 - RENEWED_AFTER)
                 <= (lease_of(instance) or 0.0) - now
@@ -357,7 +429,7 @@ class AwsCloud(Provider):
         used: Counter[str] = Counter()
         for node in self._live.values():
             entry = self._catalog.entries.get(node.instance_type.name)
-            if entry is not None:
+            if entry is not None and node.phase != "stopped":
                 used[self.market.quota_code(entry.name, node.market)] += entry.vcpus
         return used
 

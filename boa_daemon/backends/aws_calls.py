@@ -33,6 +33,8 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ec2:CancelSpotInstanceRequests": "release",
         "ec2:DeleteVolume": "release",
         "ec2:DeleteNetworkInterface": "release",
+        "ec2:StopInstances": "pool",
+        "ec2:StartInstances": "pool",
         "ec2:CreateTags": "tag",
         "ec2:DescribeInstances": "read",
         "ec2:DescribeInstanceTypeOfferings": "read",

@@ -16,6 +16,7 @@ from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
 
@@ -59,6 +60,7 @@ class Doctor:
             ("launch", self._launch),
             ("release", self._release),
             ("nodes", self._agents),
+            ("warm pool", self._pool),
             ("queue", self._queue),
             ("reports", self._reports),
             ("bucket", self._bucket),
@@ -301,13 +303,28 @@ class Doctor:
             return
         rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
         online = {row["InstanceId"] for row in rows if row.get("PingStatus") == "Online"}
-        silent = sorted(node.id for node in running if node.id not in online)
+        silent = sorted(node.id for node in running if instance_of(node.id) not in online)
         yield Check(
             name="nodes",
             status="warning" if silent else "ok",
             said=f"not online in SSM: {', '.join(silent)}" if silent else f"{len(running)} are online in SSM",
             fix="Look at the checks of the network and at the nodes' instance profile" if silent else "",
         )
+
+    def _pool(self) -> Iterator[Check]:
+        """What is stopped, and what does it cost? It is silent where there is no pool and nothing stopped."""
+        stopped = [node for node in self._cloud.nodes() if node.phase == "stopped"]
+        room = self._settings.warm_pool_nodes
+        if stopped or room:
+            usd = sum(node.usd_per_hour for node in stopped)
+            yield Check(
+                name="warm pool",
+                status="warning" if len(stopped) > room else "ok",
+                said=f"{len(stopped)} of {room} stopped, {usd:.4f} USD/hour for their disks",
+                fix="A daemon that runs ends what is too many; `boa gc` ends what none wants"
+                if len(stopped) > room
+                else "",
+            )
 
     def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
         """Make a call as DryRun; return why it would be refused, None where it would be done."""

@@ -75,11 +75,13 @@ def node_of(
     ends_by: float | None = None,
     ready_at: float | None = None,
     stopped_at: float | None = None,
+    name: str = "",
 ) -> NodeState:
     """Return an instance as a node without jobs.
 
     `spot_prices` are what its market asked from an instant on, in order. A node that `is_leaving` or was
-    announced to be taken back counts as terminating, so that its jobs move at once.
+    announced to be taken back counts as terminating, so that its jobs move at once. `name` is
+    that of its life.
     """
     tags = tags_of_instance(instance)
     launched_at = instance["LaunchTime"].timestamp()
@@ -90,7 +92,7 @@ def node_of(
         phase = "terminating"
     end = (ended_at(instance) or stopped_at) if phase == "terminated" else None
     return NodeState(
-        id=instance["InstanceId"],
+        id=name or instance["InstanceId"],
         instance_type=kind,
         phase=phase,
         launched_at=launched_at,

@@ -17,7 +17,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
-from boa_daemon.backends.aws_request import CLUSTER_TAG, JOB_TAG, LEASE_TAG
+from boa_daemon.backends.aws_lives import LIFE_TAG, STOPPED_TAG
+from boa_daemon.backends.aws_request import CLUSTER_TAG, GENERATION_TAG, INTENT_TAG, JOB_TAG, LEASE_TAG
 from boa_daemon.backends.settings import AwsSettings
 
 Statement = dict[str, Any]
@@ -304,8 +305,20 @@ def _launching(settings: AwsSettings, account: str) -> list[Statement]:
 
 
 def _ending(settings: AwsSettings, account: str) -> list[Statement]:
-    """Return what may be done to what is ours already: renew its lease, end it."""
+    """Return what may be done to what is ours: renew its lease, end it; with a pool, stop and start it."""
     mine = {f"aws:ResourceTag/{CLUSTER_TAG}": settings.cluster}
+    tags, pool = [LEASE_TAG, JOB_TAG, "Name"], []
+    if settings.warm_pool_nodes:
+        tags += [LIFE_TAG, STOPPED_TAG, INTENT_TAG, GENERATION_TAG]
+        pool = [
+            {
+                "Sid": "WarmPool",
+                "Effect": "Allow",
+                "Action": actions_of("pool"),
+                "Resource": [_arn(settings, account, "instance")],
+                "Condition": {"StringEquals": mine},
+            }
+        ]
     return [
         {
             "Sid": "RenewLeases",
@@ -314,7 +327,7 @@ def _ending(settings: AwsSettings, account: str) -> list[Statement]:
             "Resource": [_arn(settings, account, "instance")],
             "Condition": {
                 "StringEquals": mine,
-                "ForAllValues:StringEquals": {"aws:TagKeys": [LEASE_TAG, JOB_TAG, "Name"]},
+                "ForAllValues:StringEquals": {"aws:TagKeys": tags},
             },
         },
         {
@@ -324,6 +337,7 @@ def _ending(settings: AwsSettings, account: str) -> list[Statement]:
             "Resource": [_arn(settings, account, kind) for kind in MADE],
             "Condition": {"StringEquals": mine},
         },
+        *pool,
     ]
 
 
@@ -412,7 +426,12 @@ def _never(settings: AwsSettings) -> Statement:
     return {
         "Sid": "NeverForeign",
         "Effect": "Deny",
-        "Action": ["ec2:TerminateInstances", "ec2:StopInstances", "ec2:ModifyInstanceAttribute"],
+        "Action": [
+            "ec2:TerminateInstances",
+            "ec2:StopInstances",
+            "ec2:StartInstances",
+            "ec2:ModifyInstanceAttribute",
+        ],
         "Resource": ["*"],
         "Condition": {"StringNotEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": settings.cluster}},
     }

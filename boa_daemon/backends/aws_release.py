@@ -1,7 +1,7 @@
 """Giving instances back: in one call, one by one where that fails, and again until EC2 shows the end.
 
-Nothing is ended that the listing did not show as ours. Nothing is ever stopped: a stopped instance keeps
-costing its disk, and a stopped spot instance may come back by itself.
+Nothing is ended that the listing did not show as ours. Nothing is stopped here: that is for the warm pool
+(`boa_daemon.backends.aws_pool`), and for instances on demand alone.
 """
 
 from __future__ import annotations

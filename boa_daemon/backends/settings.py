@@ -59,6 +59,8 @@ class AwsSettings(BaseModel):
     """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
     lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)
     """A node that hears nothing from the daemon for so long powers itself off; 90 outlast an hour apart."""
+    warm_pool_nodes: int = Field(default=0, ge=0)
+    """Idle nodes kept stopped, at the cost of their disks."""
     queue_url: str = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
@@ -106,7 +108,7 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
             hint='Set provider = "aws" under [cloud]',
         )  # fmt: skip
     # The daemon's own keys of the section, which say nothing about AWS.
-    for name in ("boot_seconds", "stock"):
+    for name in ("boot_seconds", "start_seconds", "stock"):
         table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})
     try:

@@ -2,7 +2,8 @@
 
 It stands for another party: what it was asked for it keeps, whatever becomes of the process that asked. The
 same token asks for the same nodes, a listing shows ended nodes for an hour, and the meter of a node runs from
-launch to termination. What runs on its nodes runs on this machine, by the `local` engine.
+launch to termination. A stopped node is a row of its own, as is its next run: lives of one instance. What
+runs on its nodes runs on this machine, by the `local` engine.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -18,9 +19,10 @@ from typing import TypeAlias
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.lives import next_life
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused
-from boa_daemon.tick.state import NodePhase, NodeState
+from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodePhase, NodeState
 from policies.model import NodeId
 
 SHOWN_SECONDS = 3600.0
@@ -35,9 +37,10 @@ _NOTES = """CREATE TABLE IF NOT EXISTS notes (id TEXT PRIMARY KEY, ends_by REAL,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedLimits:
-    """What the simulated cloud allows: seconds to boot, and nodes in all (None: as many as you like)."""
+    """What the simulated cloud allows: seconds to boot and to start, and nodes in all (None: no limit)."""
 
     boot_seconds: float = 5.0
+    start_seconds: float = 1.0
     stock: int | None = None
 
 
@@ -90,12 +93,16 @@ class FileCloud(Provider):
         text, ready_at, ended_at, ends_by, _renewed_at = row
         node: NodeState = loads(text)
         phase: NodePhase = "ready" if now >= ready_at else "requested"
+        if node.phase == "stopped":
+            phase = "stopped"
         return NodeState(
             id=node.id,
             instance_type=node.instance_type,
             phase=phase if ended_at is None else "terminated",
             launched_at=node.launched_at,
-            gpus=(None,) * node.instance_type.gpus,
+            gpus=() if phase == "stopped" else (None,) * node.instance_type.gpus,
+            prices=node.prices,
+            extras=node.extras,
             launched_by=node.launched_by,
             ended_at=ended_at,
             ends_by=ends_by if ended_at is None else None,
@@ -117,23 +124,65 @@ class FileCloud(Provider):
             ]
             if known:
                 return Launched(nodes=tuple(known))
-            (live,) = self._file.execute("SELECT count(*) FROM nodes WHERE ended_at IS NULL").fetchone()
+            # What is stopped has no token, and holds no stock.
+            living = "SELECT count(*) FROM nodes WHERE ended_at IS NULL AND token <> ''"
+            (live,) = self._file.execute(living).fetchone()
             count = action.count if self._limits.stock is None else self._limits.stock - live
             if count < (action.count if action.is_gang else 1):
                 return Refused(reason="the simulated cloud has no stock left", kind="no-capacity")
-            names = tuple(f"sim-{action.id}-{number}" for number in range(min(count, action.count)))
+            count = min(count, action.count)
+            started = self._end([name for name in action.starts[:count] if self._is_stopped(name)])
+            fresh = [f"sim-{action.id}-{number}" for number in range(count - len(started))]
+            names = (*(next_life(name) for name in started), *fresh)
             self._file.executemany(
                 "INSERT INTO nodes VALUES (?, ?, ?, ?, NULL)",
-                [(name, action.id, self._described(name, action), self._ready_at()) for name in names],
+                [
+                    (name, action.id, self._described(name, action), self._ready_at(name in fresh))
+                    for name in names
+                ],
             ).close()
         short = None
         if len(names) < action.count:
             short = Refused(reason="the simulated cloud has no more", kind="no-capacity")
         return Launched(nodes=names, short=short)
 
-    def _ready_at(self) -> float:
-        """Return when a node that is launched now is ready."""
-        return self._clock.now() + self._limits.boot_seconds
+    def _ready_at(self, is_new: bool) -> float:
+        """Return when a node that is launched or started now is ready."""
+        limits = self._limits
+        return self._clock.now() + (limits.boot_seconds if is_new else limits.start_seconds)
+
+    def _is_stopped(self, name: NodeId) -> bool:
+        """Whether a node is stopped now."""
+        stopped = "SELECT 1 FROM nodes WHERE id = ? AND ended_at IS NULL AND token = ''"
+        return self._file.execute(stopped, (name,)).fetchone() is not None
+
+    def _end(self, names: Sequence[NodeId]) -> list[NodeId]:
+        """End nodes that live, in the transaction that is open; return those that did."""
+        now, ended = self._clock.now(), []
+        for name in names:
+            found = self._file.execute(
+                "UPDATE nodes SET ended_at = ? WHERE id = ? AND ended_at IS NULL", (now, name)
+            )
+            if found.rowcount:
+                ended.append(name)
+        return ended
+
+    def _stop(self, name: NodeId) -> None:
+        """Begin the life of a node whose run was just ended, on its disk alone."""
+        (text,) = self._file.execute("SELECT node FROM nodes WHERE id = ?", (name,)).fetchone()
+        node, now = loads(text), self._clock.now()
+        stopped = replace(
+            node,
+            id=next_life(name),
+            phase="stopped",
+            launched_at=now,
+            launched_by="",
+            prices=((now, 0.0),),
+            extras=(("disk", DISK_USD_PER_HOUR),),
+        )
+        self._file.execute(
+            "INSERT INTO nodes VALUES (?, '', ?, ?, NULL)", (stopped.id, dumps(stopped), now)
+        ).close()
 
     def _described(self, name: NodeId, action: LaunchNodes) -> str:
         """Return a new node as text."""
@@ -149,13 +198,12 @@ class FileCloud(Provider):
         )
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
-        """Give nodes back at once."""
-        now = self._clock.now()
+        """Give nodes back at once, and keep those stopped that are to be; what is stopped already ends."""
         with self._lock, self._file:
-            self._file.executemany(
-                "UPDATE nodes SET ended_at = ? WHERE id = ? AND ended_at IS NULL",
-                [(now, action.node) for action in actions],
-            ).close()
+            for action in actions:
+                stops = action.stops and not self._is_stopped(action.node)
+                if self._end([action.node]) and stops:
+                    self._stop(action.node)
         return {action.node: Accepted() for action in actions}
 
     def interrupt(self, node: NodeId) -> None:

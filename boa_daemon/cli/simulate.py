@@ -37,7 +37,9 @@ from boa_daemon.cli.simulating import (
     IdleHoldOption,
     PlanSpotOption,
     SpotOption,
+    StartSecondsOption,
     TraceOption,
+    WarmPoolOption,
     WorldOption,
     settings_in_world,
 )
@@ -90,6 +92,8 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     boot: BootOption = None,
     boot_seconds: BootSecondsOption = 180.0,
     idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
+    warm_pool: WarmPoolOption = 0,
+    start_seconds: StartSecondsOption = 40.0,
     rehearse: Annotated[
         bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
     ] = False,
@@ -125,6 +129,8 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         seed=seed,
         boot_seconds=boot_seconds,
         idle_hold_seconds=idle_hold_seconds,
+        warm_pool_nodes=warm_pool,
+        start_seconds=start_seconds,
         max_nodes=max_nodes,
         links_in_order=link_order,
         best_effort=best_effort,
@@ -136,6 +142,8 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         raise InputError(f"--best-effort goes with boa and boa-paced, not with {policy}")
     if best_effort and rehearse:
         raise InputError("--best-effort and --rehearse exclude each other: one needs a budget that is enough")
+    if warm_pool and settings.budget.unit == "gpus":
+        raise InputError("--warm-pool goes with a budget in dollars: a disk is no GPU")
     paid = None
     if commitments is not None:
         if rehearse or best_effort or settings.budget.unit == "gpus":
@@ -234,6 +242,7 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None
         ("  booting", _share(result.gpu_hours_booting, result)),
         ("  idle", _share(result.gpu_hours_idle, result)),
         ("nodes launched, at most", f"{result.nodes_launched}, {result.most_nodes} at once"),
+        *_pool(result),
         ("rescales, interruptions", f"{result.rescales}, {result.interruptions}"),
         *_mishaps(result),
         ("simulated", f"{format_hours(result.simulated_hours)} in {result.wall_seconds:.2f} s"),
@@ -246,6 +255,14 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None
     if result.shortfall is not None:
         sentence = shortfall_sentence(result.shortfall)
         stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
+
+
+def _pool(result: Simulation) -> list[tuple[str, str]]:
+    """Return the row about the warm pool, where anything was stopped."""
+    if not result.node_hours_stopped:
+        return []
+    hours = f"{result.node_hours_stopped:,.1f} node-hours on disks alone"
+    return [("  of these started", f"{result.nodes_started}, after {hours}")]
 
 
 def _boot_bound(result: Simulation) -> list[tuple[str, str]]:

@@ -35,6 +35,13 @@ IdleHoldOption: TypeAlias = Annotated[
     float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
 ]
 
+WarmPoolOption: TypeAlias = Annotated[
+    int, typer.Option("--warm-pool", min=0, help="Keep so many idle nodes stopped, at the cost of a disk.")
+]
+StartSecondsOption: TypeAlias = Annotated[
+    float, typer.Option(min=0.0, help="From the start of a stopped node to ready.")
+]
+
 
 PlanSpotOption: TypeAlias = Annotated[
     bool,

@@ -86,8 +86,10 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         mood += ", [yellow]down: nothing is started until `boa down --resume`[/]"
     table.add_row("state", mood)
     if "tick" in document:
+        asleep = document.get("stopped_nodes", 0)
+        more = f", {asleep} stopped" if asleep else ""
         nodes = f"{document['nodes']} of {document['max_instances'] or 'any number'}"
-        table.add_row("nodes", f"{nodes}, {document['gpus_used']} of {document['gpus']} GPUs in use")
+        table.add_row("nodes", f"{nodes}, {document['gpus_used']} of {document['gpus']} GPUs in use{more}")
         table.add_row("jobs", f"{document['running']} running, {document['waiting']} waiting")
         budget = document["budget_usd_per_hour"]
         table.add_row(

@@ -27,6 +27,7 @@ from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.gate_site import LONGEST_SOCKET, GateSite, gate_site, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.daemon.planner import machines_of
+from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
@@ -40,6 +41,7 @@ from boa_daemon.store.engine import StoreTooNew, StoreUnusable, check, migrate, 
 from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Clock, Provider, Remembering, Runner
 from policies import plugins
 from policies.model import NodeId
@@ -200,7 +202,12 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
 def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
     """Return the cloud in a file."""
     del books
-    limits = SimulatedLimits(boot_seconds=settings.cloud.boot_seconds, stock=settings.cloud.stock)
+    cloud = settings.cloud
+    limits = SimulatedLimits(
+        boot_seconds=cloud.boot_seconds,
+        start_seconds=start_seconds_of(settings, cloud.boot_seconds),
+        stock=cloud.stock,
+    )
     return FileCloud(state / "cloud.sqlite", clock, limits=limits)
 
 
@@ -259,7 +266,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     calls = cloud.calls
 
     def address_of(node: NodeId) -> str:
-        listed = calls.call("ec2:DescribeInstances", InstanceIds=[node])
+        listed = calls.call("ec2:DescribeInstances", InstanceIds=[instance_of(node)])
         return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
 
     catalog = Catalog.load()

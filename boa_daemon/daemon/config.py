@@ -104,6 +104,15 @@ class _CloudSettings(Strict):
         default="on-demand", description="on-demand, spot or spot-then-on-demand"
     )
     boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
+    warm_pool_nodes: int = Field(
+        default=0,
+        ge=0,
+        description="idle nodes kept stopped, at the cost of their disks, so that the next starts sooner",
+    )
+    start_seconds: NotNegative | None = Field(
+        default=None,
+        description="seconds from the start of a stopped node to ready; a third of a boot until it was seen",
+    )
     stock: int | None = Field(
         default=None, ge=0, description="nodes that the simulated or the local cloud has; local: 4 if unset"
     )

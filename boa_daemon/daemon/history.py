@@ -45,6 +45,9 @@ def figures_of(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Series:
         found["usd_per_hour"] += usd
         found[f"market:{node.market}"] += usd
         found["gpus"] += gpus
+        if node.phase == "stopped":
+            found["state:stopped"] += usd
+            continue
         if node.phase == "requested":
             found["state:boot"] += usd
             continue
@@ -61,7 +64,8 @@ def figures_of(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Series:
                 by["user"][job.user] += part  # type: ignore[assignment]
                 by["team"][str(job.content.get("team") or "(none)")] += part  # type: ignore[assignment]
     running = sum(1 for job in state.jobs.values() if job.slots)
-    found |= {"nodes": len(state.nodes), "running": running, "waiting": len(state.jobs) - running}
+    nodes = sum(node.phase != "stopped" for node in state.nodes.values())
+    found |= {"nodes": nodes, "running": running, "waiting": len(state.jobs) - running}
     for kind, counts in by.items():
         for rank, (name, usd) in enumerate(counts.most_common()):
             found[f"{kind}:{name if rank < MOST_NAMES else OTHERS}"] += usd

@@ -141,5 +141,7 @@ _NOTHING = Plan(widths={}, slots={})
 
 def _with_jobs(node: NodeState, held: Mapping[int, JobId], jobs: Mapping[JobId, JobState]) -> NodeState:
     """Return a node with the jobs on it; what holds a GPU and is no job that is known is left out."""
+    if node.phase == "stopped":
+        return node
     gpus = (held.get(index) for index in range(node.instance_type.gpus))
     return replace(node, gpus=tuple(job if job in jobs else None for job in gpus))

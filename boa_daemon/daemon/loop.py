@@ -715,7 +715,7 @@ def _fault(error: Exception) -> str:
 
 def _all_down(record: PolicyRecord) -> PolicyRecord:
     """Return the record under which nothing is held: no width for any job, no hold, no idle node."""
-    rules = replace(record.rules, steady=None, idle_hold_seconds=0.0)
+    rules = replace(record.rules, steady=None, idle_hold_seconds=0.0, warm_pool=None)
     return replace(record, name=DOWN, rules=rules)
 
 

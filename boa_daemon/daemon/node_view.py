@@ -212,7 +212,8 @@ class Fleet:
         is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
         if node.phase == "ready" and not is_ready and not held:
             node = self._unprepared(node, prepared, now)
-        gpus = tuple(held.get(index) for index in range(node.instance_type.gpus))
+        is_stopped = node.phase == "stopped"
+        gpus = () if is_stopped else tuple(held.get(index) for index in range(node.instance_type.gpus))
         known = self._queue.instances.get(node.id)
         before = known or InstanceRecord(node=node)
         ready_at = before.ready_at

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import load_problem
@@ -348,6 +349,7 @@ class Planner(LearntClasses):
             idle_hold_seconds=daemon.idle_hold_seconds,
             longest_hold_seconds=daemon.idle_hold_seconds,
             max_nodes=budget.max_instances,
+            warm_pool=warm_pool_of(self.settings, self._boot_seconds, self.boots),
             caps=Caps(
                 usd_per_day=budget.usd_per_day_cap,
                 usd_per_month=budget.usd_per_month_cap,

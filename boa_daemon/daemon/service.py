@@ -368,6 +368,7 @@ class Service:
                 "tick": picture.decision.state.tick,
                 "usd_per_hour": picture.usd_per_hour,
                 "nodes": picture.nodes,
+                "stopped_nodes": picture.stopped,
                 "max_instances": self.daemon.settings.budget.max_instances,
                 "gpus": picture.gpus,
                 "gpus_used": picture.gpus_used,

@@ -17,12 +17,16 @@ _LISTED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
-    """The figures of a decision; `figures` are the books of the day and the month in dollars."""
+    """The figures of a decision; `figures` are the books of the day and the month in dollars.
+
+    `nodes` are those that run, or are to; `stopped` are the others, of the warm pool.
+    """
 
     decision: Decision
     figures: Mapping[str, Mapping[str, float | None]]
     usd_per_hour: float
     nodes: int
+    stopped: int
     gpus: int
     gpus_used: int
     running: int
@@ -34,12 +38,14 @@ class DecisionSummary:
         """Return the figures of a decision; O(jobs + nodes)."""
         state = decision.state
         running = sum(1 for job in state.jobs.values() if job.slots)
+        stopped = sum(node.phase == "stopped" for node in state.nodes.values())
         gpus = sum(len(node.gpus) for node in state.nodes.values())
         return cls(
             decision=decision,
             figures=books(state, caps),
             usd_per_hour=state.usd_per_hour,
-            nodes=len(state.nodes),
+            nodes=len(state.nodes) - stopped,
+            stopped=stopped,
             gpus=gpus,
             gpus_used=gpus - sum(node.free_gpus for node in state.nodes.values()),
             running=running,

@@ -55,6 +55,7 @@ from boa_daemon.engines.units import readable, units_of
 from boa_daemon.inputs.messages import REFUSED, is_believed, json_object, unit_status
 from boa_daemon.job.seal import TOLD, is_sealed
 from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
@@ -500,7 +501,7 @@ class SsmEngine:
 
     def _root(self, node: NodeId) -> str:
         """Return the folder on a node that is ours."""
-        return self._settings.root.replace("{node}", node)
+        return self._settings.root.replace("{node}", instance_of(node))
 
     def _uri(self, job: JobId) -> str:
         """Return where a job's logs and checkpoints go."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, prepare_script
 from boa_daemon.inputs.messages import REFUSED
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
 
@@ -70,7 +71,7 @@ class SsmCommands:
         """Run a script on at most fifty nodes; return the command's id."""
         try:
             answer = self._ssm.send_command(
-                InstanceIds=list(nodes),
+                InstanceIds=[instance_of(node) for node in nodes],
                 DocumentName="AWS-RunShellScript",
                 Comment=f"boa: {comment}"[:MOST_COMMENT],
                 TimeoutSeconds=60,
@@ -93,7 +94,7 @@ class SsmCommands:
         that says nothing about the node.
         """
         try:
-            answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=node)
+            answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=instance_of(node))
         except Exception as error:
             return _status_of(error), str(error)
         if not isinstance(answer, Mapping) or not isinstance(answer.get("Status"), str):

@@ -2,7 +2,7 @@
 
 What a cloud says beforehand (180 s on AWS) is what plans begin with. Once a few nodes of the types in use
 have booted, plans go by the mean of what was seen, in steps, so that a boot that is a little longer changes
-no plan.
+no plan. Starts of stopped nodes are kept apart: they say what a warm pool saves, and no plan counts on them.
 Cost: O(boots kept).
 """
 
@@ -14,7 +14,11 @@ from dataclasses import dataclass, field
 from math import log
 from statistics import fmean, quantiles
 
+from boa_daemon.tick.lives import life_of
+
 MOST_KEPT, LEAST_SEEN = 50, 3
+STARTED = " (started)"
+"""After the name of a type: its starts are meant, not its boots."""
 STEP = 1.25
 """Plans know boots to this factor: 100 s, 125 s, 156 s."""
 LONGEST_SECONDS = 1800.0
@@ -35,7 +39,8 @@ class Boots:
         self._taken.add(node)
         seconds = ready_at - launched_at
         if 0.0 < seconds <= LONGEST_SECONDS:
-            self.by_type.setdefault(instance_type, deque(maxlen=MOST_KEPT)).append(seconds)
+            name = instance_type + (STARTED if life_of(node) > 1 else "")
+            self.by_type.setdefault(name, deque(maxlen=MOST_KEPT)).append(seconds)
 
     def forget_others(self, nodes: Iterable[str]) -> None:
         """Keep only the names of nodes that are still there: a name comes once."""
@@ -49,6 +54,10 @@ class Boots:
             return otherwise
         mean = fmean(fmean(seen) if len(seen) >= LEAST_SEEN else otherwise for seen in known)
         return float(STEP ** round(log(mean) / log(STEP)))
+
+    def started_seconds(self, types: Iterable[str], *, otherwise: float) -> float:
+        """Return how long starts take, as `planned_seconds` says it of boots."""
+        return self.planned_seconds((name + STARTED for name in types), otherwise=otherwise)
 
     def document(self) -> Mapping[str, Mapping[str, float]]:
         """Return the distribution of each type as JSON shows it."""

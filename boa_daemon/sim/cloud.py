@@ -15,7 +15,9 @@ from boa_daemon.sim.draws import Draws, Fate
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Pool, Shelves
 from boa_daemon.sim.meter import Meter
+from boa_daemon.sim.stopped import StoppedNodes
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.lives import next_life
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused
 from boa_daemon.tick.state import NodeState
@@ -52,8 +54,10 @@ class SimulatedCloud:
         draws: Draws,
         wants_tick: Callable[[], None],
         outages: Sequence[tuple[float, float]] = (),
+        stopped: StoppedNodes | None = None,
     ) -> None:
         self.meter = Meter()
+        self.stopped = stopped or StoppedNodes()
         self.loses: Callable[[JobId], None] = lambda _job: None
         self.kinds: dict[NodeId, InstanceType] = {}
         self._clock, self._events, self._shelves, self._draws = clock, events, shelves, draws
@@ -65,13 +69,13 @@ class SimulatedCloud:
         self._last_look = -1.0
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self._live) + len(self.stopped)
 
     def nodes(self) -> Sequence[NodeState]:
         """Return the live nodes, and those that ended since the last call."""
         for name in self._on_spot:
             self._price(name)
-        listed = [*self._live.values(), *self._ended]
+        listed = [*self._live.values(), *self.stopped, *self._ended]
         self._ended.clear()
         return listed
 
@@ -100,7 +104,10 @@ class SimulatedCloud:
             self.refuse(short)
         if count == 0 and short is not None:
             return short
-        return Launched(nodes=tuple(self._rent(action, pool) for _ in range(count)), short=short)
+        starts = [name for name in action.starts if name in self.stopped][:count]
+        nodes = [self._start(action, pool, name) for name in starts]
+        nodes += [self._rent(action, pool) for _ in range(count - len(starts))]
+        return Launched(nodes=tuple(nodes), short=short)
 
     def refuse(self, refused: Refused) -> Refused:
         """Count a refusal, and have it looked at again."""
@@ -115,12 +122,25 @@ class SimulatedCloud:
             self._last_look = at
             self._events.schedule(at, lambda _: self._wants_tick(), None)
 
-    def _rent(self, action: LaunchNodes, pool: Pool) -> NodeId:
-        """Rent one node."""
+    def _start(self, action: LaunchNodes, pool: Pool, name: NodeId) -> NodeId:
+        """Start a stopped node: a new life, which boots in less time."""
+        self._settle(self.stopped.take(name, self._clock.now()))
+        self.meter.starts += 1
+        return self._rent(action, pool, life=next_life(name))
+
+    def _settle(self, node: NodeState) -> None:
+        """Bill a node that was stopped."""
+        self.meter.stopped(node)
+        self._ended.append(node)
+
+    def _rent(self, action: LaunchNodes, pool: Pool, *, life: NodeId = "") -> NodeId:
+        """Rent one node; `life` is its name where it is started."""
         now, meter = self._clock.now(), self.meter
         meter.launches += 1
-        node = f"n{meter.launches}"
+        node = life or f"n{meter.launches}"
         fate = self._draws.of_node(node, action.instance_type, pool.market)
+        if life:
+            fate = replace(fate, boot_seconds=min(fate.boot_seconds, self.stopped.start_seconds))
         self.kinds[node] = action.instance_type
         self._rented[node] = _Rented(pool, fate)
         self._shelves.take(pool, node)
@@ -153,20 +173,25 @@ class SimulatedCloud:
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
         """Give nodes back at once; jobs on one would be lost, so that is refused."""
-        outcomes = {action.node: self._terminate(action.node) for action in actions}
+        outcomes = {action.node: self._terminate(action) for action in actions}
         if self._shelves.is_limited:
             # What was given back may be what somebody waits for.
             self.look_again()
         return outcomes
 
-    def _terminate(self, name: NodeId) -> Accepted | Refused:
-        """Give one node back."""
-        node = self._live.get(name)
+    def _terminate(self, action: TerminateNode) -> Accepted | Refused:
+        """Give one node back, or stop it."""
+        if action.node in self.stopped:
+            self._settle(self.stopped.take(action.node, self._clock.now()))
+            return Accepted()
+        node = self._live.get(action.node)
         if node is None:
             return Accepted()
         if node.free_gpus < node.instance_type.gpus:
             return Refused(reason=f"jobs run on {node.id}")
         self._end(node)
+        if action.stops and node.market == "on-demand":
+            self.stopped.add(node, self._clock.now())
         return Accepted()
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> bool:
@@ -186,6 +211,8 @@ class SimulatedCloud:
         """End everything: the run is over."""
         for node in list(self._live.values()):
             self._end(node)
+        for node in list(self.stopped):
+            self._settle(self.stopped.take(node.id, self._clock.now()))
 
     def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
         """Write a name, or None, on GPUs."""

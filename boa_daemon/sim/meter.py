@@ -13,6 +13,7 @@ from boa_daemon.tick.state import NodeState
 class Meter:
     """What the nodes took in all: GPU-seconds from launch to end, of which booting, the bill, and mishaps.
 
+    `starts` are launches that started one of the `stops`, `stopped_node_seconds` the time on disks alone.
     `refusals` counts launches that were not served, or only in part, by reason; unanswered ones too.
     `on_demand` has GPU type, GPUs, launch and end of each node that commitments can pay for: not of spot.
     """
@@ -21,6 +22,9 @@ class Meter:
     booting_gpu_seconds: float = 0.0
     micro_dollars: int = 0
     launches: int = 0
+    starts: int = 0
+    stops: int = 0
+    stopped_node_seconds: float = 0.0
     most_nodes: int = 0
     interruptions: int = 0
     node_failures: int = 0
@@ -30,6 +34,13 @@ class Meter:
     def refused(self, kind: str) -> None:
         """Count a request that was not served."""
         self.refusals[kind] = self.refusals.get(kind, 0) + 1
+
+    def stopped(self, node: NodeState) -> None:
+        """Add the bill of a node that was stopped, and is not any more."""
+        ended_at = node.launched_at if node.ended_at is None else node.ended_at
+        self.stops += 1
+        self.stopped_node_seconds += ended_at - node.launched_at
+        self.micro_dollars += bill(node, until=ended_at)
 
     def ended(self, node: NodeState, *, at: float, boot_seconds: float) -> None:
         """Add a node that ends now, and its bill."""

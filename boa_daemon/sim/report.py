@@ -72,6 +72,8 @@ class Simulation:
     ticks: int
     shortfall: Shortfall | None = None
     lower_bound_with_boots_mean_jct_hours: float | None = None
+    nodes_started: int = 0
+    node_hours_stopped: float = 0.0
 
     def to_document(self) -> dict[str, object]:
         """Return the answer as JSON says it."""
@@ -105,7 +107,7 @@ def report(
     }
     busy = hours["used"] + hours["booting"] + hours["overhead"] + hours["lost"]
     # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
-    most_spent = dollars(meter.micro_dollars + meter.launches)
+    most_spent = dollars(meter.micro_dollars + meter.launches + meter.stops)
     # One arrival has no window: then the run itself is the only measure of time.
     paid_hours = window or simulated_hours
     return Simulation(
@@ -146,4 +148,6 @@ def report(
         wall_seconds=wall_seconds,
         ticks=world.ticks,
         shortfall=shortfall,
+        nodes_started=meter.starts,
+        node_hours_stopped=meter.stopped_node_seconds / SECONDS_PER_HOUR,
     )

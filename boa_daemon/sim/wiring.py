@@ -23,7 +23,7 @@ from boa_daemon.sim.world import World
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules
+from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules, WarmPool
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
@@ -68,7 +68,8 @@ class SimulationSettings:
     pays for, it makes a best effort as the daemon does. In `outages`, pairs of instants, nothing can be
     launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
     `boot_seconds`. With `best_effort` a budget below the least feasible spend is not refused, but spent on
-    as much as it pays for.
+    as much as it pays for. At most `warm_pool_nodes` are kept stopped; a start
+    takes `start_seconds`.
     """
 
     trace: Trace
@@ -90,6 +91,8 @@ class SimulationSettings:
     outages: tuple[tuple[float, float], ...] = ()
     world: WorldSettings = field(default_factory=WorldSettings)
     best_effort: bool = False
+    warm_pool_nodes: int = 0
+    start_seconds: float = 40.0
 
     @property
     def rules(self) -> Rules:
@@ -99,7 +102,15 @@ class SimulationSettings:
             idle_hold_seconds=self.idle_hold_seconds,
             max_nodes=self.max_nodes_with_quotas,
             orders_links=self.has_networks and self.links_in_order,
+            warm_pool=self.warm_pool,
         )
+
+    @property
+    def warm_pool(self) -> WarmPool | None:
+        """The pool of stopped nodes; None where there is none."""
+        if not self.warm_pool_nodes:
+            return None
+        return WarmPool(nodes=self.warm_pool_nodes, start_seconds=self.start_seconds)
 
     @property
     def planned_boot_seconds(self) -> float:
@@ -112,13 +123,14 @@ class SimulationSettings:
 
     @property
     def least_boot_seconds(self) -> float:
-        """The least that any boot takes; zero where boots are drawn from a distribution that starts there."""
+        """The least that any boot or start takes; zero where boots are drawn from a distribution."""
         kinds = self.instance_types.values()
         boots = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
-        return min(
+        least = min(
             self.boot_seconds if boot is None else 0.0 if boot.sigma else boot.median_seconds
             for boot in boots
         )
+        return min(least, self.start_seconds) if self.warm_pool_nodes else least
 
     @property
     def max_nodes_with_quotas(self) -> int | None:
@@ -189,7 +201,7 @@ class PreparedRun:
             max_nodes=settings.max_nodes_with_quotas,
         )
         # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
-        spent = result.spent_usd + dollars(result.nodes_launched)
+        spent = result.spent_usd + dollars(2 * result.nodes_launched)
         hours = lower_bound_with_boots_hours(
             settings.trace, self._at_least_prices(), spent, renting, effort=effort
         )
@@ -270,6 +282,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         fresh_progress=entry.reads_progress or settings.has_networks,
         links_in_order=settings.links_in_order,
         outages=settings.outages,
+        start_seconds=settings.start_seconds,
     )
     allocator = policy.allocator
     if settings.learns:

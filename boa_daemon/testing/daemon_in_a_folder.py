@@ -12,6 +12,7 @@ from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon, World
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
 from boa_daemon.tick.ports import Clock, Provider, Runner
@@ -58,8 +59,11 @@ class DaemonInAFolder:
             found = planner.class_of(class_name) or planner.classes[class_name]
             return float(found.phases[0].speedups[width.gpu_type].speed_at(width.gpus))
 
+        given = self.settings.cloud
         limits = SimulatedLimits(
-            boot_seconds=self.settings.cloud.boot_seconds, stock=self.settings.cloud.stock
+            boot_seconds=given.boot_seconds,
+            start_seconds=start_seconds_of(self.settings, given.boot_seconds),
+            stock=given.stock,
         )
         self.cloud = FileCloud(folder / "cloud.sqlite", clock, limits=limits, durable=False)
         within = self.cloud if rented_from is None else rented_from

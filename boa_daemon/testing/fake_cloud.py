@@ -30,7 +30,7 @@ from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.testing import fake_side
+from boa_daemon.testing import fake_side, fake_stops
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_iam import FakeIam
@@ -208,9 +208,20 @@ class FakeCloud:
         return answer
 
     def _on_StopInstances(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Never called by us; spot instances cannot be stopped at all."""
-        self.forbidden.append(call.operation)
-        return ec2_error("UnsupportedOperation", "You can't stop the Spot Instance")
+        """Stop instances on demand; whoever tries that with spot instances has done something forbidden."""
+        if any(
+            self._lives[name].market == "spot" for name in call.numbered("InstanceId") if name in self._lives
+        ):
+            self.forbidden.append(call.operation)
+        answer = fake_stops.stop(self, call, self._lives, lambda: forward(call.with_query(call.query)))
+        self._advance()
+        return answer
+
+    def _on_StartInstances(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Start instances that were stopped."""
+        answer = fake_stops.start(self, call, self._lives, lambda: forward(call.with_query(call.query)))
+        self._advance()
+        return answer
 
     def _on_DescribeSpotPriceHistory(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
         """Return the paths from the start on, and of each the last price before."""
@@ -310,6 +321,10 @@ class FakeCloud:
         if life.ended_at is not None:
             is_over = now - life.ended_at >= self.terms.shutdown_seconds
             return ("terminated", 48) if is_over else ("shutting-down", 32)
+        if life.stopped_at is not None:
+            return (
+                ("stopped", 80) if now - life.stopped_at >= self.terms.shutdown_seconds else ("stopping", 64)
+            )
         return ("running", 16) if now - life.launched_at >= self.terms.boot_seconds else ("pending", 0)
 
     def _teardown(self, life: Lifetime) -> None:

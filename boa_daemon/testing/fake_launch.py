@@ -38,9 +38,9 @@ def grant(cloud: CloudFacts, call: Call, zone: str, most: int) -> tuple[int, Ans
     query, region = call.query, call.region
     name, market = query["InstanceType"], market_of(query)
     subnet = query.get("SubnetId") or query.get("NetworkInterface.1.SubnetId", "")
-    limits = [(_quota_left(cloud, name, market, region), cloud.error("VcpuLimitExceeded"))]
+    limits = [(quota_left(cloud, name, market, region), cloud.error("VcpuLimitExceeded"))]
     no_room = ec2_error("InsufficientInstanceCapacity", f"no capacity of {name} in {zone}", 500)
-    limits.append((_stock_left(cloud, name, zone, market), no_room))
+    limits.append((stock_left(cloud, name, zone, market), no_room))
     if subnet in cloud.terms.free_addresses:
         full = ec2_error("InsufficientFreeAddressesInSubnet", f"{subnet} has no free addresses")
         limits.append((cloud.terms.free_addresses[subnet], full))
@@ -55,7 +55,7 @@ def grant(cloud: CloudFacts, call: Call, zone: str, most: int) -> tuple[int, Ans
     return int(min(most, least)), why
 
 
-def _quota_left(cloud: CloudFacts, name: str, market: str, region: str) -> float:
+def quota_left(cloud: CloudFacts, name: str, market: str, region: str) -> float:
     """Return how many instances the quota still allows."""
     entry = cloud.catalog.entries.get(name)
     code = "" if entry is None else entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
@@ -64,20 +64,20 @@ def _quota_left(cloud: CloudFacts, name: str, market: str, region: str) -> float
     used = 0
     for life in cloud.history():
         other = cloud.catalog.entries.get(life.instance_type)
-        if life.ended_at is None and life.region == region and other is not None:
+        if life.is_running and life.region == region and other is not None:
             theirs = other.vcpu_quota_spot if life.market == "spot" else other.vcpu_quota_on_demand
             used += other.vcpus if theirs == code else 0
     return (cloud.terms.vcpu_quotas[code] - used) // entry.vcpus
 
 
-def _stock_left(cloud: CloudFacts, name: str, zone: str, market: str) -> float:
+def stock_left(cloud: CloudFacts, name: str, zone: str, market: str) -> float:
     """Return how many more of a type a zone has on a market."""
     key = (name, zone, market)
     if key not in cloud.terms.stock:
         return inf
     taken = sum(
         1 for life in cloud.history()
-        if life.ended_at is None and (life.instance_type, life.zone, life.market) == key
+        if life.is_running and (life.instance_type, life.zone, life.market) == key
     )  # fmt: skip
     return cloud.terms.stock[key] - taken
 

@@ -52,7 +52,7 @@ class FakeNodes:
         online = {
             name: life
             for name, life in lives.items()
-            if life.ended_at is None
+            if life.is_running
             and life.region == call.region
             and now - life.launched_at >= boot + self.agent_seconds
             and life.profile

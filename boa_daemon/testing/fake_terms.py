@@ -13,7 +13,10 @@ from boa_daemon.testing.fake_answers import Answer
 
 @dataclass(slots=True)
 class Lifetime:
-    """What the cloud itself knows of an instance; `ended_at` is when it left `running`, None before."""
+    """What the cloud itself knows of an instance; `ended_at` is when it left `running` for good, None before.
+
+    While it is stopped, `stopped_at` says since when; `runs` are its earlier ones, from launch to stop.
+    """
 
     id: str
     region: str
@@ -29,6 +32,13 @@ class Lifetime:
     is_protected: bool = False
     profile: str = ""
     is_reachable: bool = True
+    stopped_at: float | None = None
+    runs: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes stock and quota, and costs more than its disk."""
+        return self.ended_at is None and self.stopped_at is None
 
 
 @dataclass(slots=True)

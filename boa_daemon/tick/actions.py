@@ -28,11 +28,12 @@ class StopJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateNode:
-    """Give a node back."""
+    """Give a node back; with `stops` its instance is kept, stopped, by a cloud that can do that."""
 
     id: str
     node: NodeId
     reason: str
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,8 @@ class LaunchNodes:
 
     A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` says where and on
     which market; None leaves that to the cloud. `for_jobs` are the first of the jobs that wait for nodes of
-    this type, each with the generation that would start: who a forgotten node was rented for.
+    this type, each with the generation that would start: who a forgotten node was rented for. `starts` are
+    stopped nodes to start in place of as many new ones; for one that cannot be started a new one is rented.
     """
 
     id: str
@@ -63,6 +65,7 @@ class LaunchNodes:
     is_gang: bool = False
     offer: Offer | None = None
     for_jobs: tuple[tuple[JobId, int], ...] = ()
+    starts: tuple[NodeId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1:

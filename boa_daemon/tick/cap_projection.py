@@ -42,7 +42,9 @@ class CapProjection:
         """Count every node as kept, those of `ending` and those that end already as given back."""
         self._now, self._caps = state.now, caps
         nodes = [node for node in state.nodes.values() if node.phase != "terminated"]
-        self._present = len(nodes)
+        # What is stopped is no instance that runs: its disk counts as dollars alone.
+        self._stopped = {node.id for node in nodes if node.phase == "stopped"}
+        self._present = len(nodes) - len(self._stopped)
         self._prices = {node.id: node.usd_per_hour for node in nodes}
         self._rates = {node.id: most_per_second(node) for node in nodes}
         self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
@@ -81,7 +83,7 @@ class CapProjection:
     def broken(self) -> CapCode | None:
         """Which cap could break, if any."""
         caps = self._caps
-        if caps.instances is not None and len(self._staying) > caps.instances:
+        if caps.instances is not None and len(self._staying - self._stopped) > caps.instances:
             return "cap-instances"
         if caps.usd_per_hour is not None and self._usd_per_hour > caps.usd_per_hour + 1e-9:
             return "cap-hour"

@@ -127,7 +127,8 @@ def _give_back(
 ) -> tuple[list[NodeId], list[NodeId], set[JobId]]:
     """Return the nodes to end now, those to end once their jobs have stopped, and these jobs."""
     stopped: set[JobId] = set()
-    kept = [node for node in state.nodes.values() if node.is_listed and node.phase in ("ready", "requested")]
+    phases = ("ready", "requested", "stopped")
+    kept = [node for node in state.nodes.values() if node.is_listed and node.phase in phases]
     queue = [_rank(state, node, stopped) for node in kept if node.id not in plan.releases]
     heapify(queue)
     ended: list[NodeId] = []
@@ -157,7 +158,7 @@ def _rank(state: ClusterState, node: NodeState, stopped: set[JobId]) -> _Rank:
     """Return where a node stands in the order of giving back: what is lost, then the youngest first."""
     jobs = {job for job in node.gpus if job is not None}
     if not jobs:
-        return (_IDLE if node.phase == "ready" else _BOOTING, 0.0, -node.launched_at, node.id)
+        return (_BOOTING if node.phase == "requested" else _IDLE, 0.0, -node.launched_at, node.id)
     staying = [
         state.jobs[job].job for job in jobs - stopped if job in state.jobs and not state.jobs[job].is_stopping
     ]

@@ -12,6 +12,7 @@ from itertools import islice
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer, open_offers
 from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.warm_pool import Starts
 from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, InstanceType, JobId
 
@@ -29,7 +30,10 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
             for job in plan.slots
             if state.jobs[job].slots
         ),
-        *(_terminate(state, node, held.get(f"node {node}", "")) for node in (*plan.releases, *plan.forced)),
+        *(
+            _terminate(state, plan, node, held.get(f"node {node}", ""))
+            for node in (*plan.releases, *plan.forced)
+        ),
         *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
@@ -41,14 +45,21 @@ def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:
     return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=generation, reason=reason)
 
 
-def _terminate(state: ClusterState, node: str, held: str) -> TerminateNode:
+def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> TerminateNode:
     """Return the order to give a node back; `held` says what else than idleness is the reason."""
+    order, seen = f"t{state.tick}-terminate-{node}", state.nodes[node]
+    stops = node in plan.stopping
     if held:
-        return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=held)
-    idle_since = state.nodes[node].idle_since
+        return TerminateNode(id=order, node=node, reason=held, stops=stops)
+    if seen.phase == "stopped":
+        hours = format_hours((state.now - seen.launched_at) / 3600.0)
+        return TerminateNode(id=order, node=node, reason=f"stopped for {hours}, and not worth its disk")
+    idle_since = seen.idle_since
     idle = state.now - (state.now if idle_since is None else idle_since)
     reason = f"idle for {format_hours(idle / 3600.0)}, and no job needs it"
-    return TerminateNode(id=f"t{state.tick}-terminate-{node}", node=node, reason=reason)
+    return TerminateNode(
+        id=order, node=node, reason=f"{reason}: stopped, for the warm pool" if stops else reason, stops=stops
+    )
 
 
 def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
@@ -67,13 +78,14 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
     """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
     orders: list[Action] = []
+    pool = Starts(state, plan)
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]
         reason = _launch_reason(plan, instance_type, count)
         for_jobs = _waiting_for(state, plan, instance_type)
         gangs = plan.gangs.get(name, ())
         groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
-        left = {offer.key: (offer, offer.nodes_left) for offer in _open_offers(state, name)}
+        left = {offer.key: (offer, offer.nodes_left) for offer in pool.first(_open_offers(state, name))}
         for size, is_gang in groups:
             for offer, part in _shares(left, size, is_gang=is_gang):
                 orders.append(
@@ -85,6 +97,7 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
                         offer=offer if state.offers else None,
                         reason=reason,
                         for_jobs=for_jobs,
+                        starts=pool.take(offer, part),
                     )
                 )
     return orders

@@ -215,6 +215,9 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
         count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
     )
     have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
+    asleep = sum(node.phase == "stopped" for node in of_type)
+    if asleep:
+        have += f", stopped and started first: {min(asleep, new)} of {asleep}"
     said, more = WAITING[reason], ""
     if reason in _ASKED_AGAIN:
         until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
@@ -222,7 +225,7 @@ def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> 
             until = state.now + NO_PRICE_SECONDS
         more = f"; it is asked again in {until - state.now:.0f} s"
     elif reason == "node-limit":
-        more = f" ({len(state.nodes)} held)"
+        more = f" ({sum(node.phase != 'stopped' for node in state.nodes.values())} held)"
     else:
         # The note of what was not allowed has the numbers.
         said = next((held.sentence for held in plan.held if held.code == reason), said)

@@ -20,7 +20,7 @@ from policies.online.pacing import Pace
 if TYPE_CHECKING:
     from policies.site import BuiltPolicy
 
-NodePhase: TypeAlias = Literal["requested", "ready", "terminating", "terminated"]
+NodePhase: TypeAlias = Literal["requested", "ready", "stopped", "terminating", "terminated"]
 WaitReason: TypeAlias = Literal[
     "nodes-to-come",
     "gpus-to-fall-free",
@@ -64,7 +64,8 @@ class NodeState:
     that its compute costs from an instant on, in order; where there are none, its type's price holds.
     `extras` are what it costs beside that per hour, by kind (disk, public address, requests). `ends_by` is
     when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
-    listing shows it yet: it cannot be given back.
+    listing shows it yet: it cannot be given back. One that is `stopped` costs its extras alone; it is a
+    life of its instance, as the run before it was (`boa_daemon.tick.lives`).
     """
 
     id: NodeId
@@ -243,6 +244,22 @@ class ClusterState:
         return sum(node.usd_per_hour for node in self.nodes.values())
 
 
+DISK_USD_PER_HOUR = 0.0219
+"""What 200 GiB of gp3 cost in us-east-1, where nothing else is known of a disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPool:
+    """Stopped instances that may be kept: how many at the most, and seconds from a start to ready.
+
+    `disk_usd_per_hour` is what one costs where its node does not say.
+    """
+
+    nodes: int
+    start_seconds: float = 60.0
+    disk_usd_per_hour: float = DISK_USD_PER_HOUR
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
@@ -253,7 +270,7 @@ class Rules:
     the order of the plan on every link that jobs share: so it is in the simulator. With a `pace`, money that
     was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
     after it last changed its mind, even if nothing happens. `caps` are never exceeded; `steady` keeps jobs
-    from moving about.
+    from moving about. A `warm_pool` keeps idle nodes stopped; without one, all end.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -265,6 +282,7 @@ class Rules:
     caps: Caps | None = None
     steady: Steady | None = None
     round_seconds: float | None = None
+    warm_pool: WarmPool | None = None
 
     def under(self, built: BuiltPolicy) -> Rules:
         """Return the rules with what a policy brings along: its pace, its rounds, its hold of idle nodes."""
@@ -297,7 +315,7 @@ class Plan:
     it was not allowed, and why; `forced` are nodes to give back with jobs on them, because a cap would be
     broken otherwise. `stretched` says what is planned for jobs that hold more, on GPUs that nobody else
     needs. `node_prices` is what widths and nodes are worth to the policy, where it knows: for whoever asks
-    what else there was.
+    what else there was. Nodes of `releases` that are `stopping` are kept stopped.
     """
 
     widths: Mapping[JobId, Width]
@@ -317,6 +335,7 @@ class Plan:
     forced: tuple[NodeId, ...] = ()
     stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     node_prices: NodePrices | None = None
+    stopping: tuple[NodeId, ...] = ()
 
     def looked_at_by(self, *instants: float | None) -> Plan:
         """Return the plan with a wake-up at the earliest of its own and these instants."""

@@ -53,6 +53,8 @@ LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
 MOST_KNOWN = 10_000
 """Jobs whose hours left are kept while nothing new is known of them; beyond it they are reckoned anew."""
+LEAST_SHARE = 1e-4
+"""A disk costs this part of a node at the least."""
 LONGEST_HOLD_HOURS = 1.0
 """However little the money is worth, a node that nobody wanted for an hour goes back."""
 
@@ -118,6 +120,29 @@ def hold_at(
     return Hold(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
 
 
+def warm_at(
+    node_price: float,
+    demand: Demand,
+    *,
+    saved_hours: float,
+    share: float,
+    weight: float,
+    idle_nodes: int,
+) -> Hold:
+    """Return how many stopped nodes are worth keeping, and how long: `hold_at` at the price of a disk.
+
+    A stopped node takes `share` of `node_price`, and saves whoever wants it `saved_hours` of waiting and of
+    renting. Idle nodes are asked first, so the walk between none and n + 1 begins behind those.
+    """
+    if saved_hours <= 0.0:
+        return Hold(nodes=0, seconds=0.0)
+    price = max(node_price, LEAST_NODE_PRICE)
+    disk = max(price * share, LEAST_NODE_PRICE * LEAST_SHARE)
+    saved = saved_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
+    nodes = math.sqrt(2.0 * saved / disk) - 1.0 - idle_nodes
+    return Hold(nodes=max(0, math.floor(nodes)), seconds=3600.0 * saved_hours * (weight + price) / disk)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeNodes:
     """Implements `NodePrices` for one multiplier; `priced` gives the one for another.
@@ -179,6 +204,17 @@ class WholeNodes:
                 gpus_of_node=self.node_gpus[gpu_type],
             )
         return found
+
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+        """Return how many stopped nodes of a type are worth keeping, and how long."""
+        return warm_at(
+            self.multiplier * self.node_prices[gpu_type],
+            self.demands[gpu_type],
+            saved_hours=saved_hours,
+            share=share,
+            weight=self.weight,
+            idle_nodes=self.hold(gpu_type).nodes,
+        )
 
     def patience_hours(self, gpu_type: str) -> float:
         """Return how long a job had better wait for GPUs to fall free before a node is rented for it."""

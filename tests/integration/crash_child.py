@@ -22,7 +22,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, NoJobs, Wishes
 from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import Rules
+from boa_daemon.tick.state import Rules, WarmPool
 from policies.placement.first_fit import FirstFit
 
 TYPE = "g5.xlarge"
@@ -107,7 +107,7 @@ def run(order: dict[str, Any], session: Any) -> None:
     cloud = AwsCloud(settings, catalog=catalog, clock=clock, calls=calls, books=order["cluster"])
     kind = catalog.instance_type(TYPE)
     now = folder / "now"
-    for instant, wanted in order["plan"]:
+    for instant, wanted, pool in order["plan"]:
         if instant < float(now.read_text()):
             continue
         now.write_text(str(instant))
@@ -115,7 +115,11 @@ def run(order: dict[str, Any], session: Any) -> None:
         controller = Controller(
             allocator=Wishes(widths={}, nodes={TYPE: wanted}),
             placer=FirstFit(),
-            rules=Rules(instance_types={kind.gpu_type: kind}, idle_hold_seconds=0.0),
+            rules=Rules(
+                instance_types={kind.gpu_type: kind},
+                idle_hold_seconds=60.0 if pool else 0.0,
+                warm_pool=WarmPool(nodes=pool) if pool else None,
+            ),
             ports=Ports(clock=clock, cloud=cloud, jobs=NoJobs(), engine=NoJobs(), store=store),  # type: ignore[arg-type]
         )
         controller.run_once()

@@ -70,3 +70,31 @@ def down(site: AwsSite) -> object:
     settings = AwsSettings(cluster="lab", instance_types=("g5.xlarge",), endpoint=site.url)
     sweeper = Sweeper(settings, AwsCalls(settings), SystemClock())
     return end_everything(sweeper, "us-east-1", clock=SystemClock(), wait_seconds=10.0, sleep=time.sleep)
+
+
+@pytest.mark.exhaustive
+def test_a_warm_pool_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job ends, its node is stopped, the next job runs on it in its next life; exhaustive as jobs run."""
+    with an_aws_site(monkeypatch, warm_pool_nodes=1) as site:
+        service = site.up()
+        site.hurry()
+        for _ in range(2):
+            job = site.submit(service)
+            site.until(lambda: service.job(job)["status"] == "finished", 120.0)  # noqa: B023
+            site.until(lambda: [row["phase"] for row in service.instances()["instances"]] == ["stopped"])
+        [life] = site.fake.live()
+        [row] = service.instances()["instances"]
+        assert row["id"] == f"{life.id}~4"
+        assert service.job(job)["generation"] == 1
+        assert site.daemon is not None
+        site.daemon.set_down(True)
+        site.until(lambda: not site.fake.live())
+        site.until(lambda: not service.instances()["instances"])
+        charged = site.daemon.books.store.settled_micro_dollars() if site.daemon.books else 0
+        used = {sid for _, sid in site.fake.iam.used}
+
+    assert len(life.runs) == 1
+    assert charged > 0
+    assert "WarmPool" in used
+    assert site.fake.iam.denied == []
+    assert site.shapes.faults == []

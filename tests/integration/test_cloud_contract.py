@@ -6,7 +6,7 @@ The simulator's is rented from by the controller alone; the others also by the d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.lives import next_life
 from boa_daemon.tick.ports import Accepted, Cloud, Launched, Provider, Refused
 
 BOOT_SECONDS = 90.0
@@ -216,3 +218,87 @@ def test_what_is_known_is_no_leak_and_is_billed_once(subject: Subject) -> None:
 def provider_of(subject: Subject) -> Provider:
     """Return the cloud as the daemon sees it."""
     return cast(Provider, subject.cloud)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A node that was stopped: the run before, and the life on its disk."""
+
+    run: str
+    life: str
+
+
+def stopped(subject: Subject, name: str = "t1-launch-0") -> Stopped:
+    """Launch a node, stop it once it is ready, and return both of its lives."""
+    outcome = subject.cloud.launch(subject.launch(name=name))
+    assert isinstance(outcome, Launched)
+    subject.pass_time(BOOT_SECONDS + 1.0)
+    subject.cloud.nodes()
+    [order] = ends(*outcome.nodes)
+    assert subject.cloud.terminate([replace(order, stops=True)]) == {order.node: Accepted()}
+    subject.pass_time(120.0)
+    return Stopped(order.node, next_life(order.node))
+
+
+STOPPING = ("simulated", "file", "process", "server")
+
+
+@pytest.mark.parametrize("subject", STOPPING, indirect=True)
+def test_a_stopped_node_is_another_life_at_the_price_of_its_disk(subject: Subject) -> None:
+    """The bill of the run is final with the stop; the disk goes on costing, and nothing else does."""
+    names = stopped(subject)
+    asked_at = subject.now() - 120.0
+    nodes = nodes_of(subject)
+
+    assert nodes[names.run].phase == "terminated"
+    assert nodes[names.run].ended_at == pytest.approx(asked_at, abs=1.0)
+    waiting = nodes[names.life]
+    assert (waiting.phase, waiting.ended_at, waiting.gpus, waiting.launched_by) == ("stopped", None, (), "")
+    assert waiting.launched_at == pytest.approx(asked_at, abs=1.0)
+    assert [kind for kind, _ in waiting.extras] == ["disk"]
+    assert 0.0 < waiting.usd_per_hour < 0.05
+    assert bill(waiting, until=waiting.launched_at + 3600.0) == round(1e6 * waiting.usd_per_hour)
+
+
+@pytest.mark.parametrize("subject", STOPPING, indirect=True)
+def test_a_launch_starts_what_is_stopped_and_rents_the_rest(subject: Subject) -> None:
+    """Two wanted and one stopped: a third life, ready at its time, and a new node; the second is over."""
+    names = stopped(subject)
+    subject.cloud.nodes()
+    order = replace(subject.launch(2, name="t2-launch-0"), starts=(names.life,))
+    outcome = subject.cloud.launch(order)
+
+    assert isinstance(outcome, Launched)
+    assert outcome.nodes[0] == next_life(names.life)
+    assert len(set(outcome.nodes)) == 2
+    started_at = subject.now()
+    nodes = nodes_of(subject)
+    assert nodes[names.life].ended_at == pytest.approx(started_at, abs=1.0)
+    again = nodes[outcome.nodes[0]]
+    assert (again.phase, again.launched_by) == ("requested", "t2-launch-0")
+    assert again.launched_at == pytest.approx(started_at, abs=1.0)
+    assert again.usd_per_hour > 0.5
+    subject.pass_time(BOOT_SECONDS + 1.0)
+    assert all(nodes_of(subject)[name].is_idle for name in outcome.nodes)
+    assert {name for name, node in nodes_of(subject).items() if node.ended_at is None} == set(outcome.nodes)
+
+
+@pytest.mark.parametrize("subject", STOPPING, indirect=True)
+def test_what_is_stopped_can_be_ended(subject: Subject) -> None:
+    """It is gone for good, and its disk costs nothing any more."""
+    names = stopped(subject)
+    subject.cloud.nodes()
+    assert subject.cloud.terminate(ends(names.life)) == {names.life: Accepted()}
+    subject.pass_time(120.0)
+
+    assert nodes_of(subject)[names.life].ended_at == pytest.approx(subject.now() - 120.0, abs=1.0)
+    assert [node for node in subject.cloud.nodes() if node.ended_at is None] == []
+
+
+@pytest.mark.parametrize("subject", ["this machine"], indirect=True)
+def test_a_cloud_that_cannot_stop_ends(subject: Subject) -> None:
+    """An order to stop is an order to give back."""
+    names = stopped(subject)
+
+    assert [node.id for node in subject.cloud.nodes() if node.ended_at is None] == []
+    assert names.run != names.life

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,24 @@ from kill_points import shares
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Lifetime, Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
+from boa_daemon.tick.lives import life_named, life_of
 
 ROOT = Path(__file__).resolve().parents[2]
-UP = [(0, 2), (20, 2), (400, 2), (480, 2)]
-DOWN = [(700, 1), (720, 1), (800, 0), (830, 0)]
+UP = [(0, 2, 0), (20, 2, 0), (400, 2, 0), (480, 2, 0)]
+DOWN = [(700, 1, 0), (720, 1, 0), (800, 0, 0), (830, 0, 0)]
+"""Instants, nodes wanted, and room in the warm pool."""
+POOLED_UP = [
+    (0, 2, 2),
+    (20, 2, 2),
+    (100, 1, 2),
+    (130, 1, 2),
+    (200, 2, 2),
+    (230, 2, 2),
+    (520, 2, 2),
+    (600, 2, 2),
+]
+POOLED_DOWN = [(700, 1, 2), (720, 1, 2), (800, 0, 2), (830, 0, 2), (900, 0, 0), (930, 0, 0)]
+"""One is stopped and started again; then both are stopped, and end without a pool."""
 USD_PER_HOUR = 1.006
 EXTRA_USD_PER_HOUR = (0.021918, 0.005)
 """Disk and public address of a node."""
@@ -47,7 +62,7 @@ class Site:
         """Return the instant of the run that goes on."""
         return float((self.folder / f"run{self.runs}" / "now").read_text())
 
-    def order(self, plan: list[tuple[float, int]], kill_at: int | None) -> int:
+    def order(self, plan: list[tuple[float, int, int]], kill_at: int | None) -> int:
         """Let a fork run a plan; return how it ended."""
         folder = self.folder / f"run{self.runs}"
         (folder / "done").unlink(missing_ok=True)
@@ -112,11 +127,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             child.wait(timeout=120)
 
 
-def one_run(site: Site, kill_at: int | None) -> int:
+def one_run(site: Site, kill_at: int | None, *, is_pooled: bool = False) -> int:
     """Do a run that dies at a point, start it again, check everything; return how many points it passed."""
     began = site.begin()
-    up = [(began + at, wanted) for at, wanted in UP]
-    down = [(began + at, wanted) for at, wanted in DOWN]
+    up = [(began + at, wanted, pool) for at, wanted, pool in (POOLED_UP if is_pooled else UP)]
+    down = [(began + at, wanted, pool) for at, wanted, pool in (POOLED_DOWN if is_pooled else DOWN)]
     ended = site.order(up, kill_at)
     is_killed, passed = ended == -signal.SIGKILL, 0
     if is_killed:
@@ -124,7 +139,7 @@ def one_run(site: Site, kill_at: int | None) -> int:
     else:
         passed = site.report()["points"]
     assert ended == 0
-    living = [life for life in site.mine() if life.ended_at is None]
+    living = [life for life in site.mine() if life.is_running]
     assert len(living) == 2, f"killed at {kill_at}: {len(living)} live, 2 are wanted"
     ended = site.order(down, None if is_killed or kill_at is None else kill_at - passed)
     if ended == -signal.SIGKILL:
@@ -139,16 +154,27 @@ def check_the_books(site: Site, kill_at: int | None) -> None:
     lives = site.mine()
     assert all(life.ended_at is not None for life in lives), f"killed at {kill_at}: one still lives"
     assert all(life.tags.get("boa:intent") and life.tags.get("boa:cluster") for life in site.fake.history())
-    for life in lives:
-        together = [each for each in lives if each.launched_at <= life.launched_at < (each.ended_at or 0.0)]
+    parts = [part for life in lives for part in parts_of(life)]
+    runs = [(start, end) for name, start, end in parts if life_of(name) % 2]
+    for at, _ in runs:
+        together = [start for start, end in runs if start <= at < end]
         assert len(together) <= 2, f"killed at {kill_at}: {len(together)} at once"
-    truth = sorted((life.id, life.launched_at, life.ended_at) for life in lives)
     billed = sorted((node, start, end) for node, start, end, _ in site.report()["charges"])
-    assert billed == truth, f"killed at {kill_at}"
-    for _, start, end, micro_dollars in site.report()["charges"]:
+    assert billed == sorted(parts), f"killed at {kill_at}"
+    for name, start, end, micro_dollars in site.report()["charges"]:
         hours = max(end - start, 60.0) / 3600.0
-        parts = (USD_PER_HOUR, *EXTRA_USD_PER_HOUR)
-        assert micro_dollars == sum(round(hours * usd * 1e6) for usd in parts)
+        prices = (USD_PER_HOUR, *EXTRA_USD_PER_HOUR) if life_of(name) % 2 else EXTRA_USD_PER_HOUR[:1]
+        assert micro_dollars == sum(round(hours * usd * 1e6) for usd in prices)
+
+
+def parts_of(life: Lifetime) -> list[tuple[str, float, float]]:
+    """Return the runs of an instance and the stops between them, as the fake knows them, by their names."""
+    assert life.ended_at is not None
+    runs = [*life.runs, (life.launched_at, life.ended_at if life.stopped_at is None else life.stopped_at)]
+    borders = [at for run in runs for at in run]
+    if life.stopped_at is not None:
+        borders.append(life.ended_at)
+    return [(life_named(life.id, n + 1), *part) for n, part in enumerate(pairwise(borders))]
 
 
 @pytest.mark.parametrize(("first", "step"), shares(4, parts=3))
@@ -158,4 +184,22 @@ def test_no_death_loses_or_doubles_an_instance(site: Site, first: int, step: int
     assert points > 50, points
     for kill_at in range(first, points, step):
         one_run(site, kill_at)
+    assert site.fake.forbidden == []
+
+
+def test_lives_of_the_warm_pool_are_billed_once(site: Site) -> None:
+    """One node is stopped and started again: three lives, and the one between costs a disk alone."""
+    one_run(site, None, is_pooled=True)
+
+    assert any(life.runs for life in site.mine()), "nothing was started again"
+    assert site.fake.forbidden == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("first", range(6))
+def test_no_death_loses_or_doubles_a_life_of_the_warm_pool(site: Site, first: int) -> None:
+    """Killed at every call and every commit; exhaustive, as some 200 runs of a second each are."""
+    points = one_run(site, None, is_pooled=True)
+    for kill_at in range(first, points, 6):
+        one_run(site, kill_at, is_pooled=True)
     assert site.fake.forbidden == []

@@ -58,6 +58,7 @@ def runs(draw: DrawFn, policies: Sequence[str] = tuple(sorted(POLICIES))) -> Sim
         placer=draw(st.sampled_from(("first-fit", "lwf"))),
         boot_seconds=draw(st.sampled_from((0.0, 180.0))),
         idle_hold_seconds=draw(st.sampled_from((0.0, 60.0, 1000.0))),
+        warm_pool_nodes=draw(st.sampled_from((0, 0, 2))),
         max_nodes=draw(st.sampled_from((None, 12))),
         seed=draw(st.integers(0, 3)),
     )

@@ -24,6 +24,7 @@ SETTINGS = AwsSettings(
     instance_types=("g5.xlarge",),
     instance_profile="boa-node",
     queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-warnings",
+    warm_pool_nodes=2,
 )
 USES = Uses(
     reports_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-reports",
@@ -79,6 +80,27 @@ def test_policy_and_calls_match() -> None:
 
     assert allowed == called | {"iam:PassRole"}
     assert not [action for action in allowed if "*" in action]
+
+
+def test_without_a_warm_pool_nothing_may_be_stopped_or_started() -> None:
+    """Nor may the tags that say which life an instance is in be written; ends and leases are as they were."""
+    plain = policy(SETTINGS.model_copy(update={"warm_pool_nodes": 0}), uses=USES)
+    allows = [each for each in plain["Statement"] if each["Effect"] == "Allow"]
+
+    assert not [
+        each["Sid"] for each in allows if {"ec2:StopInstances", "ec2:StartInstances"} & {*each["Action"]}
+    ]
+    [renew] = [each for each in allows if each["Sid"] == "RenewLeases"]
+    assert renew["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"] == ["boa:lease", "boa:job", "Name"]
+
+
+def test_stops_and_starts_are_for_what_bears_our_tag() -> None:
+    """And an instance of another cluster is denied, whatever else allows it."""
+    [pool] = [each for each in statements() if each["Sid"] == "WarmPool"]
+    [never] = statements("Deny")
+
+    assert pool["Condition"] == {"StringEquals": {"aws:ResourceTag/boa:cluster": SETTINGS.cluster}}
+    assert {"ec2:StopInstances", "ec2:StartInstances"} <= {*never["Action"]}
 
 
 def test_moto_reads_the_policy_the_same() -> None:
@@ -146,10 +168,11 @@ def test_every_statement_that_makes_or_ends_is_bound_to_our_tag() -> None:
 
 
 def test_the_owner_tag_cannot_be_changed() -> None:
-    """Of a node that lives only the lease and two names can."""
+    """Of a node that lives only the lease and two names can; with a pool, what says which life it is in."""
     [renew] = [each for each in statements() if each["Sid"] == "RenewLeases"]
 
-    assert renew["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"] == ["boa:lease", "boa:job", "Name"]
+    names = ["boa:lease", "boa:job", "Name", "boa:life", "boa:stopped-at", "boa:intent", "boa:generation"]
+    assert renew["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"] == names
 
 
 def test_one_role_can_be_passed_to_ec2_alone() -> None:

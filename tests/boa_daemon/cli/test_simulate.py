@@ -248,3 +248,18 @@ def test_a_plan_says_which_job_is_on_the_spot_market(case: list[str]) -> None:
     refused = boa(*case, "--budget", "4/h", "--plan-spot")
     assert isinstance(refused.exception, InputError)
     assert "--plan-spot needs a spot market" in str(refused.exception)
+
+
+def test_a_warm_pool_is_shown_and_goes_with_dollars(case: list[str], tmp_path: Path) -> None:
+    """How many launches were starts, and what lay on disks; GPUs say nothing of what a disk costs."""
+    rows = "".join(f"j{n},{n * 1800},vision\n" for n in range(10))
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+    flags = ("--budget", "20/h", "--warm-pool", "4", "--start-seconds", "20")
+    document = json.loads(boa(*case, *flags, "--json").stdout)
+    assert document["nodes_started"] > 0
+    assert document["node_hours_stopped"] > 0.0
+    assert "of these started" in boa(*case, *flags).stdout
+
+    result = boa(*case, "--budget", "gpus:20", "--warm-pool", "4")
+    assert isinstance(result.exception, InputError)
+    assert "a disk is no GPU" in str(result.exception)

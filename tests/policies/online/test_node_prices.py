@@ -21,6 +21,7 @@ from policies.online.node_prices import (
     WholeNodes,
     demands_of,
     hold_at,
+    warm_at,
     with_boots_at_changes,
 )
 from policies.optimum.boa import solve
@@ -169,3 +170,38 @@ def test_one_gpu_nodes_hold_one_idle_node_more() -> None:
     assert several.node_gpus == {"gpu": an_instance_type().gpus}
     assert single.hold("gpu").nodes == several.hold("gpu").nodes + 1
     assert several.hold("gpu").nodes >= 1
+
+
+@given(price=prices, jobs=rates, nodes=rates, share=st.floats(1e-3, 0.5), idle=st.integers(0, 3))
+def test_the_number_of_stopped_nodes_is_the_best_whole_number(
+    price: float, jobs: float, nodes: float, share: float, idle: int
+) -> None:
+    """As for idle nodes, at the price of a disk and for the part of a boot that is saved."""
+    price = max(price, LEAST_NODE_PRICE)
+    saved = 0.03
+
+    def cost(n: float) -> float:
+        return price * share * n / 2.0 + saved * (jobs + price * nodes) / (n + 1.0)
+
+    demand = Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes)
+    n = warm_at(price, demand, saved_hours=saved, share=share, weight=1.0, idle_nodes=idle).nodes
+    if n > 0:
+        beside = n + idle
+        assert cost(beside) <= min(cost(beside - 1), cost(beside + 2)) * (1.0 + 1e-9)
+
+
+def test_a_stopped_node_stays_until_its_disk_has_cost_what_it_may_save() -> None:
+    """Half a boot saved is 0.025 h of waiting and of renting; and nothing is kept that saves nothing."""
+    demand = Demand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
+    hold = warm_at(2.0, demand, saved_hours=0.025, share=0.01, weight=1.0, idle_nodes=0)
+    assert hold.seconds == pytest.approx(3600.0 * 0.025 * (1.0 + 2.0) / (2.0 * 0.01))
+    assert hold.nodes == math.floor(math.sqrt(2.0 * 0.025 * 30.0 / 0.02) - 1.0)
+
+    nothing = warm_at(2.0, demand, saved_hours=0.0, share=0.01, weight=1.0, idle_nodes=0)
+    assert nothing == Hold(nodes=0, seconds=0.0)
+
+
+def test_more_is_kept_stopped_than_idle_as_a_disk_is_cheaper() -> None:
+    """With all of the boot saved and the disk at the price of the node it would be the idle hold."""
+    nodes = some_nodes().priced(1.0)
+    assert nodes.warm("gpu", saved_hours=BOOT, share=0.005).nodes > nodes.hold("gpu").nodes

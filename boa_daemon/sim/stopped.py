@@ -1,0 +1,50 @@
+"""What is stopped in the simulated cloud: it costs its disk alone, and holds no stock and no quota.
+
+So a start needs stock as a launch does: capacity is not guaranteed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from boa_daemon.tick.lives import next_life
+from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
+from policies.model import NodeId
+
+
+@dataclass(slots=True)
+class StoppedNodes:
+    """The stopped nodes by name; `start_seconds` is how long one takes from its start to ready."""
+
+    start_seconds: float = 40.0
+    disk_usd_per_hour: float = DISK_USD_PER_HOUR
+    _nodes: dict[NodeId, NodeState] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, name: NodeId) -> bool:
+        return name in self._nodes
+
+    def __iter__(self) -> Iterator[NodeState]:
+        return iter(self._nodes.values())
+
+    def add(self, node: NodeState, now: float) -> None:
+        """Take in a node whose run has just ended."""
+        name = next_life(node.id)
+        self._nodes[name] = replace(
+            node,
+            id=name,
+            phase="stopped",
+            launched_at=now,
+            launched_by="",
+            idle_since=None,
+            gpus=(),
+            prices=((now, 0.0),),
+            extras=(("disk", self.disk_usd_per_hour),),
+        )
+
+    def take(self, name: NodeId, now: float) -> NodeState:
+        """Hand out a node that is not stopped any more, its bill final."""
+        return replace(self._nodes.pop(name), phase="terminated", ended_at=now)
