@@ -331,13 +331,12 @@ def open_books(
         StoreUnusable: when it cannot be read.
         LedElsewhere: when another process is the writer.
     """
-    engine = open_engine(url, durable=durable)
+    engine, leadership = open_engine(url, durable=durable), None
     try:
         if engine.dialect.name != "sqlite" or not _is_new(url):
             check(engine)
         migrate(engine)
         database = Database(engine)
-        leadership = None
         if lead is not None:
             # Before anything is read into memory: what another one writes meanwhile would be missing there.
             leadership = lead(engine)
@@ -345,6 +344,8 @@ def open_books(
         queue = JobQueue(database)
         return Storage(store=DaemonStore(database, queue), queue=queue, leadership=leadership)
     except SQLAlchemyError as error:
+        if leadership is not None:
+            leadership.give_up()
         engine.dispose()
         kind = StoreUnreachable if is_unreachable(error, engine) else StoreUnusable
         raise kind(f"the database cannot be used: {error}") from None
