@@ -481,6 +481,8 @@ class Storm:
         with self.nodes.lock:
             running = [unit for unit in self.nodes.units if unit.end is None]
         of_team = sum(_is_of_team(unit.job) for unit in running)
+        if not (of_team if name == TEAM else running):
+            return
         booked_usd, measured_usd = spent[name]
         count = of_team if name == TEAM else len(self._live())
         self.caps.draw(name, booked=booked_usd, measured=measured_usd, running=count)

@@ -22,6 +22,8 @@ from boa_daemon.errors import BoaError, InputError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30.0
+IDLE_SECONDS = 10.0
+"""So long PostgreSQL waits for the next word of a transaction: shorter than a leader's lease."""
 KEPT_BACKUPS = 24
 
 
@@ -56,7 +58,13 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        # A process that is stopped, or a machine that vanishes, in the middle of a transaction keeps its locks
+        # until the server ends it: nobody could take over before.
+        given = parsed.query.get("options", "")
+        limit = f"{given if isinstance(given, str) else ' '.join(given)} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000:.0f}"
+        return create_engine(
+            parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"options": limit}
+        )
     if backend != "sqlite":
         raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
     engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
