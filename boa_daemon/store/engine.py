@@ -58,10 +58,11 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        # A process that is stopped, or a machine that vanishes, in the middle of a transaction keeps its locks
+        # A process that is stopped, or a machine that vanishes, within a transaction keeps its locks
         # until the server ends it: nobody could take over before.
         given = parsed.query.get("options", "")
-        limit = f"{given if isinstance(given, str) else ' '.join(given)} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000:.0f}"
+        options = given if isinstance(given, str) else " ".join(given)
+        limit = f"{options} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000:.0f}"
         return create_engine(
             parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"options": limit}
         )

@@ -153,13 +153,18 @@ def test_a_leader_that_is_stopped_in_the_middle_of_a_write_keeps_nobody_out(
     database = Database(engines[0])
     database.fence = first.fence
     assert first.take() is None
-    with pytest.raises(DBAPIError, match="idle-in-transaction"), database.write() as connection:
-        put(connection, META, key="k", value="1")
-        until = time.monotonic() + 20.0
-        while second.take() is not None:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        put(connection, META, key="k", value="2")
+
+    def is_stopped_in_it() -> None:
+        with database.write() as connection:
+            put(connection, META, key="k", value="1")
+            until = time.monotonic() + 20.0
+            while second.take() is not None:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            put(connection, META, key="k", value="2")
+
+    with pytest.raises(DBAPIError, match="idle-in-transaction"):
+        is_stopped_in_it()
     with engines[1].connect() as connection:
         assert connection.scalar(select(META.c.value).where(META.c.key == "k")) is None
     for engine in engines:
