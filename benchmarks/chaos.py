@@ -4,7 +4,9 @@ EC2, SQS and S3 are the fake AWS on moto, a process of its own, behind a proxy t
 connections, loses answers and is cut off. Nodes are played by the proxy: it takes Run Command's scripts, says
 what their units say, and keeps its own record of what ran where. `boa daemon` and a standby are processes:
 they are killed, stopped and continued, their machine's clock jumps (a preloaded library), their queue is
-filled with what no node should say, and their instances are ended and untagged behind their back.
+filled with what no node should say, their database server dies, and their instances are ended and untagged
+behind their back. Meanwhile the caps of the site and of a team's purse are drawn in to just above what is
+spent.
 
 At the end the storms cease, all jobs have to finish, and everything is held against the proxy's and EC2's
 records. Prints one table; exit code 1 where anything was leaked, lost, doubled or a cap broken.
