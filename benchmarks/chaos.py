@@ -4,7 +4,9 @@ EC2, SQS and S3 are the fake AWS on moto, a process of its own, behind a proxy t
 connections, loses answers and is cut off. Nodes are played by the proxy: it takes Run Command's scripts, says
 what their units say, and keeps its own record of what ran where. `boa daemon` and a standby are processes:
 they are killed, stopped and continued, their machine's clock jumps (a preloaded library), their queue is
-filled with what no node should say, and their instances are ended and untagged behind their back.
+filled with what no node should say, their database server dies, and their instances are ended and untagged
+behind their back. Meanwhile the caps of the site and of a team's purse are drawn in to just above what is
+spent.
 
 At the end the storms cease, all jobs have to finish, and everything is held against the proxy's and EC2's
 records. Prints one table; exit code 1 where anything was leaked, lost, doubled or a cap broken.
@@ -28,6 +30,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -39,13 +42,14 @@ from uuid import uuid4
 
 import boto3
 from botocore.config import Config
+from chaos_caps import CAP_USD, PRICE, SITE, TEAM, DrawnCaps, booked
 
 from boa_daemon.api.client import Client
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS
 from boa_daemon.job.seal import sealed
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
-REGION, CLUSTER, PRICE, CAP_USD, MOST = "us-east-1", "chaos", 1.006, 2.5, 3
+REGION, CLUSTER, MOST = "us-east-1", "chaos", 3
 HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 180.0
 BAD = ("leaked", "lost", "doubled", "cap breaches")
 SHIM = r"""
@@ -106,6 +110,7 @@ tick_seconds = 1
 idle_hold_seconds = 5
 checkpoint_seconds = 5
 {database}
+{teams}
 """
 
 
@@ -155,7 +160,7 @@ class Nodes:
             return
         self.look(time.monotonic())
         self.doubled += any(each.job == job and each.end is None for each in self.units)
-        seconds = self.chance.uniform(4.0, 15.0)
+        seconds = self.chance.uniform(20.0, 45.0) if _is_of_team(job) else self.chance.uniform(4.0, 15.0)
         self.units.append(Unit(job, generation, node, time.monotonic(), seconds, key))
 
     def _end(self, job: str, generation: int, *, is_stop: bool) -> None:
@@ -184,6 +189,13 @@ class Nodes:
                 return self.said(unit)
         return None
 
+    def usd_of_team(self, now: float) -> float:
+        """Return what the GPUs of the team's units cost while they ran."""
+        ends = [
+            (unit, now if unit.ended is None else unit.ended) for unit in self.units if _is_of_team(unit.job)
+        ]
+        return sum(end - unit.began for unit, end in ends) * PRICE / 3600.0
+
     def said(self, unit: Unit) -> dict[str, Any]:
         """Return a unit's word, with the seal of its generation."""
         word = {
@@ -192,6 +204,11 @@ class Nodes:
             "last_lines": [],
         }  # fmt: skip
         return sealed(word, unit.key)
+
+
+def _is_of_team(job: str) -> bool:
+    """Whether a job draws on the purse whose cap is drawn in."""
+    return job.startswith(f"{TEAM}-")
 
 
 @dataclass
@@ -368,6 +385,16 @@ class Machine:
                 command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
+    def read_again(self, text: str) -> None:
+        """Give the daemon other settings; one that cannot be told yet is started anew."""
+        (self.folder / "boa.toml").write_text(text)
+        if self.process is not None and self.process.poll() is None:
+            if self.get("/status") or self.is_standing_by:
+                self.process.send_signal(signal.SIGHUP)
+            else:
+                self.kill()
+                self.start()
+
     @property
     def is_standing_by(self) -> bool:
         """Whether the daemon runs, and said since its start that another one leads."""
@@ -396,13 +423,21 @@ class Machine:
 class Storm:
     """One run on one kind of database."""
 
-    def __init__(self, folder: Path, options: argparse.Namespace, database: str, url: str) -> None:
-        self.folder, self.options, self.database = folder, options, database
+    def __init__(
+        self,
+        folder: Path,
+        options: argparse.Namespace,
+        url: str,
+        crash: Callable[[], None] | None,
+    ) -> None:
+        self.folder, self.options, self._crash = folder, options, crash
+        self.database = "postgresql" if url else "sqlite"
         self.chance = Random(options.seed)
         self.nodes, self.weather = Nodes(chance=Random(options.seed + 1)), Weather()
         self.counts: Counter[str] = Counter()
         self.failovers: list[float] = []
         self.usd, self.most_nodes, self._over = 0.0, 0, threading.Event()
+        self.caps, self._url = DrawnCaps(), url
         port = _free_port()
         self.moto = subprocess.Popen(
             [sys.executable, "-m", "boa_daemon.testing.fronts", "--port", str(port), "--boot-seconds", "1",
@@ -426,15 +461,59 @@ class Storm:
         names = ["a", "a"] if is_shared else ["a", "b"]
         self.machines = [Machine(folder / name, shim, endpoint) for name in dict.fromkeys(names)]
         for machine in self.machines:
-            text = SETTINGS.format(
-                cap=CAP_USD, most=MOST, region=REGION, cluster=CLUSTER, queue=self.queue, state="state",
-                database=f'database = "{url}"' if url else "",
-            )  # fmt: skip
-            (machine.folder / "boa.toml").write_text(text)
+            (machine.folder / "boa.toml").write_text(self._settings())
         if is_shared:
             # A file is shared by two daemons of one machine: the second stands by at the lock.
             second = Machine(folder / "a", shim, endpoint)
             self.machines.append(second)
+
+    def _settings(self) -> str:
+        """Return the settings with the caps as they are now."""
+        cap, teams = self.caps.sections()
+        return SETTINGS.format(
+            cap=cap, most=MOST, region=REGION, cluster=CLUSTER, queue=self.queue, state="state",
+            database=f'database = "{self._url}"' if self._url else "", teams=teams,
+        )  # fmt: skip
+
+    def _draw_in(self, name: str) -> None:
+        """Set a cap to just above what is spent, where that can be asked now."""
+        spent = self._spent()
+        if spent is None:
+            return
+        with self.nodes.lock:
+            running = [unit for unit in self.nodes.units if unit.end is None]
+        of_team = sum(_is_of_team(unit.job) for unit in running)
+        if not (of_team if name == TEAM else running):
+            return
+        booked_usd, measured_usd = spent[name]
+        count = of_team if name == TEAM else len(self._live())
+        self.caps.draw(name, booked=booked_usd, measured=measured_usd, running=count)
+        self._say(f"cap of {name} drawn in to {self.caps.drawn[name].cap:.4f} USD")
+        self._tell_caps()
+
+    def _tell_caps(self) -> None:
+        """Let the daemons read their settings again."""
+        for machine in self.machines:
+            machine.read_again(self._settings())
+
+    def _spent(self) -> dict[str, tuple[float, float]] | None:
+        """Return what was spent by cap, by the daemon's books and by ours; None where nobody can be asked."""
+        leader = self.leader()
+        status = leader.get("/status") if leader is not None else None
+        costs = leader.get("/cost?by=team") if leader is not None else None
+        if not status or not costs or status["fault"] or "books" not in status:
+            return None
+        books = booked(status, costs)
+        with self.nodes.lock:
+            ours = {SITE: self.usd, TEAM: self.nodes.usd_of_team(time.monotonic())}
+        return {name: (books[name], ours[name]) for name in books}
+
+    def _look_at_caps(self) -> bool:
+        """Note what was spent under caps that were drawn in; return whether somebody could say it."""
+        spent = self._spent()
+        for name, (booked_usd, measured_usd) in (spent or {}).items():
+            self.caps.look(name, booked=booked_usd, measured=measured_usd)
+        return spent is not None
 
     def leader(self) -> Machine | None:
         """Return the machine whose daemon leads."""
@@ -454,15 +533,21 @@ class Storm:
         for thread in threads:
             thread.start()
         self._wait(lambda: self.leader() is not None, "a leader")
-        end = time.monotonic() + 60.0 * self.options.minutes
+        began = time.monotonic()
+        end = began + 60.0 * self.options.minutes
         submitted: list[str] = []
         self.weather.fault_fraction = 0.03
         storms = (
             self._kill, self._pause, self._cut_off, self._jump, self._burst, self._end_one, self._untag,
-            self._talk_nonsense, self._talk_nonsense,
+            self._crash_database, self._talk_nonsense, self._talk_nonsense,
         )  # fmt: skip
         while time.monotonic() < end:
             submitted += self._submit()
+            for name, part in ((TEAM, 0.25), (SITE, 0.65)):
+                if name not in self.caps.drawn and time.monotonic() - began > part * (end - began):
+                    self._draw_in(name)
+            self._look_at_caps()
+            self._supervise()
             do = self.chance.choice(storms)
             self._say(f"{do.__name__.strip('_').replace('_', ' ')}; {len(submitted)} jobs so far")
             do()
@@ -476,6 +561,9 @@ class Storm:
             machine.jump(0)
             if machine.process is None or machine.process.poll() is not None:
                 machine.start()
+        self._wait(self._look_at_caps, "the books", fails=False)
+        self.caps.let_go()
+        self._tell_caps()
         rows: dict[str, dict[str, Any]] = {}
 
         def is_done() -> bool:
@@ -500,16 +588,18 @@ class Storm:
             "jobs": len(submitted),
             "restarts of jobs": sum(row["generation"] for row in rows.values()) - len(rows),
             **{name: self.counts[name] for name in (
-                "kills", "pauses", "partitions", "clock jumps", "bursts", "instances ended",
-                "instances untagged", "wrong messages")},
+                "kills", "pauses", "database crashes", "partitions", "clock jumps", "bursts",
+                "instances ended", "instances untagged", "wrong messages")},
             "calls that failed": sum(self.weather.faults.values()),
             "failovers": len(self.failovers),
             "slowest failover, s": round(max(self.failovers, default=0.0), 1),
             "USD spent": round(self.usd, 3),
+            "under the site's cap": str(self.caps.drawn.get(SITE, "not drawn in")),
+            "under a team's cap": str(self.caps.drawn.get(TEAM, "not drawn in")),
             "leaked": len(self._live()),
             "lost": len(lost),
             "doubled": self.nodes.doubled,
-            "cap breaches": int(self.usd > CAP_USD) + int(self.most_nodes > MOST),
+            "cap breaches": int(self.usd > CAP_USD) + int(self.most_nodes > MOST) + self.caps.breaches,
             "fault at the end": status.get("fault", "no daemon"),
         }  # fmt: skip
         if lost:
@@ -580,11 +670,23 @@ class Storm:
                         said.add(number)
 
     def _submit(self) -> list[str]:
-        """Submit a job where the queue is short; return its id once the daemon has it."""
+        """Submit a job of the team that has the fewest waiting; return its id once the daemon has it."""
         leader = self.leader()
-        if leader is None or (leader.get("/status") or {}).get("waiting", 9) > 3:
+        answer = leader.get("/jobs?limit=200") if leader is not None else None
+        if leader is None or answer is None:
             return []
-        content = {"name": "j", "class": "default", "run": "true", "max_gpus": 1, "retries": 50}
+        waiting = Counter(row["team"] for row in answer["jobs"] if row["status"] == "queued")
+        team = min(("wide", TEAM), key=lambda name: waiting[name])
+        if waiting[team] > 2:
+            return []
+        content = {
+            "name": team,
+            "team": team,
+            "class": "default",
+            "run": "true",
+            "max_gpus": 1,
+            "retries": 50,
+        }
         try:
             with Client(leader.socket) as client:
                 return list(client.post("/jobs", {"jobs": [content]})["jobs"])
@@ -616,6 +718,12 @@ class Storm:
             leader.process.wait(30.0)
         leader.kill()
         leader.start()
+
+    def _supervise(self) -> None:
+        """Start daemons that ended by themselves, as their service does."""
+        for machine in self.machines:
+            if machine.process is not None and machine.process.poll() is not None:
+                machine.start()
 
     def _has_standby(self, leader: Machine) -> bool:
         """Wait until another daemon stands by: what is timed is a failover, not the start of a program."""
@@ -658,6 +766,12 @@ class Storm:
         self.weather.fault_fraction = 0.5
         time.sleep(self.chance.uniform(2.0, 8.0))
         self.weather.fault_fraction = 0.03
+
+    def _crash_database(self) -> None:
+        """Let the database server die and come back."""
+        if self._crash is not None:
+            self.counts["database crashes"] += 1
+            self._crash()
 
     def _end_one(self) -> None:
         """End an instance behind the daemon's back."""
@@ -734,19 +848,21 @@ class Postgres:
             shutil.chown(self._folder, "nobody")
             self._prefix = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
         self._do("initdb", "-D", str(self._folder / "data"), "-U", "boa", "-A", "trust", "--no-sync")
-        options = f"-k {self._folder} -c listen_addresses=''"
-        self._do(
-            "pg_ctl",
-            "-D",
-            str(self._folder / "data"),
-            "-l",
-            str(self._folder / "log"),
-            "-w",
-            "-o",
-            options,
-            "start",
-        )
+        self._start()
         return f"postgresql://boa@/postgres?host={self._folder}"
+
+    def _start(self) -> None:
+        """Start the server."""
+        options, folder = f"-k {self._folder} -c listen_addresses=''", str(self._folder)
+        self._do(
+            "pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-o", options, "start"
+        )  # fmt: skip
+
+    def crash(self) -> None:
+        """End it as a loss of power does, and start it again."""
+        if self._programs is not None:
+            self._do("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
+            self._start()
 
     def __exit__(self, *_: object) -> None:
         """Stop it and forget it."""
@@ -763,15 +879,16 @@ class Postgres:
 def storm(options: argparse.Namespace, database: str) -> dict[str, Any] | None:
     """Return what came of one run; None where the database cannot be had here."""
     if database == "sqlite":
-        return one_run(options, database, "")
-    with Postgres(Path("/tmp") / f"boa-chaos-pg-{os.getpid()}") as url:
-        return one_run(options, database, url) if url else None
+        return one_run(options, "", None)
+    server = Postgres(Path("/tmp") / f"boa-chaos-pg-{os.getpid()}")
+    with server as url:
+        return one_run(options, url, server.crash) if url else None
 
 
-def one_run(options: argparse.Namespace, database: str, url: str) -> dict[str, Any]:
+def one_run(options: argparse.Namespace, url: str, crash: Callable[[], None] | None) -> dict[str, Any]:
     """Storm in a folder, which is kept where something was wrong."""
     folder = Path(tempfile.mkdtemp(prefix="boa-chaos"))
-    run = Storm(folder, options, database, url)
+    run = Storm(folder, options, url, crash)
     try:
         found = run.run()
     finally:

@@ -23,7 +23,7 @@ from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import Places, make_folder, open_daemon, places, take_lead
+from boa_daemon.daemon.assembly import Places, database_url, make_folder, open_daemon, places, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
@@ -31,7 +31,7 @@ from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.engine import backup
+from boa_daemon.store.engine import StoreUnreachable, backup, reach
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
@@ -257,6 +257,9 @@ def serve(
     else:
         lock.take()
     keep_answering()
+    if standby and not _until_free(lambda: reach(database_url(settings)), StoreUnreachable, stop):
+        lock.give_back()
+        return
     try:
         daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
     except _Stopped:
@@ -264,6 +267,9 @@ def serve(
         return
     gatekeeper = Gatekeeper(settings.api)
     servers = _servers(settings, there, an_app(Service(daemon), gatekeeper, version=__version__))
+    if standby:
+        # It waited for months, perhaps: the caps of its own start may be old ones.
+        _read_again(daemon, load)
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
     try:
@@ -352,7 +358,11 @@ def _until_stopped(
 ) -> None:
     """Wait for signals; say READY after the first full reconcile."""
     is_announced, ahead = False, time.time() - time.monotonic()
-    while not stop.wait(0.2):
+    while not stop.wait(0.2 if not daemon.awaited_url else STANDBY_SECONDS):
+        if daemon.awaited_url and _answers(daemon.awaited_url):
+            raise StoreUnreachable(
+                "the database answers again: this daemon only observed; it ends, to be started anew"
+            )
         if daemon.books is not None and daemon.books.is_deposed:
             # What memory holds is the past of a cluster that another one leads: begin anew, or stand by.
             raise LedElsewhere("another daemon took over; this one ends, and its service may start it again")
@@ -367,16 +377,32 @@ def _until_stopped(
         if reload.is_set():
             reload.clear()
             systemd.reloading()
-            try:
-                settings = load()
-                systemd.check_tick(settings.daemon.tick_seconds)
-                fixed = daemon.world.cloud.boot_seconds is not None
-                later = waiting_for_a_start(daemon.settings, settings, is_cloud_fixed=fixed)
-                daemon.use(kept_to(daemon.settings, settings))
+            if _read_again(daemon, load):
                 clockwork.reschedule()
-                _LOG.info("settings read again")
-                if later:
-                    _LOG.warning("these count from the next start of the daemon only: %s", ", ".join(later))
-            except (BoaError, ValueError) as error:
-                _LOG.error("the settings stay as they were: %s", error)
             systemd.ready(daemon.status_line)
+
+
+def _answers(url: str) -> bool:
+    """Whether a database answers by now."""
+    try:
+        reach(url)
+    except StoreUnreachable:
+        return False
+    return True
+
+
+def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
+    """Have the daemon take its settings as they are now; where they are wrong, it keeps what it has."""
+    try:
+        settings = load()
+        systemd.check_tick(settings.daemon.tick_seconds)
+        fixed = daemon.world.cloud.boot_seconds is not None
+        later = waiting_for_a_start(daemon.settings, settings, is_cloud_fixed=fixed)
+        daemon.use(kept_to(daemon.settings, settings))
+    except (BoaError, ValueError) as error:
+        _LOG.error("the settings stay as they were: %s", error)
+        return False
+    _LOG.info("settings read again")
+    if later:
+        _LOG.warning("these count from the next start of the daemon only: %s", ", ".join(later))
+    return True

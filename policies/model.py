@@ -107,6 +107,8 @@ class JobClass:
     @property
     def size_gpu_hours(self) -> float:
         """Work of the whole job, hours on one reference GPU."""
+        if len(self.phases) == 1:
+            return float(self.phases[0].size_gpu_hours)
         return math.fsum(phase.size_gpu_hours for phase in self.phases)
 
 

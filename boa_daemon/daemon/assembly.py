@@ -31,13 +31,23 @@ from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
+from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database import Database
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.documents import Documents
-from boa_daemon.store.engine import StoreTooNew, StoreUnusable, check, migrate, open_engine, sqlite_url
+from boa_daemon.store.engine import (
+    StoreTooNew,
+    StoreUnreachable,
+    StoreUnusable,
+    check,
+    is_unreachable,
+    migrate,
+    open_engine,
+    sqlite_url,
+)
 from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
@@ -283,7 +293,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         },
     )
     ssm, sqs, s3 = (calls.client(name) for name in ("ssm", "sqs", "s3"))
-    return SsmEngine(ssm, sqs, s3, given, address_of=address_of, gate=door)
+    return SsmEngine(ssm, sqs, s3, given, address_of=address_of, gate=door, starts_at_once=AT_ONCE)
 
 
 def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
@@ -328,13 +338,12 @@ def open_books(
         StoreUnusable: when it cannot be read.
         LedElsewhere: when another process is the writer.
     """
-    engine = open_engine(url, durable=durable)
+    engine, leadership = open_engine(url, durable=durable), None
     try:
         if engine.dialect.name != "sqlite" or not _is_new(url):
             check(engine)
         migrate(engine)
         database = Database(engine)
-        leadership = None
         if lead is not None:
             # Before anything is read into memory: what another one writes meanwhile would be missing there.
             leadership = lead(engine)
@@ -342,8 +351,11 @@ def open_books(
         queue = JobQueue(database)
         return Storage(store=DaemonStore(database, queue), queue=queue, leadership=leadership)
     except SQLAlchemyError as error:
+        if leadership is not None:
+            leadership.give_up()
         engine.dispose()
-        raise StoreUnusable(f"the database cannot be used: {error}") from None
+        kind = StoreUnreachable if is_unreachable(error, engine) else StoreUnusable
+        raise kind(f"the database cannot be used: {error}") from None
     except (StoreUnusable, LedElsewhere):
         engine.dispose()
         raise
@@ -352,6 +364,11 @@ def open_books(
 def _is_new(url: str) -> bool:
     """Whether a SQLite database is not there yet."""
     return not Path(url.removeprefix("sqlite:///")).exists()
+
+
+def database_url(settings: Settings) -> str:
+    """Return where the books are."""
+    return settings.daemon.database or sqlite_url(places(settings).database)
 
 
 def take_lead(engine: Engine) -> Leadership:
@@ -376,7 +393,7 @@ def open_daemon(
     if settings.engine.own_user and settings.engine.name == "local" and os.geteuid() == 0:
         let_jobs_through(there.state)
     clock = clock or SteadyClock()
-    url = settings.daemon.database or sqlite_url(there.database)
+    url, awaited_url = database_url(settings), ""
     try:
         opened = open_books(url, lead=None if settings.daemon.observe else lead)
         if opened.queue.is_emptied(there.next_job) and not opened.store.flag(RECOVERED):
@@ -387,6 +404,8 @@ def open_daemon(
         fault = ""
     except LedElsewhere as error:
         books, fault = None, f"{error}. This daemon only observes; `boa daemon --standby` takes over"
+    except StoreUnreachable as error:
+        books, fault, awaited_url = None, f"{error}. The daemon only observes, until it does", url
     except StoreTooNew as error:
         books, fault = None, f"{error}. The daemon only observes"
     except StoreUnusable as error:
@@ -400,5 +419,9 @@ def open_daemon(
     if books is not None and isinstance(world.runner, Remembering):
         documents = Documents(books.store.database, f"engine {settings.engine.name}")
         world.runner.remember_in(documents.read, documents.write)
+    if books is not None and isinstance(world.runner, SsmEngine):
+        world.runner.starts.may_act = books.check_leads
     gate = open_gate(settings, site, there.state)
-    return Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)
+    daemon = Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)
+    daemon.awaited_url = awaited_url
+    return daemon

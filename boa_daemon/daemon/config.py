@@ -32,6 +32,8 @@ SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
 PREFIX = "BOA_"
 CAP_DAYS = 2.0
 """Mean days' money that a day may cost where the budget is a month's and nobody set a cap."""
+OF_TEAM, REFERENCES = "team:", ("env:", "ssm:", "secretsmanager:")
+"""How [secrets] names a team, and how references of secrets begin."""
 _BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
 
 
@@ -383,6 +385,11 @@ class Settings(Strict):
     gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
     teams: dict[Name, TeamSettings] = Field(default_factory=dict, description="purses, and who draws on them")
+    secrets: dict[Name, list[Name]] = Field(
+        default_factory=dict,
+        description="who may name a secret in a job: users and team:NAME, by its reference; * for the rest "
+        "of one, and the longest that fits decides. What none fits anybody may name",
+    )
 
 
 _SECTIONS = {
@@ -432,7 +439,26 @@ def load_settings(
     _merge(merged, words)
     given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
     _merge(merged, given)
-    return Loaded(settings=_checked(merged, "the settings"), files=tuple(files))
+    settings = _checked(merged, "the settings")
+    check_owners(settings)
+    return Loaded(settings=settings, files=tuple(files))
+
+
+def check_owners(settings: Settings) -> None:
+    """Refuse rights to secrets of teams that no file has, and under patterns that fit no reference.
+
+    Raises:
+        InputError: naming the pattern.
+    """
+    for pattern, owners in settings.secrets.items():
+        if pattern != "*" and not pattern.startswith(REFERENCES):
+            hint = f'One begins with {", ".join(REFERENCES)}; "*" is all of them'
+            raise InputError(f"[secrets] {pattern!r} fits no reference", hint=hint)
+        for owner in owners:
+            team = owner.removeprefix(OF_TEAM)
+            if team != owner and team not in settings.teams:
+                hint = did_you_mean(team, settings.teams) or "See [teams.NAME]"
+                raise InputError(f"[secrets] {pattern!r}: there is no team {team!r}", hint=hint)
 
 
 def _merge(

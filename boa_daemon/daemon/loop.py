@@ -128,6 +128,8 @@ class Daemon:
         why_no_gate: str = "",
     ) -> None:
         self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
+        self.awaited_url = ""
+        """The database that did not answer at the start, where that is why this daemon only observes."""
         self.metrics = Metrics()
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = Standing(fault=fault, started_at=world.clock.now())

@@ -1,4 +1,8 @@
-"""Books made again: jobs from the newest backup that can be read, instances from the list of the cloud."""
+"""Books made again: jobs from the newest backup that can be read, instances from the list of the cloud.
+
+Of PostgreSQL there are no backups of ours: what its own tools bring back is there before `recover` is asked,
+and what cannot be read is moved into a schema of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,37 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.assembly import (
     RECOVERED,
     Places,
+    database_url,
     make_folder,
     open_books,
     open_world,
     places,
+    take_lead,
 )
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.errors import InputError
-from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
+from boa_daemon.store.engine import (
+    StoreTooNew,
+    StoreUnreachable,
+    StoreUnusable,
+    check,
+    open_engine,
+    reach,
+    sqlite_url,
+)
+from boa_daemon.store.storage import Storage
+from boa_daemon.store.tables import METADATA
+
+_OURS = frozenset({*METADATA.tables, "alembic_version"})
 
 
 def recover(settings: Settings) -> dict[str, Any]:
@@ -28,18 +49,63 @@ def recover(settings: Settings) -> dict[str, Any]:
 
     Raises:
         AlreadyRunning: when a daemon runs.
-        InputError: when the database can be read, or is not a SQLite file.
+        LedElsewhere: when a daemon on another machine leads.
+        StoreUnreachable: when the server of the database does not answer.
+        StoreTooNew: when a newer version of BOA wrote the database.
+        InputError: when the database can be read, or is a SQLite file outside the state folder.
     """
-    if settings.daemon.database is not None:
-        raise InputError("recover makes SQLite files; restore a PostgreSQL database with its own tools")
+    url = database_url(settings)
+    is_file = settings.daemon.database is None
+    if not is_file and url.startswith("sqlite"):
+        raise InputError(
+            f"[daemon] database is {url}: recover looks after the file in the state folder alone",
+            hint="Put a copy of your own in its place, or drop the setting",
+        )
     there = places(settings)
     make_folder(there.state)
     lock = Lock(there.state)
     lock.take()
     try:
-        return _recover(settings, there)
+        return _recover(settings, there) if is_file else _recover_server(settings, there, url)
     finally:
         lock.give_back()
+
+
+def _recover_server(settings: Settings, there: Places, url: str) -> dict[str, Any]:
+    """Do it on a server: while this process leads, no daemon of another machine acts."""
+    reach(url)
+    old = None
+    try:
+        books = open_books(url, lead=take_lead)
+    except (StoreTooNew, StoreUnreachable):
+        raise
+    except StoreUnusable:
+        old = _set_aside(url)
+        books = open_books(url, lead=take_lead)
+    if books.queue.has_had_jobs or books.store.flag(RECOVERED):
+        books.close()
+        raise InputError(
+            "the database can be read, and has jobs: there is nothing to recover",
+            hint="To begin anew all the same, drop its tables, or name another in [daemon] database",
+        )
+    return _filled(settings, there, books) | {"backup": None, "old": old}
+
+
+def _set_aside(url: str) -> str:
+    """Move our tables into a schema of their own; return its name."""
+    engine, name = open_engine(url), f"boa_unreadable_{int(time.time())}"
+    try:
+        with engine.begin() as connection:
+            found = [table for table in inspect(connection).get_table_names() if table in _OURS]
+            connection.execute(text(f"CREATE SCHEMA {name}"))
+            for table in found:
+                connection.execute(text(f'ALTER TABLE "{table}" SET SCHEMA {name}'))
+    except SQLAlchemyError as error:
+        said = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise StoreUnusable(f"the tables of the database cannot be moved aside: {said}") from None
+    finally:
+        engine.dispose()
+    return name
 
 
 def _recover(settings: Settings, there: Places) -> dict[str, Any]:
@@ -56,20 +122,25 @@ def _recover(settings: Settings, there: Places) -> dict[str, Any]:
     found = next((copy for copy in copies if _is_sound(copy)), None)
     if found is not None:
         shutil.copyfile(found, there.database)
-    world = open_world(settings, there.state, SystemClock())
     books = open_books(sqlite_url(there.database))
+    return _filled(settings, there, books) | {
+        "backup": None if found is None else str(found),
+        "old": None if old is None else str(old),
+    }
+
+
+def _filled(settings: Settings, there: Places, books: Storage) -> dict[str, Any]:
+    """Take up what the cloud lists and the engine runs, and return how much that is."""
+    world = open_world(settings, there.state, SystemClock())
     books.queue.mark_in(there.next_job)
     books.store.set_flag(RECOVERED, True)
     daemon = Daemon(settings, world, books)
     try:
         daemon.start()
         nodes = daemon.fleet.nodes()
-        queue = daemon.books.queue if daemon.books is not None else None
         return {
             "instances": sum(node.ended_at is None for node in nodes),
-            "jobs": 0 if queue is None else len(queue.active),
-            "backup": None if found is None else str(found),
-            "old": None if old is None else str(old),
+            "jobs": len(books.queue.active),
         }
     finally:
         daemon.close()

@@ -1,4 +1,4 @@
-"""Which secrets a job may name: refused where it is submitted, not where it starts."""
+"""Which secrets a job may name, and whose job: refused where it is submitted, not where it starts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,38 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.daemon.config import EngineSettings
+from boa_daemon.daemon.config import OF_TEAM, EngineSettings, Settings
 from boa_daemon.errors import InputError
 from boa_daemon.job.secrets import SecretMissing, read_store
+
+
+def check_rights(content: Mapping[str, Any], user: str, settings: Settings) -> None:
+    """Refuse a job that names a secret which is not its user's to name; of the secret nothing is said.
+
+    Raises:
+        InputError: naming the variable, its reference, and whose it is.
+    """
+    for name, reference in content.get("secrets", {}).items():
+        owners = _owners(reference, settings.secrets)
+        if owners is None or any(_is_of(user, owner, settings) for owner in owners):
+            continue
+        named = ", ".join(owners) or "nobody"
+        raise InputError(
+            f"secrets: {name}: {reference}: user {user} may not name it",
+            hint=f"[secrets] has it for {named}: whoever looks after the daemon may add {user}",
+        )
+
+
+def _owners(reference: str, rights: Mapping[str, list[str]]) -> list[str] | None:
+    """Return who may name a secret, by the longest pattern that fits it; None where none does."""
+    fitting = [pattern for pattern in rights if fnmatchcase(reference, pattern)]
+    return rights[max(fitting, key=len)] if fitting else None
+
+
+def _is_of(user: str, owner: str, settings: Settings) -> bool:
+    """Whether a user is an owner, or in the team that is one."""
+    team = owner.removeprefix(OF_TEAM)
+    return user == owner if team == owner else user in settings.teams[team].members
 
 
 def check_secrets(content: Mapping[str, Any], engine: EngineSettings) -> None:

@@ -15,7 +15,7 @@ from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
-from boa_daemon.daemon.secret_references import check_secrets
+from boa_daemon.daemon.secret_references import check_rights, check_secrets
 from boa_daemon.daemon.teams import team_of
 from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import BoaError, InputError, did_you_mean
@@ -133,6 +133,7 @@ class Service:
             checked = check_job(Document(name=name, content=content, language="json"))
             if len(rows) + size_of(checked) > MOST_JOBS_AT_ONCE:
                 raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
+            check_rights(checked, user, self.daemon.settings)
             check_secrets(checked, self.daemon.settings.engine)
             checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
             for other in checked["after"]:

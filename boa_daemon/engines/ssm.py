@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,7 +27,6 @@ from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_files import bucket_and_key, list_files, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import (
-    InDoubt,
     Preparer,
     SsmClient,
     SsmCommands,
@@ -51,6 +51,7 @@ from boa_daemon.engines.ssm_scripts import (
     status_script,
     stop_script,
 )
+from boa_daemon.engines.ssm_starts import Starts
 from boa_daemon.engines.units import readable, units_of
 from boa_daemon.inputs.messages import REFUSED, is_believed, json_object, unit_status
 from boa_daemon.job.seal import TOLD, is_sealed
@@ -89,7 +90,10 @@ class SsmSettings:
 
 
 class SsmEngine:
-    """Implements `Runner` over SSM, SQS and S3. `address_of` gives a node's private address."""
+    """Implements `Runner` over SSM, SQS and S3. `address_of` gives a node's private address.
+
+    With `starts_at_once` threads no tick waits for starts or for new nodes; with none each is done at once.
+    """
 
     name = "ssm"
 
@@ -103,10 +107,13 @@ class SsmEngine:
         address_of: Callable[[NodeId], str],
         now: Callable[[], float] = time.time,
         gate: JobGate | None = None,
+        starts_at_once: int = 0,
     ) -> None:
         self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
         self._inbox = Inbox(sqs, settings.queue_url, self._read_status)
-        self._address_of, self._now, self._gate = address_of, now, gate
+        self._now, self._gate = now, gate
+        self.starts = Starts(self._commands, address_of, at_once=starts_at_once)
+        self._is_cut_off = False
         self._jobs: dict[JobId, Known] = {}
         self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
@@ -117,15 +124,21 @@ class SsmEngine:
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
         self._present = frozenset(node.id for node in nodes)
-        return {
-            node.id: self._preparer.prepare(
-                node.id,
-                self._root(node.id),
-                gpus=node.instance_type.gpus,
-                efa=self._settings.efa_cards.get(node.instance_type.name, 0),
-            )
-            for node in nodes
-        }
+        found: dict[NodeId, Accepted | Refused | Unknown] = {}
+        new: dict[NodeId, Callable[[], Accepted | Refused | Unknown]] = {}
+        for node in nodes:
+            if self._preparer.is_ready(node.id):
+                found[node.id] = Accepted()
+            else:
+                efa = self._settings.efa_cards.get(node.instance_type.name, 0)
+                new[node.id] = partial(
+                    self._preparer.prepare,
+                    node.id,
+                    self._root(node.id),
+                    gpus=node.instance_type.gpus,
+                    efa=efa,
+                )
+        return found | self.starts.ask(new)
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
@@ -139,7 +152,10 @@ class SsmEngine:
         return Accepted()
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Send each node its unit. Should one not take it, the others are ended and the start is refused."""
+        """Send each node its unit. Should one not take it, the others are ended and the start is refused.
+
+        With threads that is accepted at once, and a refusal is reported as a generation that has stopped.
+        """
         known = self._jobs.get(action.job)
         if known is None:
             return Refused(reason=f"job {action.job} was not admitted", kind="bad-request")
@@ -148,31 +164,31 @@ class SsmEngine:
             return Accepted()
         if run is not None and (run.generation.number > action.generation or not self._look(known).is_over):
             return Refused(reason=f"generation {run.generation.number} of {action.job} is not over")
-        nodes = tuple(dict.fromkeys(slot.node for slot in action.slots))
-        try:
-            addresses = {node: self._address_of(node) for node in nodes}
-        except Exception as error:
-            return Refused(reason=f"the address of a node could not be had: {error}")
-        key = secrets.token_hex(32)
-        for rank, node in enumerate(nodes):
-            script = self._start_script(known, action, addresses, rank, key)
-            answer = self._commands.send([node], script, "start a unit")
-            # One whose answer was lost may run: it is taken for started, and asked about when it is silent. A
-            # second generation beside it would be the worse mistake.
-            if isinstance(answer, Refused) and not isinstance(answer, InDoubt):
-                pattern = _pattern(action.job, action.generation)
-                self._commands.send_each(nodes[: rank + 1], kill_script(pattern), "end a unit")
-                return answer
+        nodes, key = tuple(dict.fromkeys(slot.node for slot in action.slots)), secrets.token_hex(32)
+        script = partial(self._start_script, known.spec, known.stands, action, key)
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
-        known.run = Run(generation=generation, nodes=nodes, started_at=self._now(), key=key)
-        self._save()
+        order = self.starts.begin(nodes, script, kill_script(_pattern(action.job, action.generation)))
+        now = self._now()
+        known.run = Run(generation=generation, nodes=nodes, started_at=now, key=key, order=order)
+        if order.done():
+            if refused := order.result():
+                known.run = run
+                return refused
+            known.run.harvest(now)
+            self._save()
         return Accepted()
 
-    def _start_script(
-        self, known: Known, action: StartJob, addresses: Mapping[NodeId, str], rank: int, key: str
+    def _start_script(  # noqa: PLR0917 - all but the last two are of the whole order
+        self,
+        spec: JobSpec,
+        stands: Mapping[str, Any] | None,
+        action: StartJob,
+        key: str,
+        addresses: Mapping[NodeId, str],
+        rank: int,
     ) -> str:
         """Return the script that starts one unit."""
-        settings, spec, root = self._settings, known.spec, self._root(list(addresses)[rank])
+        settings, root = self._settings, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
         given, spec = self._pass(spec, action, list(addresses), root)
         account = own_account(spec.job, layout.home(spec.job)) if settings.own_user else None
@@ -181,7 +197,7 @@ class SsmEngine:
             queue_url=settings.queue_url,
             uri=self._uri(spec.job),
             generation=action.generation,
-            stands=known.stands,
+            stands=stands,
             unit_folder=str(layout.unit(spec.job, action.generation, rank)),
             checkpoints=str(layout.checkpoints(spec.job)),
             artifacts=str(layout.artifacts(spec.job)) if spec.artifacts else "",
@@ -235,11 +251,13 @@ class SsmEngine:
         run = known.run if known is not None else None
         if known is None or run is None or run.generation.number != generation or self._look(known).is_over:
             return Accepted()
-        pattern = _pattern(job, generation)
-        script = kill_script(pattern) if is_kill else stop_script(pattern)
-        answer = self._commands.send_each(run.nodes, script, "end a unit" if is_kill else "stop a unit")
-        if isinstance(answer, Refused):
-            return answer
+        if run.order is not None:
+            # Sent now it would find nothing, and the unit would start after it.
+            run.then = "kill" if is_kill or run.then == "kill" else "stop"
+        else:
+            answer = self._send_order(run, is_kill=is_kill)
+            if isinstance(answer, Refused):
+                return answer
         run.generation = replace(
             run.generation,
             is_stop_ordered=run.generation.is_stop_ordered or not is_kill,
@@ -247,6 +265,21 @@ class SsmEngine:
         )
         self._save()
         return Accepted()
+
+    def _send_order(self, run: Run, *, is_kill: bool) -> str | Refused:
+        """Send the nodes of a generation the order to stop or to end."""
+        pattern = _pattern(run.generation.job, run.generation.number)
+        script = kill_script(pattern) if is_kill else stop_script(pattern)
+        return self._commands.send_each(run.nodes, script, "end a unit" if is_kill else "stop a unit")
+
+    def _follow_start(self, run: Run) -> bool:
+        """Take in what came of a start that was under way, and obey what was ordered meanwhile."""
+        is_new = run.harvest(self._now())
+        if run.then is None or not run.is_started:
+            return is_new
+        if not isinstance(self._send_order(run, is_kill=run.then == "kill"), Refused):
+            run.then = None
+        return is_new
 
     def unfit(self) -> Mapping[NodeId, str]:
         """Return the nodes on which units have found faults of the hardware, and which."""
@@ -268,9 +301,11 @@ class SsmEngine:
         # On disk before the queue forgets it: an end that was heard by a process that died is lost otherwise.
         for status in self._inbox.receive(keep=self._save_news):
             self._has_news |= self._heard(status)
+        self._is_cut_off = False
         for known in self._jobs.values():
             if known.run is not None:
-                self._has_news |= self._ask_silent(known.run)
+                self._has_news |= self._follow_start(known.run)
+                self._has_news |= known.run.is_started and self._ask_silent(known.run)
         self._save_news()
         return {
             job: self._looked_at(job, known)
@@ -345,13 +380,18 @@ class SsmEngine:
             if self._present is not None and node not in self._present:
                 run.heard[rank] = lost(run, rank)
                 changed = True
+            elif self._is_cut_off:
+                # SSM did not answer a moment ago: to wait for that once per unit would take hours.
+                continue
             elif rank not in run.probes:
                 answer = self._commands.send([node], self._status_script(run, rank), "ask a unit")
                 if not isinstance(answer, Refused):
                     run.probes[rank] = (answer, now)
                 elif is_about_the_node(answer.reason):
                     run.probes[rank] = ("", now)
-                # Else the question did not get out: that says nothing about the unit.
+                else:
+                    # The question did not get out: that says nothing about the unit.
+                    self._is_cut_off = True
             elif now - run.probes[rank][1] >= self._settings.probe_seconds:
                 changed |= self._read_probe(run, rank)
         return changed
@@ -361,6 +401,7 @@ class SsmEngine:
         command, _ = run.probes.pop(rank)
         status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
         if status == "Unasked":
+            self._is_cut_off = True
             run.probes[rank] = (command, self._now())
             return False
         if status == "Success" and STATUS in output:
@@ -387,6 +428,8 @@ class SsmEngine:
         """Return what is known of a job's newest generation."""
         run = known.run
         assert run is not None
+        if run.refused:
+            return run.never_started(known.stands)
         now = self._now()
         units: list[Status | None] = []
         for rank in range(len(run.nodes)):
@@ -401,8 +444,10 @@ class SsmEngine:
         report = report_of(run.generation, units)
         if is_broken(units) and not run.is_ending:
             run.is_ending = True
-            pattern = _pattern(known.spec.job, run.generation.number)
-            self._commands.send_each(run.nodes, kill_script(pattern), "end a broken generation")
+            if run.order is not None:
+                run.then = "kill"
+            else:
+                self._send_order(run, is_kill=True)
         return report
 
     def logs(

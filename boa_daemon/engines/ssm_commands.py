@@ -130,6 +130,10 @@ class Preparer:
         self._prepared: set[NodeId] = set()
         self._unfit: dict[NodeId, tuple[int, str]] = {}
 
+    def is_ready(self, node: NodeId) -> bool:
+        """Whether a node has said that it is ready; nobody is asked."""
+        return node in self._prepared
+
     def prepare(
         self, node: NodeId, root: str, *, gpus: int = 0, efa: int = 0
     ) -> Accepted | Refused | Unknown:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from boa_daemon.engines.reading import Generation
 from boa_daemon.job.unit import lost_end, read_json, write_json
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.ports import JobSpec, Manifest, Refused, RunReport
 from policies.model import JobId, NodeId
 
 
 @dataclass(slots=True)
 class Run:
-    """A generation: where its units are, the key that seals what they say, and what was heard of them."""
+    """A generation: where its units are, the key that seals what they say, and what was heard of them.
+
+    `order` is its start while that is under way; then `then` is what was ordered meanwhile, a kill or a stop,
+    and `refused` why it did not come about.
+    """
 
     generation: Generation
     nodes: tuple[NodeId, ...]
@@ -26,6 +31,39 @@ class Run:
     started_at: float = 0.0
     is_ending: bool = False
     key: str = ""
+    order: Future[Refused | None] | None = None
+    then: Literal["stop", "kill"] | None = None
+    refused: str = ""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its nodes were told, all of them."""
+        return self.order is None and not self.refused
+
+    def harvest(self, now: float) -> bool:
+        """Take in what came of the start; return whether that is known now."""
+        if self.order is None or not self.order.done():
+            return False
+        try:
+            refused = self.order.result()
+        except Exception as error:
+            refused = Refused(reason=f"the start could not be ordered: {type(error).__name__}: {error}")
+        self.order, self.started_at = None, now
+        if refused is not None:
+            self.refused, self.then = refused.reason, None
+        return True
+
+    def never_started(self, stands: Mapping[str, Any] | None) -> RunReport:
+        """Return the report of a generation whose start was refused: it has stopped, and did nothing."""
+        return RunReport(
+            job=self.generation.job,
+            generation=self.generation.number,
+            phase="stopped",
+            seconds=0.0,
+            evidence=self.refused,
+            manifest=None if stands is None else Manifest(**stands),
+            gpus=self.generation.gpus,
+        )
 
 
 @dataclass(slots=True)
@@ -97,7 +135,7 @@ def write_known(file: Path, known_jobs: Mapping[JobId, Known]) -> None:
 
 
 def document_of(known: Known) -> dict[str, Any]:
-    """Return a job as a document."""
+    """Return a job as a document; a start that is under way is ordered again by whoever reads it."""
     run = known.run
     return {
         "spec": asdict(
@@ -105,7 +143,7 @@ def document_of(known: Known) -> dict[str, Any]:
         ),
         "stands": known.stands,
         "run": None
-        if run is None
+        if run is None or not run.is_started
         else {
             "generation": asdict(run.generation),
             "nodes": run.nodes,

@@ -190,6 +190,8 @@ def rest_of(job_class: JobClass, *, scale: float, done: float, spread: float) ->
 def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
     """Return the phase that a job is in when so much of its work is left, and its scale."""
     scale = size / job_class.size_gpu_hours
+    if len(job_class.phases) == 1:
+        return 0, scale
     for phase in range(len(job_class.phases)):
         after = fsum(rest.size_gpu_hours for rest in job_class.phases[phase + 1 :]) * scale
         if left > after:

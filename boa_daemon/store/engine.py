@@ -16,17 +16,23 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from boa_daemon.errors import BoaError, InputError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30.0
+IDLE_SECONDS = 10.0
+"""So long PostgreSQL waits for the next word of a transaction: shorter than a leader's lease."""
 KEPT_BACKUPS = 24
 
 
 class StoreUnusable(BoaError):
     """The database cannot be read or written: `boa recover` makes a new one from the cloud and a backup."""
+
+
+class StoreUnreachable(StoreUnusable):
+    """The server of the database does not answer; nothing says that anything is wrong with what it keeps."""
 
 
 class StoreTooNew(StoreUnusable):
@@ -52,7 +58,14 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        # A process that is stopped, or a machine that vanishes, within a transaction keeps its locks
+        # until the server ends it: nobody could take over before.
+        given = parsed.query.get("options", "")
+        options = given if isinstance(given, str) else " ".join(given)
+        limit = f"{options} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000:.0f}"
+        return create_engine(
+            parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"options": limit}
+        )
     if backend != "sqlite":
         raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
     engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
@@ -69,6 +82,7 @@ def check(engine: Engine) -> None:
     """Read the whole database and say whether it is sound.
 
     Raises:
+        StoreUnreachable: when its server does not answer.
         StoreUnusable: when it is not.
     """
     try:
@@ -78,9 +92,33 @@ def check(engine: Engine) -> None:
                 return
             said = connection.execute(text("PRAGMA quick_check(1)")).scalar()
     except DBAPIError as error:
+        if is_unreachable(error, engine):
+            raise StoreUnreachable(f"the database does not answer: {error.orig}") from None
         raise StoreUnusable(f"the database cannot be read: {error.orig}") from None
     if said != "ok":
         raise StoreUnusable(f"the database is damaged: {said}")
+
+
+def is_unreachable(error: Exception, engine: Engine) -> bool:
+    """Whether a failure is of the way to the database: its server is down, starts, or cannot be reached."""
+    return engine.dialect.name != "sqlite" and isinstance(error, OperationalError)
+
+
+def reach(url: str) -> None:
+    """Return if the database answers, whatever is in it.
+
+    Raises:
+        StoreUnreachable: when its server does not.
+    """
+    engine = open_engine(url)
+    try:
+        check(engine)
+    except StoreUnreachable:
+        raise
+    except StoreUnusable:
+        return
+    finally:
+        engine.dispose()
 
 
 MIGRATION_LOCK = 0x626F61
@@ -120,6 +158,8 @@ def migrate(engine: Engine) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except Exception as error:
+        if is_unreachable(error, engine):
+            raise StoreUnreachable(f"the database does not answer: {error}") from error
         raise StoreUnusable(f"the schema of the database cannot be brought up to date: {error}") from error
 
 

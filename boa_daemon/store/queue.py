@@ -90,12 +90,16 @@ class JobQueue:
         self._next = max(self._next, self._marked())
         self._put_mark(self._next)
 
+    @property
+    def has_had_jobs(self) -> bool:
+        """Whether a job was ever in this database."""
+        with self.database.read() as connection:
+            return int(json.loads(_meta(connection, "next_job") or "1")) > 1
+
     def is_emptied(self, file: Path) -> bool:
         """Whether no job was ever in this database, and the file beside it says that there were some."""
-        with self.database.read() as connection:
-            number = int(json.loads(_meta(connection, "next_job") or "1"))
         try:
-            return number <= 1 < int(file.read_text())
+            return int(file.read_text()) > 1 and not self.has_had_jobs
         except (OSError, ValueError):
             return False
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.tick.ports import JobSpec
@@ -85,7 +86,7 @@ class JobRecord:
     @property
     def draw(self) -> float:
         """A number on [0, 1) that is fixed for the job: where the optimum mixes two plans, it picks one."""
-        return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:6], "big") / 2.0**48
+        return _draw_of(self.id)
 
     @property
     def is_active(self) -> bool:
@@ -132,6 +133,12 @@ class JobRecord:
             return {}
         index, size = str(place["index"]), str(place["size"])
         return {"BOA_GROUP": self.group, "BOA_INDEX": index, "BOA_GROUP_SIZE": size}
+
+
+@lru_cache(maxsize=1 << 16)
+def _draw_of(job: JobId) -> float:
+    """Return the number of a job; kept, as each tick asks for that of every job which runs."""
+    return int.from_bytes(hashlib.sha256(job.encode()).digest()[:6], "big") / 2.0**48
 
 
 def job_id(name: str, seq: int) -> JobId:

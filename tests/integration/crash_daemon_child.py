@@ -16,6 +16,7 @@ from sqlalchemy import event
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.store.purses import read_purses
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -37,6 +38,7 @@ def run(order: dict[str, Any], session: Any) -> None:
         "cloud": {"provider": "aws", **place},
         "engine": {"name": "ssm", "queue_url": "unused", "uri": "s3://unused"},
         "daemon": {"tick_seconds": 20.0, "idle_hold_seconds": 0.0},
+        "teams": {"red": {"members": ["ann"], "usd_per_day_cap": order["team_cap_usd"]}},
     }
     play = DaemonInAFolder(folder, clock, settings, rented_from=cloud)
     if not play.service.jobs()["jobs"]:
@@ -56,6 +58,8 @@ def run(order: dict[str, Any], session: Any) -> None:
         "started": play.runner.started,
         "unsettled": len(play.books.store.unsettled()),
         "settled": play.books.store.settled_micro_dollars(),
+        "purse": sum(amount for _, _, amount in read_purses(play.books.store.database, since=0)),
+        "of_jobs": play.service.cost(by="team", since=order["plan"][0])["rows"],
     }
     (folder / "done").write_text(json.dumps(answer))
     play.close()

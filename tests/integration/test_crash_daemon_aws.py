@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TICKS = [*range(0, 180, 20), 460, *range(530, 720, 20)]
 """After a lost launch nothing is rented for five minutes, and its offer rests for one more."""
 USD_PER_HOUR = 1.006
+TEAM_CAP_USD = 0.6
+"""Room for two starts of a quarter of an hour at once, and little more."""
 EXTRA_USD_PER_HOUR = (0.021918, 0.005)
 """Disk and public address of a node."""
 
@@ -62,6 +64,7 @@ class Site:
             "endpoint": self.url,
             "plan": [began + at for at in TICKS],
             "kill_at": kill_at,
+            "team_cap_usd": TEAM_CAP_USD,
         }
         child: Any = self.child
         child.stdin.write(json.dumps(order) + "\n")
@@ -119,12 +122,19 @@ def one_run(site: Site, kill_at: int | None) -> int:
         for usd in (USD_PER_HOUR, *EXTRA_USD_PER_HOUR)
     )
     assert (report["settled"], report["unsettled"]) == (spent, 0), f"killed at {kill_at}"
+    (drawn,) = [row["usd"] - row["boot_usd"] for row in report["of_jobs"] if row["name"] == "red"]
+    # A purse rounds each hour of each generation up by less than a micro-dollar.
+    assert 0 <= report["purse"] - round(drawn * 1e6) <= 2 * len(report["started"]), f"killed at {kill_at}"
+    assert 0.01 <= drawn <= min(TEAM_CAP_USD, spent / 1e6), f"killed at {kill_at}"
     return int(report["points"])
 
 
 @pytest.mark.parametrize(("first", "step"), shares(8, parts=2))
 def test_no_death_of_the_daemon_loses_a_job_or_an_instance(site: Site, first: int, step: int) -> None:
-    """Jobs finish once, instances are ended, the ledger is EC2's own history, at each point of death."""
+    """Jobs finish once, instances are ended, the ledger is EC2's own history, at each point of death.
+
+    The team's purse paid for each generation once, and for nothing else.
+    """
     points = one_run(site, None)
     assert points > 50, points
     for kill_at in range(first, points, step):

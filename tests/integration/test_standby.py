@@ -31,7 +31,10 @@ def a_standby(site: Site) -> subprocess.Popen[bytes]:
 
 
 def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
-    """SIGKILL to the leader: the standby, a process that waited beside it, finishes the job that runs."""
+    """SIGKILL to the leader: the standby, a process that waited beside it, finishes the job that runs.
+
+    The settings were changed while it waited: it takes over with them, not with those of its own start.
+    """
     site.up()
     go, ran = site.folder / "go", site.folder / "ran"
     run = f"echo $BOA_GENERATION >> {ran}; while [ ! -e {go} ]; do sleep 0.1; done"
@@ -41,11 +44,14 @@ def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
     wait_for(ran.exists, site)
     standby = a_standby(site)
     leader = site.get("/status")["leader"]["pid"]
+    file = site.folder / "boa.toml"
+    file.write_text(file.read_text().replace("max_instances = 4", "max_instances = 7"))
     assert site.process is not None
     assert leader == site.process.pid
     site.end(signal.SIGKILL)
     site.process = standby
     wait_for(lambda: (site.get("/status").get("leader") or {}).get("pid") == standby.pid, site)
+    wait_for(lambda: site.get("/status").get("max_instances") == 7, site)
     go.touch()
     wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "finished", site)
     assert ran.read_text().split() == ["1"]

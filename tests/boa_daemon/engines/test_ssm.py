@@ -36,8 +36,10 @@ class Wires:
     is_broken: bool = False
     gone: set[str] = field(default_factory=set)
     loses: set[str] = field(default_factory=set)
+    tries: int = 0
 
     def send_command(self, **request: Any) -> Mapping[str, Any]:
+        self.tries += 1
         if self.is_broken:
             raise ConnectionError("no route")
         if self.gone & set(request["InstanceIds"]):
@@ -171,6 +173,20 @@ def test_silence_is_unknown_and_is_asked_about(stage: Stage) -> None:
     stage.wires.answers = [("Success", STATUS + json.dumps(stage.sealed()))]
     stage.clock.instant = 82.0
     assert bench.report().phase == "running"
+
+
+def test_where_ssm_does_not_answer_it_is_asked_once_a_look(stage: Stage) -> None:
+    """To wait for a time-out once per unit would hold a tick up for minutes; the next look asks again."""
+    bench = stage.started_on_two()
+    bench.report()
+    stage.clock.instant = 61.0
+    stage.wires.is_broken, before = True, stage.wires.tries
+    for looks in (1, 2):
+        assert bench.report().phase == "unknown"
+        assert stage.wires.tries - before == looks
+    stage.wires.is_broken = False
+    bench.report()
+    assert stage.wires.tries - before == 4
 
 
 def test_three_questions_without_an_answer_and_it_is_lost(stage: Stage) -> None:

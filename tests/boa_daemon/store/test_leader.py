@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, select, text
+from sqlalchemy.exc import DBAPIError
 
 from boa_daemon.daemon.assembly import open_daemon
 from boa_daemon.daemon.config import Settings
+from boa_daemon.store import engine as store_engine
 from boa_daemon.store.database import Database
 from boa_daemon.store.documents import Documents
 from boa_daemon.store.engine import migrate, open_engine, sqlite_url
@@ -129,6 +132,41 @@ def test_a_new_leader_waits_for_what_the_old_one_is_writing(postgres: str | None
         connection.execute(text("SELECT 1"))
     thread.join(10.0)
     assert took.is_set()
+    for engine in engines:
+        engine.dispose()
+
+
+def test_a_leader_that_is_stopped_in_the_middle_of_a_write_keeps_nobody_out(
+    postgres: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction holds the leader's row; the server ends it, and what it wrote is not there.
+
+    Found by a storm: a daemon was stopped there, and for a minute no standby could take over.
+    """
+    if postgres is None:
+        return
+    emptied(postgres)
+    monkeypatch.setattr(store_engine, "IDLE_SECONDS", 0.2)
+    engines = [open_engine(postgres), open_engine(postgres)]
+    migrate(engines[0])
+    first, second = (Leadership(engine, lease_seconds=0.1) for engine in engines)
+    database = Database(engines[0])
+    database.fence = first.fence
+    assert first.take() is None
+
+    def is_stopped_in_it() -> None:
+        with database.write() as connection:
+            put(connection, META, key="k", value="1")
+            until = time.monotonic() + 20.0
+            while second.take() is not None:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            put(connection, META, key="k", value="2")
+
+    with pytest.raises(DBAPIError, match="idle-in-transaction"):
+        is_stopped_in_it()
+    with engines[1].connect() as connection:
+        assert connection.scalar(select(META.c.value).where(META.c.key == "k")) is None
     for engine in engines:
         engine.dispose()
 

@@ -1,0 +1,100 @@
+"""Whose jobs may name which secret: the longest entry of [secrets] that fits, refused at submission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.daemon.config import Settings, load_settings
+from boa_daemon.daemon.secret_references import check_rights
+from boa_daemon.errors import InputError
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+RIGHTS = {
+    "env:HF_TOKEN": ["team:vision", "carol"],
+    "ssm:/boa/*": ["team:vision"],
+    "ssm:/boa/prod/*": ["ann"],
+    "secretsmanager:*": [],
+}
+TEAMS = {"vision": {"members": ["ann", "bob"]}}
+MAY = {
+    "env:HF_TOKEN": {"ann", "bob", "carol"},
+    "env:OTHER": {"ann", "bob", "carol", "dave"},
+    "ssm:/boa/x": {"ann", "bob"},
+    "ssm:/boa/prod/key": {"ann"},
+    "ssm:/boa/prod": {"ann", "bob"},
+    "ssm:/other": {"ann", "bob", "carol", "dave"},
+    "secretsmanager:arn:aws:x": set(),
+}
+
+
+@pytest.mark.parametrize("reference", sorted(MAY))
+@pytest.mark.parametrize("user", ["ann", "bob", "carol", "dave"])
+def test_the_longest_entry_that_fits_decides(reference: str, user: str) -> None:
+    """A member of a team, a user by name, nobody; what no entry fits is anybody's."""
+    settings = Settings.model_validate({"teams": TEAMS, "secrets": RIGHTS})
+    content = {"secrets": {"TOKEN": reference}}
+    if user in MAY[reference]:
+        check_rights(content, user, settings)
+        return
+    with pytest.raises(InputError, match=f"secrets: TOKEN: {reference}: user {user} may not") as refused:
+        check_rights(content, user, settings)
+    assert "[secrets] has it for" in refused.value.hint
+
+
+def test_a_star_of_nobody_closes_what_no_other_entry_fits() -> None:
+    """Nobody names what was not thought of, and what has an entry is as before."""
+    settings = Settings.model_validate({"teams": TEAMS, "secrets": {**RIGHTS, "*": []}})
+    with pytest.raises(InputError, match="env:OTHER: user ann may not"):
+        check_rights({"secrets": {"A": "env:HF_TOKEN", "B": "env:OTHER"}}, "ann", settings)
+
+
+def test_a_job_of_somebody_else_is_refused_before_anything_is_said_of_the_secret(tmp_path: Path) -> None:
+    """Through the service that takes submissions: nothing of the submission is stored, in whatever place."""
+    store = tmp_path / "store"
+    store.write_text("HF_TOKEN=x\n")
+    store.chmod(0o600)
+    given = {
+        "engine": {"secrets_file": str(store)},
+        "teams": TEAMS,
+        "secrets": {"env:HF_TOKEN": ["team:vision"], "env:GONE": ["ann"]},
+    }
+    play = DaemonInAFolder(tmp_path, ManualClock(1e9), given)
+    try:
+        free = job_content("free")
+        for name in ("HF_TOKEN", "GONE"):
+            taken = job_content("taken", secrets={"TOKEN": f"env:{name}"})
+            with pytest.raises(InputError, match="user dave may not name it"):
+                play.service.submit([free, taken], user="dave")
+        assert play.service.jobs()["jobs"] == []
+        taken = job_content("a", secrets={"T": "env:HF_TOKEN"})
+        assert play.service.submit([taken], user="bob")["jobs"] == ["a-1"]
+    finally:
+        play.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('"env:A" = ["team:visoin"]', "there is no team 'visoin'.*vision"),
+        ('"HF_TOKEN" = ["ann"]', "'HF_TOKEN' fits no reference.*env:"),
+        ('"env:A" = "ann"', "must be a list"),
+    ],
+)
+def test_rights_that_mean_nothing_are_refused_with_the_settings(tmp_path: Path, line: str, said: str) -> None:
+    """A typing error in them would open, or close, a secret and say nothing."""
+    file = tmp_path / "boa.toml"
+    file.write_text(f"[teams.vision]\nmembers = ['ann']\n[secrets]\n{line}\n")
+    with pytest.raises(InputError, match=said):
+        load_settings(file, environment={})
+
+
+def test_rights_of_a_team_of_another_file_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers are checked together: teams in one file, rights in a stronger one."""
+    weak, strong = tmp_path / "weak.toml", tmp_path / "strong.toml"
+    weak.write_text("[teams.vision]\nmembers = ['ann']\n")
+    strong.write_text("[secrets]\n'env:A' = ['team:vision']\n")
+    monkeypatch.setattr("boa_daemon.daemon.config.setting_files", lambda _explicit: [weak, strong])
+    assert load_settings(None, environment={}).settings.secrets == {"env:A": ["team:vision"]}

@@ -1,0 +1,165 @@
+"""Daemons on a real PostgreSQL server that goes and comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from daemon_site import SETTINGS, a_site, wait_for
+from postgres_server import PostgresServer, empty_database, postgres_programs
+from sqlalchemy import text
+
+from boa_daemon.daemon.assembly import open_daemon
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.recovery import recover
+from boa_daemon.daemon.service import Service
+from boa_daemon.errors import InputError
+from boa_daemon.store.engine import StoreTooNew, StoreUnreachable, open_engine, reach
+from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.testing.daemon_in_a_folder import job_content
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as found:
+        yield found
+
+
+HAS_SERVER = postgres_programs() is not None
+
+
+def on(server: PostgresServer) -> str:
+    """Return settings of a daemon on the server; on SQLite where there is none."""
+    text = SETTINGS.format(usd=10.0)
+    return f'{text}database = "{server.url}"\n' if HAS_SERVER else text
+
+
+@pytest.mark.exhaustive  # three daemons are started, and wait for each other
+def test_a_server_that_does_not_answer_is_waited_for_and_is_no_lost_database(
+    server: PostgresServer,
+) -> None:
+    """The server is down when daemons start: one only observes and ends once it is back, a standby leads.
+
+    Found by a storm: a standby that started in that second observed for ever, and nobody stood by any more.
+    """
+    if not HAS_SERVER:
+        return
+    server.stop()
+    with pytest.raises(StoreUnreachable):
+        reach(server.url)
+    with ExitStack() as stack:
+        site, other = (stack.enter_context(a_site(on(server))) for _ in range(2))
+        site.process, other.process = site.start(), other.start("--standby")
+        wait_for(lambda: "does not answer" in site.get("/status").get("fault", ""), site)
+        wait_for(lambda: "standing by: the database does not answer" in other.log, other)
+        server.start()
+        assert site.process.wait(30.0) == 1
+        assert "answers again" in site.log
+        wait_for(lambda: (other.get("/status").get("leader") or {}).get("pid") == other.process.pid, other)
+        assert other.end(signal.SIGTERM) == 0
+
+
+def settings_on(server: PostgresServer, folder: Path) -> Settings:
+    """Return settings of a daemon in a folder, on the server."""
+    daemon = {"state_dir": str(folder), "database": server.url}
+    return Settings.model_validate({"daemon": daemon, "gate": {"enabled": False}})
+
+
+def rents_one(settings: Settings) -> str:
+    """Let a daemon rent a node for a job, which boots still, and return the job."""
+    daemon = open_daemon(settings)
+    try:
+        assert daemon.standing.fault == ""
+        (job,) = Service(daemon).submit([job_content("a")], user="ann")["jobs"]
+        daemon.tick()
+        assert len(daemon.fleet.nodes()) == 1
+        return str(job)
+    finally:
+        daemon.close()
+
+
+def do(url: str, *statements: str) -> None:
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+LOSSES = {
+    "a table is gone": ["DROP TABLE jobs CASCADE"],
+    "the version is gone": ["DROP TABLE alembic_version"],
+    "emptied": ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"],
+}
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_a_lost_database_on_a_server_is_made_again(server: PostgresServer, tmp_path: Path, loss: str) -> None:
+    """The daemon only looks; `recover` finds the instance, numbers go on, what could not be read is kept."""
+    if not HAS_SERVER:
+        return
+    empty_database(server.url)
+    settings = settings_on(server, tmp_path)
+    assert rents_one(settings) == "a-1"
+    do(server.url, *LOSSES[loss])
+    daemon = open_daemon(settings)
+    assert "boa recover" in daemon.standing.fault
+    daemon.close()
+    found = recover(settings)
+    assert (found["instances"], found["jobs"], found["backup"]) == (1, 0, None)
+    if loss == "emptied":
+        assert found["old"] is None
+    else:
+        kept = "jobs" if loss == "the version is gone" else "instances"
+        do(server.url, f"SELECT * FROM {found['old']}.{kept}", f"DROP SCHEMA {found['old']} CASCADE")
+    assert rents_one(settings) == "a-2", "engines keep jobs by their numbers"
+    with pytest.raises(InputError, match="nothing to recover"):
+        recover(settings)
+
+
+def test_recover_touches_no_database_that_somebody_leads_or_that_is_only_away(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    """A daemon on another machine leads; a newer version wrote it; the server is down."""
+    if not HAS_SERVER:
+        return
+    empty_database(server.url)
+    leader = open_daemon(settings_on(server, tmp_path / "there"))
+    here = settings_on(server, tmp_path / "here")
+    with pytest.raises(LedElsewhere):
+        recover(here)
+    leader.close()
+    do(server.url, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreTooNew):
+        recover(here)
+    server.stop()
+    try:
+        with pytest.raises(StoreUnreachable):
+            recover(here)
+    finally:
+        server.start()
+
+
+def test_recover_is_typed(server: PostgresServer, tmp_path: Path) -> None:
+    """`boa recover --json` on a new control node: a database in which nothing was yet is taken into use."""
+    if not HAS_SERVER:
+        return
+    empty_database(server.url)
+    (tmp_path / "boa.toml").write_text(f'[daemon]\nstate_dir = "state"\ndatabase = "{server.url}"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "boa_daemon", "recover", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"backup": None, "instances": 0, "jobs": 0, "old": None}
