@@ -534,7 +534,7 @@ class Service:
             InputError: when there is no such job.
             NotAllowed: when it is somebody else's.
         """
-        record = self._owned(name, user, is_admin)
+        record = self.owned(name, user, is_admin)
         if not record.is_active:
             return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
         job = self.daemon.cancel(name)
@@ -608,7 +608,7 @@ class Service:
             InputError: when there is no such job, its class has no such width, or it would begin anew.
             NotAllowed: when it is somebody else's.
         """
-        record = self._owned(name, user, is_admin)
+        record = self.owned(name, user, is_admin)
         job = resize(self.daemon, record, gpus) if record.is_active and not record.is_cancelled else None
         return {
             "as_of": self._as_of(),
@@ -626,7 +626,7 @@ class Service:
             CannotRehearse: when it is on no node.
             NotAllowed: when it is somebody else's, or shares the node with jobs of others.
         """
-        record = self._owned(name, user, is_admin)
+        record = self.owned(name, user, is_admin)
         if not is_admin and (others := others_on(self.daemon, record)):
             whose = ", ".join(f"{job.id} of {job.user}" for job in others)
             raise NotAllowed(
@@ -635,7 +635,7 @@ class Service:
         node, at = interrupt(self.daemon, record)
         return {"as_of": self._as_of(), "job": name, "node": node, "ends_by": at}
 
-    def _owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
+    def owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
         """Return a job that a caller may change.
 
         Raises:

@@ -20,6 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from boa_daemon.engines.accounts import Account, account_here
+from boa_daemon.engines.inside import LocalInside, no_such_node
 from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import units_of
@@ -64,6 +65,15 @@ class LocalEngine:
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
+        self.inside = LocalInside(self._running_at, lambda: job_environment(os.environ))
+
+    def _running_at(self, job: JobId, node: int) -> Path | Refused:
+        """Return the folder of a job's unit that runs on this machine."""
+        run = self._runs.get(job)
+        folder = None if run is None else self.layout.unit(job, run.number, node)
+        if run is None or folder is None or self._look(run).is_over:
+            return Refused(reason=f"job {job} does not run now")
+        return folder if folder.is_dir() else no_such_node(job, node)
 
     @property
     def runs_jobs_as_daemon(self) -> bool:

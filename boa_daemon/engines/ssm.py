@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 from boa_daemon.engines.accounts import own_account
 from boa_daemon.engines.inbox import Inbox, SqsClient
+from boa_daemon.engines.inside import SsmInside, no_such_node
 from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_files import bucket_and_key, list_files, read_file
@@ -112,6 +113,19 @@ class SsmEngine:
         self._has_news = False
         self._memory: _Memory | None = None
         self._codes: set[str] = set()
+        region = str(getattr(getattr(ssm, "meta", None), "region_name", "") or "")
+        self.inside = SsmInside(self._commands, self._running_at, region=region)
+
+    def _running_at(self, job: JobId, node: int) -> tuple[str, str, str] | Refused:
+        """Return the node, the folder and the root of a job's unit that runs."""
+        known = self._jobs.get(job)
+        if known is None or known.run is None or self._look(known).is_over:
+            return Refused(reason=f"job {job} does not run now")
+        if not 0 <= node < len(known.run.nodes):
+            return no_such_node(job, node)
+        name, root = known.run.nodes[node], self._root(known.run.nodes[node])
+        folder = Layout(root=Path(root) / "jobs").unit(job, known.run.generation.number, node)
+        return name, str(folder), root
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""

@@ -452,6 +452,56 @@ class KeepsArtifacts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayIn:
+    """Where a unit of a job runs: on this machine, or on a node that SSM reaches, with a shell's command."""
+
+    kind: Literal["here", "ssm"]
+    node: NodeId
+    folder: str
+    shell: tuple[str, ...] = ()
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidInside:
+    """How a command beside a job ended: its exit code, or why there is none, and what it printed last."""
+
+    code: int | None
+    why: str = ""
+    output: str = ""
+    dropped_bytes: int = 0
+
+
+class Inside(Protocol):
+    """Commands and shells beside those of jobs, as the job's user and with what it sees."""
+
+    def way(self, job: JobId, node: int) -> WayIn | Refused:
+        """Return where the unit of a job's newest generation on its node of that number runs."""
+        ...
+
+    def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
+        """Start a command that is ended after so long; return the word by which its end is asked for."""
+        ...
+
+    def end(self, word: str) -> SaidInside | Refused | None:
+        """Return how a command ended, None while it runs; an end is told once."""
+        ...
+
+    def open(
+        self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
+    ) -> Accepted | Refused:
+        """Open a shell on a terminal of this machine, if its owner may use it."""
+        ...
+
+
+@runtime_checkable
+class LetsIn(Protocol):
+    """A runner that lets people into the jobs that it runs."""
+
+    inside: Inside
+
+
 @runtime_checkable
 class FindsNodeFaults(Protocol):
     """A runner whose units look at their nodes while jobs run."""
