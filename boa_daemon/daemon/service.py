@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
+from boa_daemon.daemon.data_sources import check_data
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
@@ -107,7 +108,9 @@ class Service:
         queue = self._books().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
             return None
-        if any(isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code"} for one in contents):
+        if any(
+            isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code", "data"} for one in contents
+        ):
             return None
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
@@ -134,6 +137,7 @@ class Service:
             if len(rows) + size_of(checked) > MOST_JOBS_AT_ONCE:
                 raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
             check_secrets(checked, self.daemon.settings.engine)
+            check_data(checked, self.daemon.settings.engine, self.daemon.world.runner)
             checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
             for other in checked["after"]:
                 self._check_known(other.partition(":")[0])

@@ -14,7 +14,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,6 +26,8 @@ from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import units_of
 from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
 from boa_daemon.job.checkpoint import set_fence
+from boa_daemon.job.code import forget_code
+from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
@@ -99,6 +101,7 @@ class LocalEngine:
                 )
             spec = replace(spec, workdir=str(Path(spec.workdir).resolve()))
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
+        spec = replace(spec, data=dict(spec.data))
         try:
             folder = self.layout.job(spec.job)
             folder.mkdir(parents=True, exist_ok=True)
@@ -217,6 +220,14 @@ class LocalEngine:
         for folder in _unit_folders(generation):
             send_to_keeper(folder, number)
 
+    def lacks_data(self, source: str) -> str:
+        """Return why data of s3:// cannot be brought to this machine."""
+        try:
+            objects_of(source, most=1)
+        except DataFailed as error:
+            return str(error)
+        return ""
+
     def has_code(self, digest: str) -> bool:
         """Return whether an archive is there."""
         return self._archive(digest).is_file()
@@ -228,6 +239,17 @@ class LocalEngine:
         aside = file.with_name(f".{file.name}.{os.getpid()}")
         aside.write_bytes(archive)
         aside.replace(file)
+
+    def drop_code(self, keep: Collection[str], *, before: float) -> int:
+        """Remove archives that nobody needs, with what was unpacked of them."""
+        gone = 0
+        for file in self.layout.code.glob("*.tar.gz"):
+            digest = file.name.removesuffix(".tar.gz")
+            if digest not in keep and file.stat().st_mtime < before:
+                file.unlink(missing_ok=True)
+                forget_code(self.layout.code, digest)
+                gone += 1
+        return gone
 
     def _archive(self, digest: str) -> Path:
         """Return where an archive is."""

@@ -14,7 +14,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.inside import SsmInside, no_such_node
 from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.s3_files import bucket_and_key, list_files, read_file
+from boa_daemon.engines.s3_files import bucket_and_key, drop_files, list_files, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import (
     InDoubt,
@@ -143,6 +143,7 @@ class SsmEngine:
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
+        spec = replace(spec, data=dict(spec.data))
         known = self._jobs.get(spec.job)
         if known is None:
             self._jobs[spec.job] = Known(spec=spec)
@@ -468,6 +469,16 @@ class SsmEngine:
         """Keep what is known elsewhere than in a file of this machine, job by job."""
         self._memory = (read, write)
 
+    def lacks_data(self, source: str) -> str:
+        """Return why data cannot be brought, as far as the daemon's own rights tell."""
+        bucket, prefix = bucket_and_key(source)
+        below = f"{prefix.rstrip('/')}/" if prefix else ""
+        try:
+            found = self._s3.list_objects_v2(Bucket=bucket, Prefix=below, MaxKeys=1)
+        except Exception as error:
+            return f"{source} cannot be listed: {error}"
+        return "" if found.get("Contents") else f"{source} holds no object"
+
     def has_code(self, digest: str) -> bool:
         """Return whether an archive is in S3; one that was seen there stays."""
         if digest not in self._codes:
@@ -483,6 +494,13 @@ class SsmEngine:
         bucket, key = bucket_and_key(self._code_uri(digest))
         self._s3.put_object(Bucket=bucket, Key=key, Body=archive)
         self._codes.add(digest)
+
+    def drop_code(self, keep: Collection[str], *, before: float) -> int:
+        """Remove archives from S3 that nobody needs; a node drops what it unpacked by itself."""
+        top = f"{self._settings.uri.rstrip('/')}/=code/"
+        gone = drop_files(self._s3, top, before, keep={f"{digest}.tar.gz" for digest in keep})
+        self._codes.difference_update(name.removesuffix(".tar.gz") for name in gone)
+        return len(gone)
 
     def _code_uri(self, digest: str) -> str:
         """Return where an archive goes; no job's folder has such a name."""

@@ -140,7 +140,7 @@ class JobSpec:
     change that. The newest `keep_checkpoints` are kept. `code` is the digest of
     its code, in whose copy `workdir` is then; `setup` runs before `run`, both in the container image `image`,
     with so many `cpus` and `memory_gb`, 0 being all. Files that match `artifacts` are kept at its end. `user`
-    submitted it. `secrets` are references, by the names of their variables.
+    submitted it. `secrets` are references, by the names of their variables, `data` sources by name.
     """
 
     job: JobId
@@ -164,6 +164,7 @@ class JobSpec:
     artifacts: tuple[str, ...] = ()
     user: str = ""
     secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
+    data: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
@@ -436,6 +437,19 @@ class BringsCode(Protocol):
         Raises:
             OSError: when it cannot be kept.
         """
+        ...
+
+    def drop_code(self, keep: Collection[str], *, before: float) -> int:
+        """Remove the archives that came before an instant and are none of `keep`; return how many."""
+        ...
+
+
+@runtime_checkable
+class BringsData(Protocol):
+    """A runner that brings data of s3:// to the nodes of jobs."""
+
+    def lacks_data(self, source: str) -> str:
+        """Return why a source cannot be brought; empty where it can."""
         ...
 
 
