@@ -439,6 +439,11 @@ class BringsCode(Protocol):
         """
         ...
 
+
+@runtime_checkable
+class DropsCode(Protocol):
+    """A runner that keeps archives of code, and can let go of them."""
+
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
         """Remove the archives that came before an instant and are none of `keep`; return how many."""
         ...

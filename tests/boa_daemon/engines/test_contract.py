@@ -21,6 +21,7 @@ from boa_daemon.tick.ports import (
     Accepted,
     BringsCode,
     BringsData,
+    DropsCode,
     KeepsArtifacts,
     LetsIn,
     Refused,
@@ -214,6 +215,7 @@ def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None
     (tmp_path / "project").mkdir()
     engine, digests = bench.engine, []
     assert isinstance(engine, BringsCode)
+    assert isinstance(engine, DropsCode)
     for text in ("one", "two"):
         (tmp_path / "project" / "a").write_text(text)
         packed = pack(tmp_path / "project")
