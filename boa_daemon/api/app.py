@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from boa_daemon.api.browser import Guard
+from boa_daemon.api.inside import inside_routes
 from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.api.who import Caller, Gatekeeper
 from boa_daemon.daemon.costs import CostBy
@@ -176,6 +177,7 @@ def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleas
         operation_id="metrics",
     )
     app.include_router(_routes(service, gatekeeper))
+    app.include_router(inside_routes(service, gatekeeper))
     app.include_router(page_routes(service, gatekeeper))
     app.include_router(file_routes())
     app.add_middleware(Guard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)

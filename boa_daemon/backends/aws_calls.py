@@ -62,6 +62,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "s3:ListObjectsV2": "list",
         "s3:GetObject": "fetch",
         "s3:PutObject": "claim",
+        "s3:DeleteObject": "tidy",
         "sns:Publish": "alert",
         "iam:SimulatePrincipalPolicy": "self",
         "iam:CreateServiceLinkedRole": "stack",

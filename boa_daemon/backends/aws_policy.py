@@ -70,6 +70,7 @@ class Uses:
     uri: str = ""
     sns_topic: str = ""
     secrets: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
 
 
 NOTHING_ELSE = Uses()
@@ -133,6 +134,7 @@ def policy(
         statements += _commanding(settings, account)
     statements += _queues(settings, uses, account)
     statements += _bucket(settings, uses)
+    statements += _data(settings, uses, "DataList", actions_of("list"), whole=False)
     if uses.sns_topic:
         statements.append(
             {
@@ -183,7 +185,27 @@ def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dic
             }
         )
     statements += _secrets(settings, uses, account)
+    statements += _data(settings, uses, "DataList", actions_of("list", NODE_OPERATIONS), whole=False)
+    statements += _data(settings, uses, "Data", ["s3:GetObject"], whole=True)
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _data(settings: AwsSettings, uses: Uses, sid: str, actions: list[str], *, whole: bool) -> list[Statement]:
+    """Return the data that jobs may name: its `whole` objects to be read, or their names to be listed."""
+    found: dict[str, list[str]] = {}
+    for pattern in uses.data:
+        bucket, _, prefix = pattern.removeprefix("s3://").partition("/")
+        found.setdefault(f"arn:{_p(settings)}:s3:::{bucket}", []).append(prefix or "*")
+    rows: list[Statement] = [
+        {"Sid": f"{sid}{number or ''}", "Effect": "Allow", "Action": actions, "Resource": [name]}
+        for number, name in enumerate(found)
+    ]
+    for row, (name, prefixes) in zip(rows, found.items(), strict=True):
+        if whole:
+            row["Resource"] = [f"{name}/{prefix}" for prefix in prefixes]
+        else:
+            row["Condition"] = {"StringLike": {"s3:prefix": prefixes}}
+    return rows
 
 
 def _secrets(settings: AwsSettings, uses: Uses, account: str) -> list[Statement]:
@@ -407,6 +429,12 @@ def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
             "Effect": "Allow",
             "Action": actions_of("claim"),
             "Resource": [f"{name}/{claim_key(settings)}"],
+        },
+        {
+            "Sid": "Code",
+            "Effect": "Allow",
+            "Action": [*actions_of("claim"), *actions_of("tidy")],
+            "Resource": [f"{name}/{prefix}=code/*"],
         },
     ]
 

@@ -51,6 +51,7 @@ def uses_of(config: Path) -> Uses:
         uri=engine.uri,
         sns_topic=loaded.alerts.sns_topic or "",
         secrets=tuple(engine.secrets),
+        data=tuple(engine.data),
     )
 
 

@@ -6,6 +6,7 @@ the run: what boots and idles counts against the money as well, and at the end e
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -63,21 +64,34 @@ def run(
     form = chosen_format(output, as_json)
     shown = Screen(is_quiet=form is not OutputFormat.table, max_usd=max_usd)
     one = Run(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
-    # Whoever ends the run wants the money to end with it.
-    signal.signal(signal.SIGTERM, _interrupt)
+    carry_out(one, config, socket, form=form)
+
+
+def carry_out(one: Run, config: Path | None, socket: str | None, *, form: OutputFormat) -> None:
+    """Run a job to its end and print its receipt.
+
+    Raises:
+        Exit: with the exit code of a run that did not finish.
+    """
+    # Whoever ends the run, or leaves its terminal, wants the money to end with it.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     with _a_daemon(one, config, socket):
         one.through()
     receipt = one.receipt()
     if form is OutputFormat.json:
         print_json(receipt)
     else:
-        shown.receipt(receipt)
+        one.screen.receipt(receipt)
     if code := _exit_code(one, receipt):
         raise typer.Exit(code)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Take a signal for an interrupt from the keyboard."""
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    """Take a signal for an interrupt from the keyboard; a terminal that has gone is not written to."""
+    if number == signal.SIGHUP:
+        for end in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), end)
     raise KeyboardInterrupt
 
 
@@ -87,7 +101,7 @@ def _exit_code(one: Run, receipt: Mapping[str, Any]) -> int:
         return INTERRUPTED
     if receipt["is_money_used_up"] or receipt["cause"] in _LIMITS or not receipt["is_clean"]:
         return PARTLY_DONE
-    return 0 if receipt["status"] == "finished" else FAILED
+    return 0 if one.has_ended_well(receipt) else FAILED
 
 
 @contextmanager
@@ -235,10 +249,18 @@ class Run:
                 time.sleep(LOOK_SECONDS)
                 self._look(name)
                 self._end_without_money(name)
+                self._visit(name)
         except KeyboardInterrupt:
             self.is_interrupted = True
             self._cancel()
         self._turn("giving back")
+
+    def _visit(self, name: str) -> None:
+        """Do what a run does beside its job, at each look; here nothing."""
+
+    def has_ended_well(self, receipt: Mapping[str, Any]) -> bool:
+        """Whether a run with that receipt did what it was for."""
+        return bool(receipt["status"] == "finished")
 
     def _is_over(self) -> bool:
         """Return whether the job has ended."""

@@ -77,6 +77,11 @@ VERBS: dict[str, Verb] = {
     "run": Verb(
         "run:run", RUN, "Run one job to its end: phases with seconds and dollars, its log, and a receipt."
     ),
+    "dev": Verb(
+        "dev:dev",
+        RUN,
+        "Rent a node to work on, with a shell, that always ends: by hours, dollars, or being left.",
+    ),
     "prices": Verb(
         "prices:prices",
         PLAN,
@@ -95,6 +100,19 @@ VERBS: dict[str, Verb] = {
         "Rehearse that the cloud takes a node of a job back, with two minutes' notice.",
     ),
     "artifacts": Verb("artifacts:artifacts", RUN, "List the files that a job has left, or copy them here."),
+    "exec": Verb(
+        "inside:execute",
+        RUN,
+        "Run a command beside a job: on its node, as its user, in its folder, with its GPUs.",
+    ),
+    "shell": Verb(
+        "inside:shell",
+        RUN,
+        "Open a shell beside a job: on its node, as its user, in its folder, with its GPUs.",
+    ),
+    "port-forward": Verb(
+        "inside:port_forward", RUN, "Bring a port of a job here, TensorBoard's for instance, until Ctrl-C."
+    ),
     "cancel": Verb("jobs:cancel", RUN, "Cancel jobs; one that runs may write its checkpoint first."),
     "classes": Verb(
         "classes:classes",

@@ -191,6 +191,10 @@ class EngineSettings(Strict):
         default_factory=list,
         description="ssm:/PATH and secretsmanager:ARN that jobs may name, * for the rest of one (ssm)",
     )
+    data: list[Name] = Field(
+        default_factory=list,
+        description="s3://BUCKET/PREFIX/* that jobs may name as data, with the nodes' or the daemon's rights",
+    )
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")

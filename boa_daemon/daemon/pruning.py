@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 
-from boa_daemon.store.retention import drop_intents, drop_jobs, over_before
+from boa_daemon.store.retention import code_in_use, drop_intents, drop_jobs, over_before
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.limits import DAY_SECONDS
-from boa_daemon.tick.ports import Discarding, Runner
+from boa_daemon.tick.ports import Discarding, DropsCode, Runner
 
 _LOG = logging.getLogger("boa.daemon")
 BATCH, MOST_BATCHES = 500, 200
 """So many jobs in one transaction, and so many of those at a time: 100,000 jobs an hour."""
+CODE_SECONDS = DAY_SECONDS
+"""Packed code comes before the job that names it: one that is younger than this is left alone."""
 INTENT_DAYS = 90.0
 """Intents whose outcome is known are kept as long as decisions are."""
 
@@ -23,6 +25,7 @@ INTENT_DAYS = 90.0
 def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float) -> int:
     """Drop what is too old; return how many jobs went."""
     database, gone = books.store.database, 0
+    _drop_code(books, runner, now)
     drop_intents(database, now - INTENT_DAYS * DAY_SECONDS, keep=_launches_in_use(books))
     if keep_days is None:
         return 0
@@ -38,6 +41,20 @@ def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float
     if gone:
         _LOG.info("%d jobs that were over for %g days were dropped", gone, keep_days)
     return gone
+
+
+def _drop_code(books: Storage, runner: Runner, now: float) -> None:
+    """Drop packed code that no job refers to any more, be it over or not."""
+    if not isinstance(runner, DropsCode):
+        return
+    try:
+        gone = runner.drop_code(code_in_use(books.store.database), before=now - CODE_SECONDS)
+    except Exception as error:
+        # A bucket that says no must not keep jobs and intents from being dropped.
+        _LOG.warning("packed code could not be dropped: %s", error)
+        return
+    if gone:
+        _LOG.info("%d archives of code that no job refers to were dropped", gone)
 
 
 def _launches_in_use(books: Storage) -> set[str]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
+from boa_daemon.daemon.data_sources import check_data
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
@@ -107,7 +108,9 @@ class Service:
         queue = self._books().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
             return None
-        if any(isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code"} for one in contents):
+        if any(
+            isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code", "data"} for one in contents
+        ):
             return None
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
@@ -135,6 +138,7 @@ class Service:
                 raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
             check_rights(checked, user, self.daemon.settings)
             check_secrets(checked, self.daemon.settings.engine)
+            check_data(checked, self.daemon.settings.engine, self.daemon.world.runner)
             checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
             for other in checked["after"]:
                 self._check_known(other.partition(":")[0])
@@ -536,7 +540,7 @@ class Service:
             InputError: when there is no such job.
             NotAllowed: when it is somebody else's.
         """
-        record = self._owned(name, user, is_admin)
+        record = self.owned(name, user, is_admin)
         if not record.is_active:
             return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
         job = self.daemon.cancel(name)
@@ -610,7 +614,7 @@ class Service:
             InputError: when there is no such job, its class has no such width, or it would begin anew.
             NotAllowed: when it is somebody else's.
         """
-        record = self._owned(name, user, is_admin)
+        record = self.owned(name, user, is_admin)
         job = resize(self.daemon, record, gpus) if record.is_active and not record.is_cancelled else None
         return {
             "as_of": self._as_of(),
@@ -628,7 +632,7 @@ class Service:
             CannotRehearse: when it is on no node.
             NotAllowed: when it is somebody else's, or shares the node with jobs of others.
         """
-        record = self._owned(name, user, is_admin)
+        record = self.owned(name, user, is_admin)
         if not is_admin and (others := others_on(self.daemon, record)):
             whose = ", ".join(f"{job.id} of {job.user}" for job in others)
             raise NotAllowed(
@@ -637,7 +641,7 @@ class Service:
         node, at = interrupt(self.daemon, record)
         return {"as_of": self._as_of(), "job": name, "node": node, "ends_by": at}
 
-    def _owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
+    def owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
         """Return a job that a caller may change.
 
         Raises:

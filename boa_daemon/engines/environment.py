@@ -17,12 +17,13 @@ def workdir_of(spec: JobSpec, layout: Layout) -> str:
     return str(layout.work(spec.job) / spec.workdir) if spec.code else spec.workdir
 
 
-def around(spec: JobSpec, layout: Layout, errands: Errands, *, code_at: str) -> Errands:
-    """Return the errands of a unit with the code brought first."""
-    if not spec.code:
-        return errands
+def around(spec: JobSpec, layout: Layout, errands: Errands, folder: Path, *, code_at: str) -> Errands:
+    """Return the errands of the unit of a folder, with its code and its data brought first."""
     words = (code_at, spec.code, str(layout.code), str(layout.work(spec.job)))
-    return replace(errands, bring=f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}')
+    scripts = [f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}'] if spec.code else []
+    if spec.data:
+        scripts.append(f'exec "$BOA_PYTHON" -m boa_daemon.job.data {quote(str(folder))}')
+    return replace(errands, bring=" && ".join(scripts))
 
 
 def ended_container(name: str, spec: JobSpec, after: str) -> str:

@@ -35,6 +35,11 @@ class Layout:
         """The folder of code, packed and unpacked, by its digest; no job's folder has such a name."""
         return self.root / "=code"
 
+    @property
+    def data(self) -> Path:
+        """The folder of data that was brought, by what it holds; no job's folder has such a name."""
+        return self.root / "=data"
+
     def checkpoints(self, job: JobId) -> Path:
         """Return the folder of a job's checkpoints: one for all generations."""
         return self.job(job) / "checkpoint"

@@ -14,17 +14,20 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from boa_daemon.engines.accounts import Account, account_here
+from boa_daemon.engines.inside import LocalInside, no_such_node
 from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.units import units_of
 from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
 from boa_daemon.job.checkpoint import set_fence
+from boa_daemon.job.code import forget_code
+from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import settle, start_apart
 from boa_daemon.job.logs import read_log
@@ -64,6 +67,15 @@ class LocalEngine:
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
+        self.inside = LocalInside(self._running_at, lambda: job_environment(os.environ))
+
+    def _running_at(self, job: JobId, node: int) -> Path | Refused:
+        """Return the folder of a job's unit that runs on this machine."""
+        run = self._runs.get(job)
+        folder = None if run is None else self.layout.unit(job, run.number, node)
+        if run is None or folder is None or self._look(run).is_over:
+            return Refused(reason=f"job {job} does not run now")
+        return folder if folder.is_dir() else no_such_node(job, node)
 
     @property
     def runs_jobs_as_daemon(self) -> bool:
@@ -89,6 +101,7 @@ class LocalEngine:
                 )
             spec = replace(spec, workdir=str(Path(spec.workdir).resolve()))
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
+        spec = replace(spec, data=dict(spec.data))
         try:
             folder = self.layout.job(spec.job)
             folder.mkdir(parents=True, exist_ok=True)
@@ -207,6 +220,14 @@ class LocalEngine:
         for folder in _unit_folders(generation):
             send_to_keeper(folder, number)
 
+    def lacks_data(self, source: str) -> str:
+        """Return why data of s3:// cannot be brought to this machine."""
+        try:
+            objects_of(source, most=1)
+        except DataFailed as error:
+            return str(error)
+        return ""
+
     def has_code(self, digest: str) -> bool:
         """Return whether an archive is there."""
         return self._archive(digest).is_file()
@@ -218,6 +239,17 @@ class LocalEngine:
         aside = file.with_name(f".{file.name}.{os.getpid()}")
         aside.write_bytes(archive)
         aside.replace(file)
+
+    def drop_code(self, keep: Collection[str], *, before: float) -> int:
+        """Remove archives that nobody needs, with what was unpacked of them."""
+        gone = 0
+        for file in self.layout.code.glob("*.tar.gz"):
+            digest = file.name.removesuffix(".tar.gz")
+            if digest not in keep and file.stat().st_mtime < before:
+                file.unlink(missing_ok=True)
+                forget_code(self.layout.code, digest)
+                gone += 1
+        return gone
 
     def _archive(self, digest: str) -> Path:
         """Return where an archive is."""

@@ -28,7 +28,7 @@ from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, lost_end, own, read_json, write_json
 from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
 from boa_daemon.tick.state import NodeState
-from policies.model import NodeId
+from policies.model import JobId, NodeId
 
 ANSWER_SECONDS = 10.0
 """A node that has not answered by then is unknown for this look."""
@@ -76,6 +76,12 @@ class RayEngine(LocalEngine):
         self._launch_task, self._look_task, self._signal_task = (
             ray.remote(function) for function in (_launch, _look, _signal)
         )
+
+    def _running_at(self, job: JobId, node: int) -> Path | Refused:
+        """Refuse: the units are on other machines, and nobody is let into those."""
+        del node
+        said = f"job {job} is on a node of Ray, into which this engine lets nobody; `ray attach` may"
+        return Refused(reason=said, kind="bad-request")
 
     @property
     def runs_jobs_as_daemon(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from boa_daemon.engines.s3_logs import S3Client
 
@@ -25,6 +25,23 @@ def list_files(s3: S3Client, uri: str) -> dict[str, int]:
         found |= {row["Key"].removeprefix(prefix): int(row["Size"]) for row in listed.get("Contents", ())}
         if not listed.get("IsTruncated"):
             return found
+        token = {"ContinuationToken": listed["NextContinuationToken"]}
+
+
+def drop_files(s3: S3Client, uri: str, before: float, *, keep: Collection[str]) -> list[str]:
+    """Remove what is below a prefix since before an instant, but what is kept; return the names."""
+    bucket, prefix = bucket_and_key(uri)
+    gone: list[str] = []
+    token: dict[str, str] = {}
+    while True:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token)
+        for row in listed.get("Contents", ()):
+            name = str(row["Key"]).removeprefix(prefix)
+            if name not in keep and row["LastModified"].timestamp() < before:
+                s3.delete_object(Bucket=bucket, Key=row["Key"])
+                gone.append(name)
+        if not listed.get("IsTruncated"):
+            return gone
         token = {"ContinuationToken": listed["NextContinuationToken"]}
 
 

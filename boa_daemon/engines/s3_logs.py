@@ -25,6 +25,10 @@ class S3Client(Protocol):
         """Write an object."""
         ...
 
+    def delete_object(self, **request: Any) -> Mapping[str, Any]:
+        """Remove an object."""
+        ...
+
 
 def read_s3_log(s3: S3Client, uri: str, since: int) -> LogChunk:
     """Return what lies below `uri` (s3://bucket/prefix/) from an offset on, at most a mebibyte."""

@@ -14,7 +14,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,10 @@ from typing import Any, TypeAlias
 
 from boa_daemon.engines.accounts import own_account
 from boa_daemon.engines.inbox import Inbox, SqsClient
+from boa_daemon.engines.inside import SsmInside, no_such_node
 from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.s3_files import bucket_and_key, list_files, read_file
+from boa_daemon.engines.s3_files import bucket_and_key, drop_files, list_files, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import (
     Preparer,
@@ -120,6 +121,19 @@ class SsmEngine:
         self._has_news = False
         self._memory: _Memory | None = None
         self._codes: set[str] = set()
+        region = str(getattr(getattr(ssm, "meta", None), "region_name", "") or "")
+        self.inside = SsmInside(self._commands, self._running_at, region=region)
+
+    def _running_at(self, job: JobId, node: int) -> tuple[str, str, str] | Refused:
+        """Return the node, the folder and the root of a job's unit that runs."""
+        known = self._jobs.get(job)
+        if known is None or known.run is None or self._look(known).is_over:
+            return Refused(reason=f"job {job} does not run now")
+        if not 0 <= node < len(known.run.nodes):
+            return no_such_node(job, node)
+        name, root = known.run.nodes[node], self._root(known.run.nodes[node])
+        folder = Layout(root=Path(root) / "jobs").unit(job, known.run.generation.number, node)
+        return name, str(folder), root
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
@@ -143,6 +157,7 @@ class SsmEngine:
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
+        spec = replace(spec, data=dict(spec.data))
         known = self._jobs.get(spec.job)
         if known is None:
             self._jobs[spec.job] = Known(spec=spec)
@@ -500,6 +515,16 @@ class SsmEngine:
         """Keep what is known elsewhere than in a file of this machine, job by job."""
         self._memory = (read, write)
 
+    def lacks_data(self, source: str) -> str:
+        """Return why data cannot be brought, as far as the daemon's own rights tell."""
+        bucket, prefix = bucket_and_key(source)
+        below = f"{prefix.rstrip('/')}/" if prefix else ""
+        try:
+            found = self._s3.list_objects_v2(Bucket=bucket, Prefix=below, MaxKeys=1)
+        except Exception as error:
+            return f"{source} cannot be listed: {error}"
+        return "" if found.get("Contents") else f"{source} holds no object"
+
     def has_code(self, digest: str) -> bool:
         """Return whether an archive is in S3; one that was seen there stays."""
         if digest not in self._codes:
@@ -515,6 +540,13 @@ class SsmEngine:
         bucket, key = bucket_and_key(self._code_uri(digest))
         self._s3.put_object(Bucket=bucket, Key=key, Body=archive)
         self._codes.add(digest)
+
+    def drop_code(self, keep: Collection[str], *, before: float) -> int:
+        """Remove archives from S3 that nobody needs; a node drops what it unpacked by itself."""
+        top = f"{self._settings.uri.rstrip('/')}/=code/"
+        gone = drop_files(self._s3, top, before, keep={f"{digest}.tar.gz" for digest in keep})
+        self._codes.difference_update(name.removesuffix(".tar.gz") for name in gone)
+        return len(gone)
 
     def _code_uri(self, digest: str) -> str:
         """Return where an archive goes; no job's folder has such a name."""

@@ -139,7 +139,12 @@ def document_of(known: Known) -> dict[str, Any]:
     run = known.run
     return {
         "spec": asdict(
-            replace(known.spec, environment=dict(known.spec.environment), secrets=dict(known.spec.secrets))
+            replace(
+                known.spec,
+                environment=dict(known.spec.environment),
+                secrets=dict(known.spec.secrets),
+                data=dict(known.spec.data),
+            )
         ),
         "stands": known.stands,
         "run": None

@@ -56,7 +56,7 @@ def units_of(
     archive of the job's code. `account` is the user that they run as, where that is not the keeper's,
     `secrets_file` the daemon's store.
     """
-    errands = around(spec, layout, errands or Errands(), code_at=code_at)
+    errands = errands or Errands()
     indices: dict[NodeId, list[int]] = {}
     for slot in action.slots:
         indices.setdefault(slot.node, []).append(slot.index)
@@ -92,6 +92,7 @@ def units_of(
                 **({} if account is None else account.environment),
                 **spec.environment,
                 **common,
+                **_data_dir(spec, layout.unit(spec.job, action.generation, rank)),
                 "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
                 "BOA_NODE_ID": node,
                 "BOA_NODE_RANK": str(rank),
@@ -105,7 +106,9 @@ def units_of(
             grace_seconds=spec.stop_grace_seconds,
             log_bytes=spec.log_bytes,
             result=spec.result,
-            bring=errands.bring,
+            bring=around(
+                spec, layout, errands, layout.unit(spec.job, action.generation, rank), code_at=code_at
+            ).bring,
             before=errands.before,
             beat=errands.beat,
             after=ended_container(unit_name(layout, spec.job, action.generation, rank), spec, errands.after),
@@ -123,9 +126,16 @@ def units_of(
             **({} if account is None else account.of_unit),
             secrets=dict(spec.secrets),
             secrets_file=secrets_file if spec.secrets else "",
+            data=dict(spec.data),
+            data_cache=str(layout.data) if spec.data else "",
         )
         for rank, (node, gpus) in enumerate(indices.items())
     )
+
+
+def _data_dir(spec: JobSpec, folder: Path) -> dict[str, str]:
+    """Return what tells a command where its data is."""
+    return {"BOA_DATA_DIR": str(folder / "data")} if spec.data else {}
 
 
 def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[str, str]:

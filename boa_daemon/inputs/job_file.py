@@ -33,6 +33,8 @@ OWN_VARIABLES = frozenset(
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
 """The id of a job or a group, and whether any end of it will do."""
+_SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s*?\[\]]{0,900})?")
 MOST_RETRIES = 100
 LARGE = 1e300
 DEFAULT_RETRIES = 3
@@ -120,6 +122,10 @@ class _JobFile(Strict):
     code: CodeRef | None = Field(
         default=None, description="folder, or {folder, revision} of git, that is brought to the nodes"
     )
+    data: dict[str, str] | None = Field(
+        default=None,
+        description="s3://BUCKET/PREFIX or a folder, or several by name, brought to the nodes and read-only",
+    )
     setup: str | None = Field(
         default=None, max_length=MAX_TEXT, description="shell commands before the first start on a node"
     )
@@ -137,6 +143,19 @@ class _JobFile(Strict):
     def _code(cls, value: object) -> object:
         """Take a text for a folder."""
         return {"folder": value} if isinstance(value, str) else value
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _data(cls, value: object) -> object:
+        """Take a text for the one source there is; refuse names and addresses that are none."""
+        sources = {"": value} if isinstance(value, str) else value
+        for name, source in sources.items() if isinstance(sources, Mapping) else ():
+            if sources is value and not (isinstance(name, str) and _SOURCE_NAME.fullmatch(name)):
+                _refuse(f"has {name!r}, which is no name of a folder", "Letters, digits, - _ and .")
+            is_text = isinstance(source, str) and source and "\0" not in source
+            if not is_text or ("://" in str(source) and not _S3.fullmatch(str(source))):
+                _refuse(f"must be s3://BUCKET/PREFIX or a folder; got {a_kind(source)}", "")
+        return sources
 
     @field_validator("retries", mode="before")
     @classmethod

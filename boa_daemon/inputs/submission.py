@@ -42,10 +42,27 @@ def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
         else:
             content["code"] = _packed(document, at, content, beside)
             workdir = Path(content["code"]["folder"]) / content["workdir"]
+        content["data"] = _data(document, at, content["data"], beside)
         if content["elastic"] is None and elastic_script(content["run"], workdir) is not None:
             content["elastic"] = True
         found.append({key: value for key, value in content.items() if value is not None})
     return found
+
+
+def _data(document: Document, at: At, said: dict[str, str] | None, beside: Path) -> dict[str, str] | None:
+    """Return sources of data with their folders made absolute.
+
+    Raises:
+        InputError: when one is a folder that is not there.
+    """
+    found = {}
+    for name, source in (said or {}).items():
+        folder = (beside / source).resolve()
+        if not source.startswith("s3://") and not folder.is_dir():
+            where = (*at, "data", name) if name else (*at, "data")
+            raise document.error(f"data {source!r} is not a folder", at=where)
+        found[name] = source if source.startswith("s3://") else str(folder)
+    return found or None
 
 
 def _packed(document: Document, at: At, content: dict[str, Any], beside: Path) -> dict[str, Any]:

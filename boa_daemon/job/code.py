@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,9 @@ from typing import IO
 BLOCK = 1 << 20
 MOST_UNPACKED_BYTES = 4 << 30
 FETCH_SECONDS = 600.0
+KEEP_SECONDS = 7 * 86_400.0
+"""So long after its last start what was unpacked stays on a node."""
+DIGEST_LENGTH = 64
 
 
 class CodeFailed(RuntimeError):
@@ -61,11 +65,13 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
         return
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / digest
-    with _alone(cache / f"{digest}.lock"):
+    _sweep(cache, keep=digest)
+    with alone(cache / f"{digest}.lock"):
         if not folder.is_dir():
             _unpack(source, digest, folder)
+        os.utime(folder)
     work.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(work.with_name(f"{work.name}.lock")):
+    with alone(work.with_name(f"{work.name}.lock")):
         if marker.exists() and work.is_dir():
             return
         fresh = work.with_name(f"{work.name}.new")
@@ -74,6 +80,23 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
         fresh.rename(work)
         marker.touch()
+
+
+def _sweep(cache: Path, *, keep: str) -> None:
+    """Remove what was unpacked and has not been started for long; a job has a copy of its own."""
+    for folder in cache.iterdir():
+        is_code = len(folder.name) == DIGEST_LENGTH and folder.is_dir() and folder.name != keep
+        if is_code and folder.stat().st_mtime < time.time() - KEEP_SECONDS:
+            forget_code(cache, folder.name)
+
+
+def forget_code(cache: Path, digest: str) -> None:
+    """Remove what was unpacked of an archive; whoever starts with it next unpacks it again."""
+    folder = cache / digest
+    gone = folder.with_name(f"{digest}.gone.{time.time_ns()}")
+    with suppress(OSError):
+        folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _unpack(source: str, digest: str, folder: Path) -> None:
@@ -132,7 +155,7 @@ def _fetch(source: str, target: Path) -> None:
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
+def alone(file: Path) -> Iterator[None]:
     """Keep other starts on this node out."""
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -107,6 +107,9 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
     """Return the command line that runs a unit in its image."""
     package = Path(__file__).resolve().parents[1]
     folders = list(dict.fromkeys([unit.mounts or unit.workdir, unit.checkpoint_dir, str(unit.folder.parent)]))
+    # Links lead there; a container sees all that was brought, and writes none of it.
+    seen_data = dict.fromkeys(os.path.dirname(os.readlink(link)) for link in _links(unit))
+    data = [f"{one}:{one}:ro" for one in seen_data]
     gpus = [index for index in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if index]
     has_gpus = bool(gpus) and any(_DEVICES.glob("nvidia[0-9]*"))
     has_efa = (_DEVICES / "infiniband").is_dir()
@@ -115,7 +118,7 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
     inner = ["/bin/sh", "-c", _SHELL if tool == "apptainer" else _FIRST, unit.run]
     if tool == "apptainer":
         image = unit.image if "://" in unit.image or unit.image.endswith(".sif") else f"docker://{unit.image}"
-        binds = [*folders, f"{package}:{LIBRARY}/boa_daemon:ro"]
+        binds = [*folders, *data, f"{package}:{LIBRARY}/boa_daemon:ro"]
         return [
             *("apptainer", "exec", *(["--nv"] if has_gpus else [])),
             *(word for one in binds for word in ("--bind", one)),
@@ -143,11 +146,18 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
         *(["--device", "/dev/infiniband"] if has_efa else []),
         *limits,
         *(word for one in folders for word in ("--volume", f"{one}:{one}")),
-        *("--volume", f"{package}:{LIBRARY}/boa_daemon:ro"),
+        *(word for one in (*data, f"{package}:{LIBRARY}/boa_daemon:ro") for word in ("--volume", one)),
         *(word for name in names for word in ("--env", name)),
         *("--env", f"PYTHONPATH={path}", "--env", f"CUDA_VISIBLE_DEVICES={','.join(seen)}"),
         *("--workdir", unit.workdir, "--entrypoint", inner[0], unit.image, *inner[1:]),
     ]
+
+
+def _links(unit: Unit) -> list[Path]:
+    """Return the links of a unit to its data."""
+    top = unit.folder / "data"
+    links = [top] if "" in unit.data else [top / name for name in unit.data]
+    return [link for link in links if link.is_symlink()]
 
 
 _PASSED = ("LANG", "TZ")

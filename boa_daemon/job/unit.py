@@ -33,6 +33,7 @@ class Unit:
     beat, and where the command fails.
     With `uid` a keeper that is root runs the command, and what moves its checkpoints, as that user, in the
     group `gid` and in `groups`; the folders above let the group `door_gid` through. `secrets` are references.
+    `data` are sources by name, linked in `data` of its folder from `data_cache`.
     """
 
     name: str
@@ -69,6 +70,8 @@ class Unit:
     groups: Sequence[int] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
     secrets_file: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    data_cache: str = ""
 
     @property
     def own(self) -> Path:

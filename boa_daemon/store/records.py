@@ -124,6 +124,7 @@ class JobRecord:
             artifacts=tuple(content.get("artifacts") or ()),
             user=self.user,
             secrets=dict(content.get("secrets", {})),
+            data=dict(content.get("data") or {}),
         )
 
     def _place(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ Bills, purses and decisions have lives of their own. A job that an active one wa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, select
@@ -14,6 +15,9 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import OPEN
 from boa_daemon.store.tables import GENERATIONS, INTENTS, JOBS
 from policies.model import JobId
+
+_DIGEST = re.compile(r'"digest":"([0-9a-f]{64})"')
+"""As a job's file is written down; text of a user that looks like it keeps an archive, and drops none."""
 
 
 def over_before(queue: JobQueue, instant: float, *, limit: int) -> list[JobId]:
@@ -34,6 +38,13 @@ def drop_jobs(database: Database, names: Sequence[JobId]) -> None:
     with database.write() as connection:
         connection.execute(delete(GENERATIONS).where(GENERATIONS.c.job.in_(names)))
         connection.execute(delete(JOBS).where(JOBS.c.id.in_(names), JOBS.c.ended_at.is_not(None)))
+
+
+def code_in_use(database: Database) -> set[str]:
+    """Return the digests of code that jobs name which are not dropped yet."""
+    with database.read() as connection:
+        specs = connection.scalars(select(JOBS.c.spec).where(JOBS.c.spec.contains('"digest":"')))
+        return {digest for spec in specs for digest in _DIGEST.findall(spec)}
 
 
 def drop_intents(database: Database, before: float, *, keep: Collection[str] = ()) -> int:

@@ -140,7 +140,7 @@ class JobSpec:
     change that. The newest `keep_checkpoints` are kept. `code` is the digest of
     its code, in whose copy `workdir` is then; `setup` runs before `run`, both in the container image `image`,
     with so many `cpus` and `memory_gb`, 0 being all. Files that match `artifacts` are kept at its end. `user`
-    submitted it. `secrets` are references, by the names of their variables.
+    submitted it. `secrets` are references, by the names of their variables, `data` sources by name.
     """
 
     job: JobId
@@ -164,6 +164,7 @@ class JobSpec:
     artifacts: tuple[str, ...] = ()
     user: str = ""
     secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
+    data: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
@@ -440,6 +441,24 @@ class BringsCode(Protocol):
 
 
 @runtime_checkable
+class DropsCode(Protocol):
+    """A runner that keeps archives of code, and can let go of them."""
+
+    def drop_code(self, keep: Collection[str], *, before: float) -> int:
+        """Remove the archives that came before an instant and are none of `keep`; return how many."""
+        ...
+
+
+@runtime_checkable
+class BringsData(Protocol):
+    """A runner that brings data of s3:// to the nodes of jobs."""
+
+    def lacks_data(self, source: str) -> str:
+        """Return why a source cannot be brought; empty where it can."""
+        ...
+
+
+@runtime_checkable
 class KeepsArtifacts(Protocol):
     """A runner that keeps files which jobs leave at their end."""
 
@@ -450,6 +469,56 @@ class KeepsArtifacts(Protocol):
     def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
         """Yield one of a job's files in pieces."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayIn:
+    """Where a unit of a job runs: on this machine, or on a node that SSM reaches, with a shell's command."""
+
+    kind: Literal["here", "ssm"]
+    node: NodeId
+    folder: str
+    shell: tuple[str, ...] = ()
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidInside:
+    """How a command beside a job ended: its exit code, or why there is none, and what it printed last."""
+
+    code: int | None
+    why: str = ""
+    output: str = ""
+    dropped_bytes: int = 0
+
+
+class Inside(Protocol):
+    """Commands and shells beside those of jobs, as the job's user and with what it sees."""
+
+    def way(self, job: JobId, node: int) -> WayIn | Refused:
+        """Return where the unit of a job's newest generation on its node of that number runs."""
+        ...
+
+    def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
+        """Start a command that is ended after so long; return the word by which its end is asked for."""
+        ...
+
+    def end(self, word: str) -> SaidInside | Refused | None:
+        """Return how a command ended, None while it runs; an end is told once."""
+        ...
+
+    def open(
+        self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
+    ) -> Accepted | Refused:
+        """Open a shell on a terminal of this machine, if its owner may use it."""
+        ...
+
+
+@runtime_checkable
+class LetsIn(Protocol):
+    """A runner that lets people into the jobs that it runs."""
+
+    inside: Inside
 
 
 @runtime_checkable

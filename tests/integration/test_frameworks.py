@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from engine_bench import EXAMPLES, TORCHRUN, Bench
 
 from boa_daemon.engines.local import LocalEngine
 
-FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate")
+FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate", "jax")
 """DDP, FSDP2, numpy and Ray Train have tests of their own."""
 
 
@@ -17,7 +18,9 @@ FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str) -> None:
     """A stop at each width leaves a checkpoint of the very step, and the losses are those of one run."""
-    run = f"{TORCHRUN} {EXAMPLES / f'train_{framework}.py'}"
+    # JAX has all GPUs of its node in one process, which needs no launcher.
+    start = sys.executable if framework == "jax" else TORCHRUN
+    run = f"{start} {EXAMPLES / f'train_{framework}.py'}"
     bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)
     bench.admit(f"{run} --steps 4000 --every 1000 --pause 0.02", stop_grace_seconds=60.0)
     done = 0

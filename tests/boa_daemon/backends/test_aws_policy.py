@@ -40,6 +40,7 @@ MUTATING = re.compile(r"^ec2:(?!Describe)")
 NAMED = re.compile(r'"((?:ce|cloudformation|ec2|iam|pricing|s3|servicequotas|sns|sqs|ssm|sts):[A-Z]\w+)"')
 BY_METHOD = {
     "ssm:SendCommand", "ssm:GetCommandInvocation", "s3:GetObject", "s3:ListObjectsV2",
+    "s3:DeleteObject",
 }  # fmt: skip
 """What engines call by the name of a method, on the clients that the door gives them."""
 

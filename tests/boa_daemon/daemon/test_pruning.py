@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,32 @@ class Shelf:
 
     def discard(self, job: str) -> None:
         self.gone.append(job)
+
+
+def test_code_that_no_job_names_goes_and_other_code_stays(play: DaemonInAFolder, tmp_path: Path) -> None:
+    """One that a job over for long names stays as long as the job does; a fresh one waits for its job."""
+    engine, now = LocalEngine(tmp_path / "jobs"), play.clock.now()
+    used, unused, fresh = ("a" * 64, "b" * 64, "c" * 64)
+    for digest, hours in ((used, 99.0), (unused, 25.0), (fresh, 1.0)):
+        engine.take_code(digest, b"archive")
+        os.utime(engine.layout.code / f"{digest}.tar.gz", (now - hours * 3600.0,) * 2)
+        (engine.layout.code / digest).mkdir()
+    (name,) = ended(play, [41.0])
+    job = play.books.queue.job(name)
+    assert job is not None
+    code = {"folder": ".", "revision": None, "digest": used}
+    play.books.queue.save(replace(job, content={**job.content, "code": code}))
+
+    def here() -> list[bool]:
+        return [engine.has_code(digest) for digest in (used, unused, fresh)]
+
+    prune(play.books, engine, keep_days=None, now=now)
+    assert here() == [True, False, True]
+    assert sorted(file.name for file in engine.layout.code.iterdir() if file.is_dir()) == [used, fresh]
+    prune(play.books, engine, keep_days=40.0, now=now)
+    prune(play.books, engine, keep_days=40.0, now=now)
+    assert here() == [False, False, True]
+    play.close()
 
 
 def ended(play: DaemonInAFolder, ages: list[float]) -> list[str]:

@@ -191,3 +191,22 @@ def test_no_job_file_sets_what_a_unit_is_told(gpus: int, nodes: int, data: st.Da
     content = {"name": "a", "class": "c", "run": "true", "environment": {name: "x"}}
     with pytest.raises(InputError, match=f"environment: {name} is set by the daemon"):
         check_job(Document(name="job.yaml", content=content, language="json"))
+
+
+def test_data_is_read_as_the_jobs_user_and_not_written(place: Path) -> None:
+    """What that user may read is there and stays as it is; what only the daemon may read is not brought."""
+    for name, mode in (("open", 0o755), ("closed", 0o700)):
+        (place / name).mkdir()
+        (place / name / "file").write_text("content\n")
+        (place / name).chmod(mode)
+    one, two = a_bench(place, "a", "no-such-user"), a_bench(place, "b", "no-such-user")
+    run = 'cat "$BOA_DATA_DIR/file"; echo more 2>/dev/null > "$BOA_DATA_DIR/file"; true'
+    assert one.run_to_end(run, data={"": str(place / "open")}).phase == "finished", one.printed()
+    end = two.run_to_end(run, data={"": str(place / "closed")})
+
+    assert one.printed().startswith("content\n")
+    assert end.phase == ("failed" if IS_ROOT else "finished")
+    if IS_ROOT:
+        [copy] = (place / "root" / "=data").rglob("file")
+        assert "cannot be read" in end.evidence
+        assert copy.read_text() == "content\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,17 @@ from boa_daemon.gate.types import GateSettings
 from boa_daemon.inputs.code import pack
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, BringsCode, KeepsArtifacts, Refused, Runner
+from boa_daemon.tick.ports import (
+    Accepted,
+    BringsCode,
+    BringsData,
+    DropsCode,
+    KeepsArtifacts,
+    LetsIn,
+    Refused,
+    Runner,
+    SaidInside,
+)
 from policies.links.contention import Link
 
 PATIENT = "--steps 100000 --pause 0.005"
@@ -115,6 +126,106 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
         b"0\n",
         b"1\n",
     }
+
+
+def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> None:
+    """A second start finds it there; what has changed is brought anew; what is not there starts nothing."""
+    engine = bench.engine
+    assert isinstance(engine, BringsData)
+    put = getattr(engine, "s3", None)
+    folder = tmp_path / "set"
+    source = str(folder) if put is None else "s3://boa/sets/one"
+
+    def write(text: str) -> None:
+        (folder / "deep").mkdir(parents=True, exist_ok=True)
+        (folder / "deep" / "a b.txt").write_text(text)
+        if put is not None:
+            put.put_object(Bucket="boa", Key="sets/one/deep/a b.txt", Body=text.encode())
+
+    write("first")
+    run = (
+        'cat "$BOA_DATA_DIR/one/deep/a b.txt"; readlink $BOA_DATA_DIR/one; stat -c %a $BOA_DATA_DIR/one/deep'
+    )
+    said = []
+    for _ in range(2):
+        assert bench.run_to_end(run, data={"one": source}).phase == "finished", bench.printed()
+        said.append(bench.printed())
+    write("second one")
+    end = bench.run_to_end(run, data={"one": source})
+    changed = bench.printed()
+
+    assert said[0].startswith("first"), said
+    assert said[0].rstrip().endswith("555"), said
+    assert said[0] == said[1]
+    assert end.phase == "finished", end
+    assert changed.startswith("second one"), changed
+    if put is None:
+        source = f"{folder}-gone"
+    else:
+        source = "s3://boa/sets/two"
+        assert engine.lacks_data(source) == f"{source} holds no object"
+        assert engine.lacks_data("s3://boa/sets/one") == ""
+    end = bench.run_to_end("echo started", data={"": source})
+    assert (end.phase, end.cause) == ("failed", "no-checkpoint")
+    assert source in end.evidence
+
+
+def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
+    """In its folder with its environment; with its exit code, or why it has none; then none."""
+    engine = bench.engine
+    assert isinstance(engine, LetsIn)
+    bench.admit("echo ready; sleep 60", environment={"LR": "0.1"})
+    bench.start(2, nodes=2)
+    until(lambda: "ready" in engine.logs(bench.job, node=1).text)
+
+    def run(command: str, *, seconds: float = 20.0, node: int = 1) -> SaidInside:
+        word = engine.inside.begin(bench.job, node, command, seconds=seconds)
+        assert isinstance(word, str), word
+        found: list[SaidInside] = []
+
+        def is_over() -> bool:
+            said = engine.inside.end(word)
+            assert not isinstance(said, Refused)
+            return said is not None and not found.append(said)  # type: ignore[func-returns-value]
+
+        until(is_over)
+        assert isinstance(engine.inside.end(word), Refused)
+        return found[0]
+
+    said = run("echo $BOA_JOB_ID $BOA_NODE_RANK $BOA_GPUS_PER_NODE $LR; pwd; exit 3")
+    assert (said.code, said.why) == (3, "")
+    assert said.output.splitlines() == [f"{bench.job} 1 1 0.1", str(bench.workdir)]
+    said = run("sleep 50 & sleep 50", seconds=0.3)
+    assert (said.code, said.why) == (None, "its 0.3 s are over")
+    assert isinstance(engine.inside.begin(bench.job, 2, "true", seconds=1.0), Refused)
+    word = engine.inside.begin(bench.job, 0, "sleep 50", seconds=50.0)
+    assert isinstance(word, str)
+    bench.stop()
+    assert bench.wait_end().phase == "stopped"
+    ended: list[SaidInside] = []
+    until(lambda: isinstance(said := engine.inside.end(word), SaidInside) and not ended.append(said))  # type: ignore[func-returns-value]
+    # It had begun, or came too late.
+    assert ended[0].code is None
+    assert ended[0].why in ("the job has ended on this node", "the job does not run on this node")
+    assert isinstance(engine.inside.way(bench.job, 0), Refused)
+
+
+def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None:
+    """Of those that came before an instant all that are not to be kept; what goes can come again."""
+    (tmp_path / "project").mkdir()
+    engine, digests = bench.engine, []
+    assert isinstance(engine, BringsCode)
+    assert isinstance(engine, DropsCode)
+    for text in ("one", "two"):
+        (tmp_path / "project" / "a").write_text(text)
+        packed = pack(tmp_path / "project")
+        engine.take_code(packed.digest, packed.archive)
+        digests.append(packed.digest)
+    assert engine.drop_code([], before=time.time() - 60.0) == 0
+    assert engine.drop_code(digests[:1], before=time.time() + 60.0) == 1
+    assert [engine.has_code(digest) for digest in digests] == [True, False]
+    engine.take_code(packed.digest, packed.archive)
+    assert engine.has_code(packed.digest)
 
 
 def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_path: Path) -> None:

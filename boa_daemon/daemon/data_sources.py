@@ -1,0 +1,39 @@
+"""Which data a job may name: refused where it is submitted, not where it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.daemon.config import EngineSettings
+from boa_daemon.errors import InputError
+from boa_daemon.tick.ports import BringsData, Runner
+
+
+def check_data(content: Mapping[str, Any], engine: EngineSettings, runner: Runner) -> None:
+    """Refuse a job whose data its nodes could not have, or may not.
+
+    Raises:
+        InputError: naming the source.
+    """
+    for source in (content.get("data") or {}).values():
+        why, hint = _refusal(source, engine, runner)
+        if why:
+            raise InputError(f"data: {source}: {why}", hint=hint)
+
+
+def _refusal(source: str, engine: EngineSettings, runner: Runner) -> tuple[str, str]:
+    """Return why a source is of no use here, and what to do; empty where it is."""
+    if not isinstance(runner, BringsData):
+        return "this engine brings no data", "Read it where it is"
+    if not source.startswith("s3://"):
+        if engine.name == "ssm":
+            return "nodes cannot see a folder", f"aws s3 sync {source} s3://BUCKET/PREFIX, and name that"
+        found = Path(source)
+        is_there = found.is_absolute() and found.is_dir()
+        return ("", "") if is_there else ("it is no folder of the daemon's machine", "Name one that is")
+    if not any(fnmatchcase(f"{source.rstrip('/')}/", pattern) for pattern in engine.data):
+        return "jobs may not read it", "Name it in [engine] data, as s3://BUCKET/PREFIX/*"
+    return runner.lacks_data(source), ""

@@ -1,0 +1,117 @@
+"""`boa dev`: a node that ends by being left, by its hours, and with the shell in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from daemon_site import SETTINGS, Site, a_site, wait_for
+
+from boa_daemon.cli.dev import LATE_SECONDS, READY, content_of
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.yaml_file import Document
+
+CLOUD = '[cloud]\nprovider = "simulated"\ninstance_types = ["g5.xlarge"]\n'
+
+
+def waited(folder: Path, *, seconds: float, idle: float) -> tuple[int, str]:
+    """Run what its command is, and return how it ended and what it printed."""
+    hours = (seconds - LATE_SECONDS) / 3600.0
+    run = str(
+        content_of(name="dev", class_name="c", gpus=1, hours=hours, max_usd=1.0, idle_seconds=idle)["run"]
+    )
+    environment = {"PATH": os.environ["PATH"], "BOA_PROGRESS_FILE": f"{folder}/p", "BOA_JOB_ID": "dev-1"}
+    done = subprocess.run(
+        ["/bin/bash", "-c", run], env=environment, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def test_its_command_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody was ever in, where the last has left, and where its hours are over."""
+    monkeypatch.setattr("boa_daemon.cli.dev.as_submitted", lambda document, beside: [document.content])
+    code, said = waited(tmp_path, seconds=60.0, idle=0.0)
+    assert (code, said.splitlines()[0], "nobody was inside" in said) == (0, f"{READY} dev-1", True)
+    inside = tmp_path / "inside"
+    inside.touch()
+    os.utime(inside, (time.time() - 100, time.time() - 100))
+    assert "for 100 s" in (said := waited(tmp_path, seconds=60.0, idle=60.0)[1]) or "for 101 s" in said
+    inside.touch()
+    assert "its hours are over" in waited(tmp_path, seconds=0.0, idle=60.0)[1]
+
+
+def test_its_job_is_bounded_in_every_way() -> None:
+    """A job file with one width, hours, dollars, and no second try."""
+    content = content_of(name="dev", class_name="c", gpus=2, hours=4.0, max_usd=20.0, idle_seconds=60.0)
+    checked = check_job(Document(name="it", content=content))
+
+    assert (checked["min_gpus"], checked["max_gpus"], checked["max_hours"]) == (2, 2, 4.0)
+    assert (checked["max_usd"], checked["retries"], checked["elastic"]) == (20.0, 0, None)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ["idle", "shell", "terminal gone"])
+def test_a_node_ends_and_has_a_receipt(how: str) -> None:
+    """Left alone, with the end of its shell, with its terminal: nothing is left running.
+
+    A daemon of its own and a simulated node for each way: ten seconds on a quiet machine.
+    """
+    with a_site(SETTINGS.format(usd=10.0).replace("[cloud]\n", CLOUD)) as site:
+        words = ["dev", "--hours", "1", "--max-usd", "2"]
+        if how == "idle":
+            done = start(site, *words, "--idle-minutes", "0.05", "--json")
+            out, error = done.communicate(timeout=120)
+            receipt = json.loads(out)
+            assert (done.returncode, receipt["status"], receipt["is_clean"]) == (0, "finished", True), error
+            assert receipt["usd"] > 0.0
+            return
+        ours, theirs = os.openpty()
+        done = start(site, *words, terminal=theirs)
+        os.close(theirs)
+        said = read(ours, lambda said: b"-- running" in said and said.rstrip().endswith((b"$", b"#")))
+        if how == "shell":
+            os.write(ours, b"exit\n")
+            said += read(ours, lambda _said: False)
+            assert done.wait(timeout=60) == 0, said
+            assert b"Nothing is left running." in said, said
+            os.close(ours)
+        else:
+            os.close(ours)
+            done.send_signal(signal.SIGHUP)
+            assert done.wait(timeout=60) == 130
+        wait_for(lambda: not site.get("/status"), site)
+        left = start(site, "gc", "--check", "--json")
+        assert left.communicate(timeout=60)[0]
+        assert left.returncode == 0
+
+
+def read(terminal: int, is_enough: Callable[[bytes], bool]) -> bytes:
+    """Return what is shown until it is enough, or nobody has the terminal open any more."""
+    said, until = b"", time.monotonic() + 120.0
+    while not is_enough(said) and time.monotonic() < until:
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                said += os.read(terminal, 4096)
+            except OSError:
+                break
+    assert time.monotonic() < until, said
+    return said
+
+
+def start(site: Site, *words: str, terminal: int | None = None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ends = subprocess.PIPE if terminal is None else terminal
+    return subprocess.Popen(
+        [sys.executable, "-m", "boa_daemon", *words],
+        cwd=site.folder, env={**environment, "TERM": "dumb"},
+        stdin=subprocess.DEVNULL if terminal is None else terminal, stdout=ends, stderr=ends, text=True,
+    )  # fmt: skip

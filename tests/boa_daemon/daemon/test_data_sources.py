@@ -1,0 +1,63 @@
+"""Data that no node could have, or that jobs may not read, is refused at submission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.config import EngineSettings
+from boa_daemon.daemon.data_sources import check_data
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.submission import read_submission
+
+
+class Brings:
+    """A runner that finds one prefix."""
+
+    def lacks_data(self, source: str) -> str:
+        return "" if source == "s3://sets/one" else f"{source} holds no object"
+
+
+def refused(source: str, *, name: str = "local", runner: Any = None) -> str:
+    engine = EngineSettings.model_validate({"name": name, "data": ["s3://sets/*"]})
+    try:
+        check_data({"data": {"": source}}, engine, runner or Brings())
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_what_could_not_be_had_is_refused(tmp_path: Path) -> None:
+    """A folder that is none, one that nodes cannot see, a prefix that is empty or not allowed."""
+    assert refused(str(tmp_path)) == refused("s3://sets/one", name="ssm") == ""
+    assert "no folder of the daemon" in refused(str(tmp_path / "gone"))
+    assert "no folder of the daemon" in refused(".")
+    assert "aws s3 sync" in refused(str(tmp_path), name="ssm")
+    assert "[engine] data" in refused("s3://setsandmore/one")
+    assert "holds no object" in refused("s3://sets/two", name="ssm")
+    assert "brings no data" in refused("s3://sets/one", runner=object())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("./gone", "is not a folder"),
+        ("s3://B/x", "must be s3://BUCKET/PREFIX or a folder"),
+        ("gs://b/x", "must be s3://BUCKET/PREFIX or a folder"),
+        ("{../x: s3://bucket/x}", "no name of a folder"),
+        ("[1]", "data"),
+    ],
+)
+def test_a_job_file_says_where_data_is(tmp_path: Path, data: str, said: str) -> None:
+    """A folder beside the file is made absolute; what is no source is refused with the line."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "file").touch()
+    text = "name: a\nclass: c\nrun: x\n"
+    file = tmp_path / "job.yaml"
+    file.write_text(f"{text}data: {{one: set, two: 's3://bucket/x'}}\n")
+    assert read_submission(file)[0]["data"] == {"one": str(tmp_path / "set"), "two": "s3://bucket/x"}
+    file.write_text(f"{text}data: {data}\n")
+    with pytest.raises(InputError, match=said):
+        read_submission(file)
