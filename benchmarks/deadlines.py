@@ -4,10 +4,10 @@
 
 48 hours of work at one GPU, spot at 0.3 of the price, six minutes lost at every start, machines on demand
 that fail once in 1,000 hours; widths 2 and 4 are 95 and 85 % efficient. Spot comes and goes in Markov
-markets. The rivals run one GPU, as published: Uniform Progress (Can't Be Late, NSDI 2024) rents on demand when behind the
-straight line to the date until it is ahead again, greedy only when nothing else is left. All three keep two
-starts in hand. `x 2` and `/ 2` are markets whose rates are twice and half of what the programme believes.
-Costs are dollars per job of one dollar per GPU-hour on demand.
+markets. The rivals run one GPU, as published: Uniform Progress (Can't Be Late, NSDI 2024) rents on demand
+when behind the straight line to the date until it is ahead again, greedy only when nothing else is left. All
+three keep two starts in hand. `x 2` and `/ 2` are markets whose rates are twice and half of what the
+programme believes. Costs are dollars per job of one dollar per GPU-hour on demand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from policies.online.deadlines import FAILURE_HOURS, NOTHING, DatePlan, Market, 
 
 WORK_HOURS, BOOT_HOURS, STEP_HOURS, SPOT = 48.0, 0.1, 0.1, 0.3
 EFFICIENCY = {1: 1.0, 2: 0.95, 4: 0.85}
-CASES = ((4.0, 2.0, 52.0), (4.0, 2.0, 70.0), (2.0, 4.0, 52.0), (2.0, 4.0, 70.0), (8.0, 1.0, 60.0))
+CASES = ((4.0, 2.0, 52.0), (4.0, 2.0, 70.0), (2.0, 4.0, 52.0), (8.0, 1.0, 60.0))
 """Hours that spot is there, hours that it is not, hours to the date."""
 Numbers = NDArray[np.float64]
 Choices = NDArray[np.intp]

@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.model import Width, check_positive
-from policies.speedup import Floats
 
 MISS = 1000.0
 """A missed date counts as so many times the work at the widest on demand."""
-STEPS = 300
+STEPS = 240
 """Steps that the time left is cut into."""
 FAILURE_HOURS = 1000.0
 """A machine on demand fails once in so long, about."""
@@ -84,25 +83,28 @@ class Advice:
 class DatePlan:
     """The best thing to do at every time and work left, up to a horizon.
 
-    The axes of `best` are time left, what is held, spot, work left; it holds the configuration to take.
-    `usd` and `kept` are those of one that holds nothing, by time left, spot and work left.
+    The axes are time left, what is held, spot, work left. `best` is the configuration to take, `usd` and
+    `kept` are what follows from it.
     """
 
     rungs: tuple[Rung, ...]
     step_hours: float
     boot_steps: int
     best: NDArray[np.uint8]
-    usd: Floats
-    kept: Floats
+    usd: NDArray[np.float32]
+    kept: NDArray[np.float32]
     on_spot: tuple[int, ...] = field(default=())
 
     def configuration(self, held: Width | None, *, is_spot: bool) -> int:
-        """Return the number of what is held; nothing where it is none of the widths."""
-        for number, rung in enumerate(self.rungs):
-            if rung.width == held:
-                spot = 1 + len(self.rungs) + number
-                return spot if is_spot and spot in self.on_spot else 1 + number
-        return NOTHING
+        """Return the number of what is held: the widest of the widths within it, or nothing."""
+        within = (
+            (rung.width.gpus, number)
+            for number, rung in enumerate(self.rungs)
+            if held is not None and rung.width.gpu_type == held.gpu_type and rung.width.gpus <= held.gpus
+        )
+        _, number = max(within, default=(0, -1))
+        spot = 1 + len(self.rungs) + number
+        return NOTHING if number < 0 else spot if is_spot and spot in self.on_spot else 1 + number
 
     def cells(self, hours_left: float, work_hours: float) -> tuple[int, int]:
         """Return time and work left on the grid, each rounded to the safe side."""
@@ -121,20 +123,18 @@ class DatePlan:
     ) -> Advice:
         """Return what to do now; `work_hours` is the work left in hours at the fastest width."""
         time, work = self.cells(hours_left, work_hours)
-        chosen = int(self.best[time, self.configuration(held, is_spot=is_spot), int(is_up), work])
+        here = (time, self.configuration(held, is_spot=is_spot), int(is_up), work)
+        chosen = int(self.best[here])
         rung = None if chosen == NOTHING else self.rungs[(chosen - 1) % len(self.rungs)]
         return Advice(
             width=None if rung is None else rung.width,
             is_firm=rung is not None and chosen not in self.on_spot,
-            usd=float(self.usd[time, int(is_up), work]),
-            kept=float(self.kept[time, int(is_up), work]),
+            usd=float(self.usd[here]),
+            kept=float(self.kept[here]),
         )
 
-    def first_kept(self, work_hours: float, *, least: float) -> tuple[float, float] | None:
-        """Return the fewest hours in which the work is done with a probability, and what that costs."""
+    def dates(self, work_hours: float, *, least: float) -> list[tuple[float, float]]:
+        """Return the hours to each date that is met with a probability, and what the work then costs."""
         work = self.cells(0.0, work_hours)[1]
-        found = np.flatnonzero(self.kept[:, 1, work] >= least)
-        if found.size == 0:
-            return None
-        first = int(found[0])
-        return first * self.step_hours, float(self.usd[first, 1, work])
+        found = np.flatnonzero(self.kept[:, NOTHING, 1, work] >= least)
+        return [(int(t) * self.step_hours, float(self.usd[t, NOTHING, 1, work])) for t in found]
