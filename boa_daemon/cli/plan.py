@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -43,6 +43,7 @@ from boa_daemon.cli.planning import (
     share_text,
     width_text,
 )
+from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
@@ -59,13 +60,18 @@ from boa_daemon.planning.budget_plan import (
     budget_plan,
     with_trace,
 )
+from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_anyway import paid_sentence
+from boa_daemon.planning.plots import curve_figure, curve_plot
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
 from policies.errors import InfeasibleBudget, InfeasibleDeadline
 from policies.optimum.job_list import JobList, JobPlan, ListedJob, ListSolution
 from policies.optimum.solution import Version
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _ROWS = 60
 """Jobs of a list that the table shows; JSON and CSV show all."""
@@ -112,6 +118,7 @@ def plan(
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
+    report: ReportOption = None,
     opens: OpenOption = False,
     page: PageOption = None,
     config: ConfigOption = None,
@@ -125,6 +132,7 @@ def plan(
         return
     if jobs is None and (quota or start is not None or gantt is not None):
         raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
+    check_report(report)
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if stale := stale_prices(file.prices, datetime.now(UTC).date()):
@@ -141,7 +149,12 @@ def plan(
                 "--best-effort is for a stream of jobs", hint="A list has an end: leave jobs out"
             )
         flags = CalendarFlags(
-            budget=budget, quota=quota or [], start=start, gantt=gantt, boot_seconds=boot_seconds
+            budget=budget,
+            quota=quota or [],
+            start=start,
+            gantt=gantt,
+            boot_seconds=boot_seconds,
+            report=report,
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
         if not flags.are_given and not listed.has_arrivals:
@@ -179,9 +192,19 @@ def plan(
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
+    document = result.to_document() | _price_document(file) | ({} if bill is None else {"commitments": bill})
+    write_report(
+        report,
+        f"Plan for {money(result.budget.amount, result.budget.unit)}",
+        _sentence(result),
+        document=document,
+        table=lambda: _print_stream(result, bill),
+        figures=lambda: [_figure(result)],
+        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
+    )
     show(
         form,
-        result.to_document() | _price_document(file) | ({} if bill is None else {"commitments": bill}),
+        document,
         rows=lambda: _stream_rows(result),
         table=lambda: _print_stream(result, bill),
     )
@@ -189,6 +212,23 @@ def plan(
         gap = f"{result.solution.gap:.3%}"
         stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
         raise typer.Exit(PARTLY_DONE)
+
+
+def _sentence(result: BudgetPlan) -> str:
+    """Return what the budget buys, in a sentence."""
+    unit, solution = result.budget.unit, result.solution
+    month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
+    return (
+        f"{money(result.budget.amount, unit)} brings jobs from submission to end in "
+        f"{format_hours(solution.mean_jct_hours)} on average; planned are "
+        f"{money(solution.mean_spend, unit)}{month}."
+    )
+
+
+def _figure(result: BudgetPlan) -> Figure:
+    """Return the curve with the budget of a plan marked on it."""
+    curve = Curve.of(result.problem, "integer-mixed")
+    return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
 
 
 def _read(
