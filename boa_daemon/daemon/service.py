@@ -708,6 +708,15 @@ class Service:
         known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
         return {
             "as_of": self._as_of(),
+            "machines": [
+                {
+                    "gpu_type": kind,
+                    "instance_type": machine.name,
+                    "gpus": machine.gpus,
+                    "usd_per_hour": machine.usd_per_hour,
+                }
+                for kind, machine in planner.machines.items()
+            ],
             "classes": [
                 class_document(
                     stated,
