@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat, a_table, show, stderr_console, stdout_console
+from boa_daemon.cli.plan_diff import show_difference
 from boa_daemon.cli.planning import cell, said
 from boa_daemon.cli.report import assumptions, check_report, write_report
 from boa_daemon.errors import INFEASIBLE, InputError, MissingPrice
@@ -40,6 +42,7 @@ class CalendarFlags:
     gantt: Path | None
     boot_seconds: float
     report: Path | None = None
+    old: Mapping[str, Any] | None = None
 
     @property
     def are_given(self) -> bool:
@@ -51,6 +54,7 @@ class CalendarFlags:
             or self.start is not None
             or self.gantt is not None
             or self.report is not None
+            or self.old is not None
         )
 
 
@@ -108,7 +112,10 @@ def plan_calendar(
         figures=lambda: [gantt_figure(plan, "When each job runs")],
         assumed=assumptions(file, is_list=True, **limits),
     )
-    show(form, document, rows=lambda: _rows(document), table=lambda: _print(plan))
+    if flags.old is not None:
+        show_difference(flags.old, document, form)
+    else:
+        show(form, document, rows=lambda: _rows(document), table=lambda: _print(plan))
     if not plan.is_met:
         raise typer.Exit(INFEASIBLE)
 

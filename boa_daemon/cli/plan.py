@@ -25,6 +25,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
+from boa_daemon.cli.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.planning import (
     BestEffortOption,
     ClassesOrTraceOption,
@@ -119,6 +120,7 @@ def plan(
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
     report: ReportOption = None,
+    diff: DiffOption = None,
     opens: OpenOption = False,
     page: PageOption = None,
     config: ConfigOption = None,
@@ -133,6 +135,7 @@ def plan(
     if jobs is None and (quota or start is not None or gantt is not None):
         raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
     check_report(report)
+    old = saved_plan(diff)
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if stale := stale_prices(file.prices, datetime.now(UTC).date()):
@@ -155,6 +158,7 @@ def plan(
             gantt=gantt,
             boot_seconds=boot_seconds,
             report=report,
+            old=old,
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
         if not flags.are_given and not listed.has_arrivals:
@@ -202,12 +206,15 @@ def plan(
         figures=lambda: [_figure(result)],
         assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
     )
-    show(
-        form,
-        document,
-        rows=lambda: _stream_rows(result),
-        table=lambda: _print_stream(result, bill),
-    )
+    if old is not None:
+        show_difference(old, document, form)
+    else:
+        show(
+            form,
+            document,
+            rows=lambda: _stream_rows(result),
+            table=lambda: _print_stream(result, bill),
+        )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"
         stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
