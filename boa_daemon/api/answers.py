@@ -12,11 +12,16 @@ _Class = TypedDict("_Class", {"class": str})
 
 
 class SubmittedAnswer(TypedDict):
-    """Ids of the jobs that were taken, in the order of the submission, and of the groups among them."""
+    """Ids of the jobs that were taken, in the order of the submission, and of the groups among them.
+
+    `dates` says for jobs whose file names one whether it can be met: a `verdict` (sure, likely, infeasible),
+    the `probability`, the dollars, and where it cannot the `earliest` and the `cheapest` that can.
+    """
 
     as_of: float
     jobs: list[str]
     groups: list[str]
+    dates: dict[str, dict[str, Any]]
 
 
 class JobAnswer(_Class):
@@ -87,6 +92,7 @@ class ExplainAnswer(_Explained, total=False):
     """Why a job has what it has: a `text`, a `reason` code, and figures for a job that is planned."""
 
     choice: dict[str, Any] | None
+    finish: dict[str, float] | None
     measured: list[str]
     held: list[dict[str, Any]]
 
@@ -174,7 +180,9 @@ class StatusAnswer(_Standing, total=False):
     """How the daemon is. From `tick` on: what its last look saw, left out before the first one.
 
     `fault` is empty where all is well. `usd_per_hour` is what all nodes cost now. `books` has for `day` and
-    `month` what was spent, the cap and the forecast, in dollars.
+    `month` what was spent, the cap and the forecast, in dollars. `finishes` has for jobs when they end and
+    what they cost until then, each as what is expected and what nine of ten cases lie between; `dates` for
+    those with a date the probability that it is met.
     """
 
     tick: int
@@ -188,6 +196,8 @@ class StatusAnswer(_Standing, total=False):
     books: dict[str, dict[str, float | None]]
     pacing: dict[str, Any] | None
     held: list[str]
+    finishes: dict[str, dict[str, float]]
+    dates: dict[str, dict[str, Any]]
     queued_since_then: int
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat, a_table, show, stderr_console, stdout_console
+from boa_daemon.cli.plan_diff import show_difference
 from boa_daemon.cli.planning import cell, said
+from boa_daemon.cli.report import assumptions, check_report, write_report
 from boa_daemon.errors import INFEASIBLE, InputError, MissingPrice
 from boa_daemon.inputs.jobs_file import JobsFile, a_date
 from boa_daemon.inputs.problem_file import ProblemFile
@@ -21,7 +24,7 @@ from boa_daemon.planning.calendar_plan import (
     is_rate,
     read_quota,
 )
-from boa_daemon.planning.gantt import draw_gantt
+from boa_daemon.planning.gantt import draw_gantt, gantt_figure
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.units import SECONDS_PER_HOUR
 
@@ -38,12 +41,21 @@ class CalendarFlags:
     start: str | None
     gantt: Path | None
     boot_seconds: float
+    report: Path | None = None
+    old: Mapping[str, Any] | None = None
 
     @property
     def are_given(self) -> bool:
         """Whether some flag asks for a calendar: a sum alone does not."""
         has_rate = self.budget is not None and is_rate(self.budget)
-        return has_rate or bool(self.quota) or self.start is not None or self.gantt is not None
+        return (
+            has_rate
+            or bool(self.quota)
+            or self.start is not None
+            or self.gantt is not None
+            or self.report is not None
+            or self.old is not None
+        )
 
 
 def since(text: str | None) -> datetime | None:
@@ -61,6 +73,7 @@ def plan_calendar(
     """Plan the calendar of a list, draw it and print it; a deadline that is missed is exit code 3."""
     if flags.gantt is not None:
         check_plot_path(flags.gantt, "--gantt")
+    check_report(flags.report)
     if not file.has_prices:
         raise MissingPrice(
             "a calendar counts dollars of whole instances",
@@ -84,7 +97,25 @@ def plan_calendar(
         draw_gantt(plan, flags.gantt, f"{path.name}: when each job runs")
         stderr_console().print(f"wrote {flags.gantt}")
     document = plan.to_document()
-    show(form, document, rows=lambda: _rows(document), table=lambda: _print(plan))
+    limits = {
+        "list": str(path),
+        "budget": "no limit of money" if plan.budget is None else plan.budget.said(),
+        "quota": ", ".join(flags.quota) or "none",
+        "boot": f"{flags.boot_seconds:g} seconds, waited for and paid",
+    }
+    write_report(
+        flags.report,
+        f"{path.name}: when each job runs",
+        plan.sentences()[0],
+        document=document,
+        table=lambda: _print(plan, rows=len(plan.entries)),
+        figures=lambda: [gantt_figure(plan, "When each job runs")],
+        assumed=assumptions(file, is_list=True, **limits),
+    )
+    if flags.old is not None:
+        show_difference(flags.old, document, form)
+    else:
+        show(form, document, rows=lambda: _rows(document), table=lambda: _print(plan))
     if not plan.is_met:
         raise typer.Exit(INFEASIBLE)
 
@@ -94,7 +125,7 @@ def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
     return list(document["jobs"])
 
 
-def _print(plan: CalendarPlan) -> None:
+def _print(plan: CalendarPlan, *, rows: int = _ROWS) -> None:
     """Print the calendar for people: who runs when, what is late, and what would save it."""
     console = stdout_console()
     money = "no limit of money" if plan.budget is None else plan.budget.said()
@@ -103,7 +134,7 @@ def _print(plan: CalendarPlan) -> None:
         *("job", "class", "on", "GPUs", "starts", "ends", "due", "$"),
         right=("GPUs", "$"),
     )
-    for entry in plan.entries[:_ROWS]:
+    for entry in plan.entries[:rows]:
         option, job = entry.option, entry.job
         due = "" if job.job.deadline_hours is None else plan.when(job.due_hours)
         table.add_row(
@@ -117,8 +148,8 @@ def _print(plan: CalendarPlan) -> None:
             f"{option.usd:,.2f}",
         )
     console.print(table)
-    if len(plan.entries) > _ROWS:
-        console.print(f"  … and {len(plan.entries) - _ROWS} more; -o csv shows all")
+    if len(plan.entries) > rows:
+        console.print(f"  … and {len(plan.entries) - rows} more; -o csv shows all")
     console.print()
     console.print(said(plan.sentences()))
     if plan.changes:
@@ -126,7 +157,7 @@ def _print(plan: CalendarPlan) -> None:
         saves = a_table(
             "What would save each deadline, the cheapest of what was tried", "job", "due", "change"
         )
-        for job in plan.found.calendar.missed[:_ROWS]:
+        for job in plan.found.calendar.missed[:rows]:
             change = plan.said(plan.changes[job.job.id])
             saves.add_row(cell(job.job.id), plan.when(job.due_hours), cell(change))
         console.print(saves)

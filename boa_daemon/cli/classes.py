@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,15 +14,22 @@ from boa_daemon.cli.output import (
     a_table,
     chosen_format,
     show,
+    stderr_console,
     stdout_console,
 )
 from boa_daemon.cli.planning import cell
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.planning.class_file import gpu_types_text, learnt_classes
+from policies.model import InstanceType
 
 
 def classes(
     name: Annotated[str | None, typer.Argument(help="One class, with all its widths.")] = None,
+    *,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE.yaml", help="Write what is believed as a class file.")
+    ] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
@@ -37,12 +45,38 @@ def classes(
             names = [row["name"] for row in document["classes"]]
             raise InputError(f"no class {name!r}", hint=did_you_mean(name, names))
         document["classes"] = rows
+    if export is not None:
+        _export(document, export)
     show(
         chosen_format(output, as_json),
         document,
         table=lambda: _print(document, with_widths=name is not None),
         rows=lambda: [_flat(row) for row in rows],
     )
+
+
+def _export(document: dict[str, Any], path: Path) -> None:
+    """Write the classes as a file that `boa plan` reads.
+
+    Raises:
+        InputError: when the file is there, or cannot be written.
+    """
+    if path.exists():
+        raise InputError(f"{path} is there already", hint="Name another file, or move it away")
+    machines = {
+        row["gpu_type"]: InstanceType(
+            name=row["instance_type"],
+            gpu_type=row["gpu_type"],
+            gpus=row["gpus"],
+            usd_per_hour=row["usd_per_hour"],
+        )
+        for row in document["machines"]
+    }
+    try:
+        path.write_text(gpu_types_text(machines) + learnt_classes(document["classes"]), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write the class file: {error.strerror}", file=path) from error
+    stderr_console().print(f"wrote {path}", markup=False)
 
 
 def _print(document: dict[str, Any], *, with_widths: bool) -> None:

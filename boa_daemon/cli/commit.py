@@ -19,6 +19,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
+from boa_daemon.cli.report import ReportOption, check_report, write_report
 from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
@@ -60,12 +61,14 @@ def commit(
     ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw of the simulation.")] = 0,
     prices: PricesOption = None,
+    report: ReportOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Say which commitment pays: the level of least bill at the same waiting, and how sure that is."""
     if (usage is None) is (classes is None and trace is None):
         raise InputError("nothing to look at" if usage is None else "--usage goes alone", hint=_FROM)
+    check_report(report)
     proven: tuple[Proof, ...] = ()
     if usage is not None:
         catalog = Catalog.load(*(prices or ()))
@@ -108,9 +111,21 @@ def commit(
             proven = proofs(early, late, machines, terms.offers)
             interval = Interval.of_trace(arrivals, file.problem.classes)
             found = advise(load.times, interval, machines, terms.offers)
+    document = _document(found, proven, terms)
+    sources = {"offers": offers, "classes": classes, "trace": trace, "usage": usage}
+    write_report(
+        report,
+        "What to commit to",
+        "The commitment of least bill at the same waiting, and how sure that is.",
+        document=document,
+        table=lambda: _print(found, proven, terms),
+        figures=list,
+        assumed={name: str(path) for name, path in sources.items() if path is not None}
+        | {"budget": budget or "as the file says"},
+    )
     show(
         chosen_format(output, as_json),
-        _document(found, proven, terms),
+        document,
         rows=lambda: _rows(found),
         table=lambda: _print(found, proven, terms),
     )

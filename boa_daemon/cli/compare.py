@@ -43,7 +43,7 @@ from boa_daemon.comparing.page import (
     cap_text,
     decomposition_text,
     table_cells,
-    write_page,
+    write_comparison,
 )
 from boa_daemon.comparing.run import Kept, run_all
 from boa_daemon.comparing.summary import Floor, Line, at_cap, decompose, floor_of, lines_of, with_ratios
@@ -120,7 +120,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     if plot is not None:
         save_money(picture, plot)
     if report is not None:
-        write_page(report, comparison, rows, lines, picture)
+        write_comparison(report, comparison, rows, lines, picture)
     if opens or page is not None:
         answers = {"page/compare": comparison_document(comparison, rows, lines)}
         show_page("boa compare", answers, page=page, opens=opens)

@@ -33,12 +33,13 @@ from boa_daemon.cli.planning import (
     read_problem,
     said,
 )
+from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.errors import INFEASIBLE, InputError
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.answers import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.planning.curve import Curve
-from boa_daemon.planning.plots import CurvePlot, check_plot_path, draw_curve
+from boa_daemon.planning.plots import check_plot_path, curve_figure, curve_plot, draw_curve
 from boa_daemon.units import format_hours
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
@@ -64,6 +65,7 @@ def frontier(
     ] = None,
     prices: PricesOption = None,
     world: MarketOption = None,
+    report: ReportOption = None,
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
@@ -72,6 +74,7 @@ def frontier(
     """Show what each budget buys: the knee, the floor, the cliff, and a plot for a slide."""
     if plot is not None:
         check_plot_path(plot)
+    check_report(report)
     problem_file = read_problem(file, prices, market=world)
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
     marked = problem_file.budget if mark is None else a_budget(mark, problem_file)
@@ -88,11 +91,22 @@ def frontier(
     if plot is not None:
         if mark is not None and marked is not None and marked.amount < curve.cheapest:
             stderr_console().print(f"[yellow]note[/] {marked} is infeasible, so it is not marked")
-        draw_curve(_curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
+        draw_curve(curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
         stderr_console().print(f"wrote {plot}", markup=False)
+    document = _document(curve, points)
+    heading = title or f"What a budget buys: {file.stem}"
+    write_report(
+        report,
+        heading,
+        curve_sentences(curve)[1],
+        document=document,
+        table=lambda: _print_table(curve, points, file),
+        figures=lambda: [curve_figure(curve_plot(curve, heading, marked))],
+        assumed=assumptions(problem_file),
+    )
     show(
         chosen_format(output, as_json),
-        _document(curve, points),
+        document,
         rows=lambda: [_row(budget, point) for budget, point in points],
         table=lambda: _print_table(curve, points, file),
     )
@@ -165,26 +179,6 @@ def _solutions(curve: Curve, amounts: list[float]) -> list[Point]:
         except ProblemTooLarge as error:
             points.append((amount, error.best))
     return points
-
-
-def _curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
-    """Return the picture to draw."""
-    budgets, hours = curve.vertices()
-    if budgets[-1] > budgets[0]:
-        end = max(float(budgets[-1]), 1.2 * marked.amount if marked is not None else 0.0)
-        budgets, hours = np.append(budgets, end), np.append(hours, hours[-1])
-    at = None
-    if marked is not None and marked.unit == curve.problem.budget_unit and marked.amount >= curve.cheapest:
-        at = marked.amount, float(curve.weighted_hours_at(np.array([marked.amount]))[0])
-    return CurvePlot(
-        budgets=budgets,
-        hours=hours,
-        knee=curve.knee(),
-        unit=curve.problem.budget_unit,
-        title=title,
-        marked=at,
-        is_weighted=has_weights(curve.problem),
-    )
 
 
 def _document(curve: Curve, points: list[Point]) -> dict[str, Any]:

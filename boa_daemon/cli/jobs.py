@@ -64,6 +64,8 @@ def submit(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
         f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
     )
+    for name, answer in document.get("dates", {}).items():
+        stdout_console().print(f"{name}: {answer['text']}", markup=False, highlight=False)
     for name in document["groups"]:
         stdout_console().print(f"group {name}: `boa jobs --group {name}`, `boa cancel {name}`", markup=False)
     ids = names if len(names) == len(contents) else [content["name"] for content in contents]

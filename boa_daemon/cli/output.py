@@ -55,8 +55,31 @@ def show(
         table()
 
 
+_kept: list[Any] | None = None
+"""What is printed goes there, where somebody wants it for a page."""
+
+
+def printed_by(table: Callable[[], None]) -> list[Any]:
+    """Return what a function prints for people, which is not printed."""
+    global _kept  # noqa: PLW0603 - one command at a time
+    found: list[Any] = []
+    _kept = found
+    try:
+        table()
+    finally:
+        _kept = None
+    return found
+
+
 class _Patient(Console):
     """A console whose reader may go away: `boa ... | head` has done what it was asked."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print, or keep what would be printed (`printed_by`)."""
+        if _kept is None:
+            super().print(*objects, **how)
+        else:
+            _kept.extend(objects)
 
     def on_broken_pipe(self) -> None:
         """Leave with 0."""
@@ -107,17 +130,17 @@ def print_json(document: Any) -> None:
     """Print one JSON document on one line; a float that JSON cannot say becomes null."""
     _printed.append(True)
     _printed.append(True)
-    print_text(json.dumps(_plain(document), allow_nan=False) + "\n")
+    print_text(json.dumps(plain_document(document), allow_nan=False) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def plain_document(value: Any) -> Any:
     """Return the value with floats that JSON lacks replaced by None, and tuples by lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_document(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_document(item) for item in value]
     return value
 
 

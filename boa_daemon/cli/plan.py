@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -25,6 +25,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
+from boa_daemon.cli.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.planning import (
     BestEffortOption,
     ClassesOrTraceOption,
@@ -46,6 +47,7 @@ from boa_daemon.cli.planning import (
     share_text,
     width_text,
 )
+from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
@@ -62,7 +64,9 @@ from boa_daemon.planning.budget_plan import (
     budget_plan,
     with_trace,
 )
+from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_anyway import paid_sentence
+from boa_daemon.planning.plots import curve_figure, curve_plot
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import saves_of
 from boa_daemon.tick.shortfall import shortfall_sentence
@@ -71,6 +75,9 @@ from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
 from policies.errors import InfeasibleBudget, InfeasibleDeadline
 from policies.optimum.job_list import JobList, JobPlan, ListedJob, ListSolution
 from policies.optimum.solution import Version
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _ROWS = 60
 """Jobs of a list that the table shows; JSON and CSV show all."""
@@ -118,6 +125,8 @@ def plan(
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
+    report: ReportOption = None,
+    diff: DiffOption = None,
     opens: OpenOption = False,
     page: PageOption = None,
     config: ConfigOption = None,
@@ -133,6 +142,8 @@ def plan(
         raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
     if jobs is not None and world is not None:
         raise InputError("--world is for a stream of jobs", hint="A list is planned on demand")
+    check_report(report)
+    old = saved_plan(diff)
     file = _read(classes, trace, jobs, prices)
     form = chosen_format(output, as_json)
     if stale := stale_prices(file.prices, datetime.now(UTC).date()):
@@ -149,7 +160,13 @@ def plan(
                 "--best-effort is for a stream of jobs", hint="A list has an end: leave jobs out"
             )
         flags = CalendarFlags(
-            budget=budget, quota=quota or [], start=start, gantt=gantt, boot_seconds=boot_seconds
+            budget=budget,
+            quota=quota or [],
+            start=start,
+            gantt=gantt,
+            boot_seconds=boot_seconds,
+            report=report,
+            old=old,
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
         if not flags.are_given and not listed.has_arrivals:
@@ -191,19 +208,51 @@ def plan(
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     saves = () if market is None else spot_advice(result.solution, file.instance_types, market)
     said_of_spot = [] if market is None else [advice_sentence(saves, saves_of(market))]
-    show(
-        form,
+    document = (
         result.to_document()
         | _price_document(file)
         | ({} if bill is None else {"commitments": bill})
-        | ({} if market is None else {"checkpoints": advice_document(saves)}),
-        rows=lambda: _stream_rows(result),
-        table=lambda: _print_stream(result, bill, said_of_spot),
+        | ({} if market is None else {"checkpoints": advice_document(saves)})
     )
+    write_report(
+        report,
+        f"Plan for {money(result.budget.amount, result.budget.unit)}",
+        _sentence(result),
+        document=document,
+        table=lambda: _print_stream(result, bill, said_of_spot),
+        figures=lambda: [_figure(result)],
+        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
+    )
+    if old is not None:
+        show_difference(old, document, form)
+    else:
+        show(
+            form,
+            document,
+            rows=lambda: _stream_rows(result),
+            table=lambda: _print_stream(result, bill, said_of_spot),
+        )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"
         stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
         raise typer.Exit(PARTLY_DONE)
+
+
+def _sentence(result: BudgetPlan) -> str:
+    """Return what the budget buys, in a sentence."""
+    unit, solution = result.budget.unit, result.solution
+    month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
+    return (
+        f"{money(result.budget.amount, unit)} brings jobs from submission to end in "
+        f"{format_hours(solution.mean_jct_hours)} on average; planned are "
+        f"{money(solution.mean_spend, unit)}{month}."
+    )
+
+
+def _figure(result: BudgetPlan) -> Figure:
+    """Return the curve with the budget of a plan marked on it."""
+    curve = Curve.of(result.problem, "integer-mixed")
+    return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
 
 
 def _read(

@@ -103,6 +103,13 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
             table.add_row(f"this {window}", f"{usd(books['spent_usd'])} USD{cap}{forecast}")
         for sentence in document["held"]:
             table.add_row("held back", sentence)
+        if document.get("finishes"):
+            table.add_row("ends", _ends(document))
+        for name, date in sorted(document.get("dates", {}).items(), key=lambda row: row[1]["probability"])[
+            :5
+        ]:
+            due = f"{name} by {clock_time(date['at'])}"
+            table.add_row("date", f"{due}, with a probability of {date['probability']:.1%}")
     if document.get("fact_ages_seconds"):
         table.add_row("cloud", _facts(document["fact_ages_seconds"]))
     if document.get("gate") is not None:
@@ -112,6 +119,18 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
     for note in document["notes"]:
         table.add_row("note", note)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def _ends(document: Mapping[str, Any]) -> str:
+    """Return when the jobs that are there should all have ended, and what they cost until then."""
+    ends, now = document["finishes"].values(), float(document["now"])
+    latest = {
+        key: format_hours(max(max(one[key] for one in ends) - now, 0.0) / 3600.0) for key in ("at", "high")
+    }
+    return (
+        f"{counted(len(ends), 'job')} in {latest['at']} ({latest['high']} if much is left of them), "
+        f"for {usd(sum(one['usd'] for one in ends))} USD more"
+    )
 
 
 def _pacing(document: dict[str, Any]) -> str:

@@ -74,6 +74,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "List instance types: GPUs, price, price per GPU-hour, the day of the price, and whether it is sold.",
     ),
+    "bench": Verb(
+        "bench:bench",
+        PLAN,
+        "Run a script for a short time at each width here, and write the class file of its step times.",
+    ),
     "run": Verb(
         "run:run", RUN, "Run one job to its end: phases with seconds and dollars, its log, and a receipt."
     ),

@@ -18,10 +18,11 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import PricesOption, cell, read_problem
+from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.planning.calendar_plan import read_quota
-from boa_daemon.planning.plots import check_plot_path, draw_scenarios
+from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
 from boa_daemon.planning.whatif import Scenario, changed, compared
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 
@@ -51,12 +52,14 @@ def whatif(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw waiting against money; .svg, .png or .pdf.")
     ] = None,
+    report: ReportOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a base with changes of money, prices, quota or load, in one table and one plot."""
     if plot is not None:
         check_plot_path(plot)
+    check_report(report)
     file = read_problem(classes, prices, require_rates=jobs is None)
     if not file.has_prices:
         hint = "Add gpu_types: {a100: {instance_type: p4d.24xlarge}}"
@@ -79,12 +82,34 @@ def whatif(
     if plot is not None:
         draw_scenarios(rows, plot, "dollars in all" if listed else "dollars per hour")
         stderr_console().print(f"wrote {plot}")
-    unit = "usd" if listed else "usd_per_hour"
+    document = {"spend_unit": "usd" if listed else "usd_per_hour", "scenarios": rows}
+    more = {"list": str(jobs), "boot": f"{boot_seconds:g} seconds"} if listed else {}
+    write_report(
+        report,
+        f"What if: {classes.name}",
+        _lead(rows),
+        document=document,
+        table=lambda: _print(rows, is_list=listed is not None),
+        figures=lambda: [scenario_figure(rows, "dollars in all" if listed else "dollars per hour")],
+        assumed=assumptions(file, is_list=listed is not None, **{"the base's budget": budget}, **more),
+    )
     show(
         chosen_format(output, as_json),
-        {"spend_unit": unit, "scenarios": rows},
+        document,
         rows=lambda: [{k: " ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows],
         table=lambda: _print(rows, is_list=listed is not None),
+    )
+
+
+def _lead(rows: list[dict[str, Any]]) -> str:
+    """Return what the changes do, in a sentence."""
+    planned = [row for row in rows if row["mean_jct_hours"] is not None]
+    if not planned:
+        return "None of these budgets is enough."
+    best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
+    said = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
+    return (
+        f"{said}: {format_hours(best['mean_jct_hours'])} from submission to end, for ${best['spend']:,.2f}."
     )
 
 

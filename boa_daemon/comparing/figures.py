@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,19 +194,6 @@ def draw_timeline(runs: Mapping[str, Timeline], unit: str) -> Figure:
         axes.set_ylim(bottom=0.0)
         axes.set_xlim(0.0, max(float(run.hours[-1]) for run in runs.values()))
     return figure
-
-
-def as_svg(figure: Figure) -> str:
-    """Return the picture as an SVG element to put into a page: no header, no metadata, text as text."""
-    from matplotlib import rc_context  # noqa: PLC0415 - an optional library, loaded when it is needed
-
-    buffer = io.StringIO()
-    with rc_context({"svg.hashsalt": "boa", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    body = text[text.index("<svg") :]
-    before, _, rest = body.partition("<metadata>")
-    return before + rest.partition("</metadata>")[2] if rest else body
 
 
 def save_money(plot: MoneyPlot, path: Path) -> None:

@@ -7,32 +7,21 @@ from html import escape
 from pathlib import Path
 
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
-from boa_daemon.comparing.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
+from boa_daemon.comparing.figures import MoneyPlot, draw_money, draw_timeline, draw_waiting
 from boa_daemon.comparing.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
 from boa_daemon.comparing.timeline import record
-from boa_daemon.errors import InputError
+from boa_daemon.planning.plots import as_svg
+from boa_daemon.planning.report_page import whole_page, write_page
 from boa_daemon.units import format_hours
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto; }
-h1, h2 { line-height: 1.2; } svg { width: 100%; height: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
-tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
-"""
 HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
 
-def write_page(
+def write_comparison(
     path: Path, comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], plot: MoneyPlot
 ) -> None:
     """Write the report. The runs of seed 0 of the reference and its best rival are done once more for it."""
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width">',
-        f"<title>{escape(plot.title)}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{escape(plot.title)}</h1>",
         f"<p>{escape(about(comparison))}</p>",
         as_svg(draw_money(plot)),
@@ -42,14 +31,7 @@ def write_page(
     for budget in comparison.budgets:
         for cap in comparison.caps:
             parts += _section(comparison, at_cap(rows, cap), at_cap(lines, cap), budget.amount, plot.unit)
-    parts.append("</body></html>")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text("\n".join(parts) + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"cannot write the report: {error.strerror}", file=path) from error
+    write_page(whole_page(plot.title, parts), path)
 
 
 def about(comparison: Comparison) -> str:

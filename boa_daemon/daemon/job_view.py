@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.daemon.costs import spent_today
+from boa_daemon.daemon.dates import due_of
 from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
@@ -551,12 +552,13 @@ class Work:
 
     def _state(self, job: JobRecord, now: float) -> JobState:
         """Return what a tick may see of a job."""
-        job_class = self._class_of(job.class_name)
+        job_class, due = self._class_of(job.class_name), None
         if job_class is None:
             done = self._done(job, self._hours(job, now))
             rest = Rest(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
         else:
             rest = self._rest(job, job_class, now)
+            due = due_of(job, job_class, rest, spread=self._spread_of(job.class_name))
         return JobState(
             job=Job(
                 id=job.id,
@@ -584,6 +586,7 @@ class Work:
                 ordered_gpus=job.content.get("ordered_gpus"),
                 team=job.team,
                 grace_seconds=float(job.content["stop_grace_seconds"]),
+                due=due,
             ),
             is_rigid=job.is_rigid,
         )

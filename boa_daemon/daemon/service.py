@@ -16,6 +16,7 @@ from boa_daemon.daemon.data_sources import check_data
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
+from boa_daemon.daemon.outlook import Outlook
 from boa_daemon.daemon.secret_references import check_rights, check_secrets
 from boa_daemon.daemon.teams import team_of
 from boa_daemon.engines.units import RIGID
@@ -78,6 +79,7 @@ class Service:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self._limited = threading.Lock()
+        self.outlook = Outlook(daemon)
 
     def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
         """Take jobs, all or none.
@@ -119,7 +121,12 @@ class Service:
         jobs = self._books().queue.settle(ticket)
         self.daemon.wake(0.1)
         groups = dict.fromkeys(job.group for job in jobs if job.content.get("group") is not None)
-        return {"as_of": ticket.at, "jobs": [job.id for job in jobs], "groups": list(groups)}
+        return {
+            "as_of": ticket.at,
+            "jobs": [job.id for job in jobs],
+            "groups": list(groups),
+            "dates": self.outlook.dates(jobs),
+        }
 
     def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
         """Return submitted jobs as the queue takes them.
@@ -382,6 +389,7 @@ class Service:
                 "books": picture.figures,
                 "pacing": _pacing(standing.pace, picture.decision.plan.memory),
                 "held": list(picture.held),
+                **self.outlook.document,
             }
         if self.daemon.books is not None:
             document["queued_since_then"] = len(self.daemon.books.queue.active) - (
@@ -466,7 +474,8 @@ class Service:
         return {
             "as_of": decision.state.now,
             "job": name,
-            "text": " ".join([decision.explain(name), *weighed, *measured]),
+            "text": " ".join([decision.explain(name), *self.outlook.sentences(name), *weighed, *measured]),
+            "finish": None if (finish := self.outlook.finishes().get(name)) is None else finish.document,
             "choice": None if choice is None else choice.document,
             "measured": measured,
             "reason": reason,
@@ -705,6 +714,15 @@ class Service:
         known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
         return {
             "as_of": self._as_of(),
+            "machines": [
+                {
+                    "gpu_type": kind,
+                    "instance_type": machine.name,
+                    "gpus": machine.gpus,
+                    "usd_per_hour": machine.usd_per_hour,
+                }
+                for kind, machine in planner.machines.items()
+            ],
             "classes": [
                 class_document(
                     stated,

@@ -17,6 +17,7 @@ from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positiv
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.tick.ports import FailureCause
+from boa_daemon.units import SECONDS_PER_HOUR
 
 MAX_TEXT = 65_536
 OWN_PREFIXES = ("BOA_", "PET_RDZV_", "NVIDIA_VISIBLE_", "TORCHELASTIC_", "RAY_")
@@ -118,7 +119,12 @@ class _JobFile(Strict):
         default=None,
         description="whether it saves and resumes at any width; left out: once it has reported a step",
     )
-    deadline_hours: NotNegative | None = Field(default=None, description="hours; kept for information")
+    deadline_hours: NotNegative | None = Field(
+        default=None, description="hours from its submission by which it is to end; 0 for none"
+    )
+    deadline: str | None = Field(
+        default=None, max_length=40, description="instant by which it is to end, ISO 8601 with zone"
+    )
     code: CodeRef | None = Field(
         default=None, description="folder, or {folder, revision} of git, that is brought to the nodes"
     )
@@ -245,12 +251,17 @@ def check_job(document: Document) -> Mapping[str, Any]:
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
-    if values["not_before"] is not None:
+    if values["deadline"] is not None and values["deadline_hours"]:
+        said = "deadline and deadline_hours are two dates"
+        raise document.error(said, at=("deadline",), hint="Leave one of them out")
+    for key in ("not_before", "deadline"):
+        if values[key] is None:
+            continue
         try:
-            instant_of(values["not_before"])
+            instant_of(values[key])
         except ValueError:
-            said = f"not_before must be an instant with its zone; got {values['not_before']!r}"
-            raise document.error(said, at=("not_before",), hint="Write 2030-01-31T08:00:00Z") from None
+            said = f"{key} must be an instant with its zone; got {values[key]!r}"
+            raise document.error(said, at=(key,), hint="Write 2030-01-31T08:00:00Z") from None
     return values
 
 
@@ -281,6 +292,14 @@ def instant_of(text: str | None) -> float:
     if found.tzinfo is None:
         raise ValueError("an instant without a zone")
     return found.timestamp()
+
+
+def due_at(content: Mapping[str, Any], *, arrived_at: float) -> float | None:
+    """Return the instant by which a job is to end; None where its file names none."""
+    if content.get("deadline") is not None:
+        return instant_of(content["deadline"])
+    hours = content.get("deadline_hours")
+    return arrived_at + SECONDS_PER_HOUR * float(hours) if hours else None
 
 
 def job_schema() -> dict[str, Any]:

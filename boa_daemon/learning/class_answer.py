@@ -77,6 +77,7 @@ def _speedups(gpu_type: str, curve: SpeedupCurve, found: CurveEstimate | None) -
             "gpu_type": gpu_type,
             "gpus": gpus,
             "stated": float(curve.speed_at(gpus)) / narrowest,
+            "stated_speed": float(curve.speed_at(gpus)),
             "estimate": None if one is None else one.speedup,
             "low": None if one is None or spread is None else one.speedup * math.exp(-spread),
             "high": None if one is None or spread is None else one.speedup * math.exp(spread),

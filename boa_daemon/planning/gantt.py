@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boa_daemon.planning.calendar_plan import PERIODS, CalendarPlan
 from boa_daemon.planning.plots import DANGER, INK, SOFT, frame_axes, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = ("#1769aa", "#2b8a3e", "#7048e8", "#0c8599", "#a0522d", "#5c7cfa")
 MOST_NAMES = 80
@@ -16,6 +20,11 @@ MOST_NAMES = 80
 
 def draw_gantt(plan: CalendarPlan, path: Path, title: str) -> None:
     """Draw when each job waits and runs, its deadline, and the ends of the budget's periods."""
+    save(gantt_figure(plan, title), path)
+
+
+def gantt_figure(plan: CalendarPlan, title: str) -> Figure:
+    """Return when each job waits and runs, its deadline, and the ends of the budget's periods."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
@@ -45,4 +54,4 @@ def draw_gantt(plan: CalendarPlan, path: Path, title: str) -> None:
     names = [entry.job.job.id for entry in entries] if len(entries) <= MOST_NAMES else []
     axes.set_yticks(range(len(names)), names, fontsize=7.5)
     axes.invert_yaxis()
-    save(figure, path)
+    return figure

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boa_daemon.errors import InputError, MissingExtra
+from boa_daemon.planning.answers import has_weights
+from boa_daemon.planning.curve import Curve
 from boa_daemon.units import format_hours
+from policies.model import Budget
 from policies.optimum.knee import Knee
 from policies.speedup import Floats
 
@@ -62,6 +68,11 @@ def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] 
 
 def draw_curve(plot: CurvePlot, path: Path) -> None:
     """Draw the curve with its cliff, knee, floor and marked budget, and write it to `path`."""
+    save(curve_figure(plot), path)
+
+
+def curve_figure(plot: CurvePlot) -> Figure:
+    """Return the curve with its cliff, knee, floor and marked budget."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
@@ -80,7 +91,27 @@ def draw_curve(plot: CurvePlot, path: Path) -> None:
     bottom, top = 0.0, plot.knee.cliff_hours * scale * 1.08
     axes.set_ylim(bottom, top)
     _words(axes, plot, scale, (left, right, top))
-    save(figure, path)
+    return figure
+
+
+def curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
+    """Return the picture to draw."""
+    budgets, hours = curve.vertices()
+    if budgets[-1] > budgets[0]:
+        end = max(float(budgets[-1]), 1.2 * marked.amount if marked is not None else 0.0)
+        budgets, hours = np.append(budgets, end), np.append(hours, hours[-1])
+    at = None
+    if marked is not None and marked.unit == curve.problem.budget_unit and marked.amount >= curve.cheapest:
+        at = marked.amount, float(curve.weighted_hours_at(np.array([marked.amount]))[0])
+    return CurvePlot(
+        budgets=budgets,
+        hours=hours,
+        knee=curve.knee(),
+        unit=curve.problem.budget_unit,
+        title=title,
+        marked=at,
+        is_weighted=has_weights(curve.problem),
+    )
 
 
 def _right_end(plot: CurvePlot) -> float:
@@ -169,6 +200,11 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
 
 def draw_scenarios(rows: Sequence[Mapping[str, Any]], path: Path, money: str) -> None:
     """Draw each scenario as a point, mean job completion time against money; the base is marked."""
+    save(scenario_figure(rows, money), path)
+
+
+def scenario_figure(rows: Sequence[Mapping[str, Any]], money: str) -> Figure:
+    """Return each scenario as a point, mean job completion time against money; the base is marked."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
@@ -189,12 +225,25 @@ def draw_scenarios(rows: Sequence[Mapping[str, Any]], path: Path, money: str) ->
             )
     axes.margins(0.15)
     axes.set_ylim(bottom=0.0)
-    save(figure, path)
+    return figure
 
 
 def _label(unit: str) -> Callable[[float], str]:
     """Return how to write an amount of budget."""
     return (lambda amount: f"{amount:,.1f} GPUs") if unit == "gpus" else (lambda amount: f"${amount:,.2f}/h")
+
+
+def as_svg(figure: Figure) -> str:
+    """Return the picture as an SVG element to put into a page: no header, no metadata, text as text."""
+    from matplotlib import rc_context  # noqa: PLC0415 - see check_plot_path
+
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": "boa", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    body = text[text.index("<svg") :]
+    before, _, rest = body.partition("<metadata>")
+    return before + rest.partition("</metadata>")[2] if rest else body
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -31,6 +31,7 @@ from boa_daemon.tick.stages.keep_still import keep_still
 from boa_daemon.tick.stages.keep_warm import keep_warm
 from boa_daemon.tick.stages.leave_lent import leave_lent
 from boa_daemon.tick.stages.look_again import look_again
+from boa_daemon.tick.stages.meet_dates import meet_dates
 from boa_daemon.tick.stages.narrow import narrow
 from boa_daemon.tick.stages.order_links import order_links
 from boa_daemon.tick.stages.pay import pay
@@ -55,6 +56,7 @@ STAGES: tuple[Stage, ...] = (
     change_machine,
     afford,
     narrow,
+    meet_dates,
     leave_lent,
     # Which GPUs does it get, and which nodes does that take?
     find_changes,

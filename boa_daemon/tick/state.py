@@ -106,6 +106,34 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """The date of a job: the instant, and for how long it would work until its end at each of its widths.
+
+    The work left is not known for sure: `sizes` are factors on the hours, ascending, each with its
+    probability. `startup_hours` are those that a start takes on a node that is ready.
+    """
+
+    at: float
+    hours: tuple[tuple[Width, float], ...]
+    sizes: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
+    startup_hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DateNote:
+    """What a date asks for now: a width, on demand where it `is_firm`, for so many dollars on average.
+
+    `kept` is the probability that it is met. Without a width nothing is asked for.
+    """
+
+    at: float
+    kept: float
+    usd: float
+    width: Width | None = None
+    is_firm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobTerms:
     """What holds for a job whatever the policy wants.
 
@@ -114,7 +142,8 @@ class JobTerms:
     have cost what its file allows, if it holds its GPUs until then, `hours_end_at` when it will have run for
     as long as that allows; None where its file sets no limit. It is not started before the job that it
     `waits_for` has ended. `ordered_gpus` is the width that its user ordered with `boa resize`; None: any that
-    its file allows. `team` pays for it. Told to stop, it is given `grace_seconds`.
+    its file allows. `team` pays for it. Told to stop, it is given `grace_seconds`. `due` is its date,
+    where its file has one.
     """
 
     user: str = ""
@@ -127,6 +156,7 @@ class JobTerms:
     ordered_gpus: int | None = None
     team: str = ""
     grace_seconds: float = 0.0
+    due: Due | None = None
 
 
 NO_TERMS = JobTerms()
@@ -315,7 +345,8 @@ class Plan:
     it was not allowed, and why; `forced` are nodes to give back with jobs on them, because a cap would be
     broken otherwise. `stretched` says what is planned for jobs that hold more, on GPUs that nobody else
     needs. `node_prices` is what widths and nodes are worth to the policy, where it knows: for whoever asks
-    what else there was. Nodes of `releases` that are `stopping` are kept stopped.
+    what else there was. Nodes of `releases` that are `stopping` are kept stopped. `dates` says what the dates
+    of jobs ask for.
     """
 
     widths: Mapping[JobId, Width]
@@ -336,6 +367,7 @@ class Plan:
     stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
     node_prices: NodePrices | None = None
     stopping: tuple[NodeId, ...] = ()
+    dates: Mapping[JobId, DateNote] = field(default_factory=lambda: MappingProxyType({}))
 
     def looked_at_by(self, *instants: float | None) -> Plan:
         """Return the plan with a wake-up at the earliest of its own and these instants."""

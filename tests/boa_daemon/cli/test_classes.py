@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.cli import main
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -104,6 +105,28 @@ def test_the_verb_prints_a_table_or_one_document(
     assert document["classes"] == asked.service.classes()["classes"]
     (row,) = csv.DictReader(io.StringIO(said(["classes", "-o", "csv"], capsys, monkeypatch)))
     assert float(row["size_gpu_hours_stated"]) == 1.0
+
+
+def test_what_is_believed_is_exported_as_a_class_file(
+    asked: DaemonInAFolder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With rate, size and the widths that were measured; a file is never written over."""
+    path = tmp_path / "learnt.yaml"
+    said(["classes", "--export", str(path)], capsys, monkeypatch)
+    (found,) = load_problem(path).problem.classes
+    (row,) = asked.service.classes()["classes"]
+    measured = [one for one in row["speedups"] if one["measurements"]]
+
+    assert found.arrivals_per_hour == pytest.approx(row["arrivals_per_hour"]["estimate"], rel=1e-5)
+    assert found.size_gpu_hours == pytest.approx(row["size_gpu_hours"]["estimate"], rel=1e-5)
+    assert found.phases[0].speedups["a10g"].whole_widths().tolist() == [one["gpus"] for one in measured]
+    monkeypatch.setattr("sys.argv", ["boa", "classes", "--export", str(path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "is there already" in capsys.readouterr().err
 
 
 def test_an_unknown_class_is_bad_input(

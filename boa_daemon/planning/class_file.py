@@ -1,0 +1,82 @@
+"""A class file as text: what was measured or learnt, in the form that `boa plan` reads.
+
+A width that nobody measured is left out where others were, and said to be unmeasured where none was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from policies.model import InstanceType
+
+
+def gpu_types_text(machines: Mapping[str, InstanceType]) -> str:
+    """Return the part of a class file that names machines; those of no catalogue come with their price."""
+    catalog = Catalog.load()
+    lines = ["gpu_types:"]
+    for kind, machine in machines.items():
+        try:
+            catalog.entry(machine.name)
+            row = f"instance_type: {_text(machine.name)}"
+        except InputError:
+            row = f"usd_per_gpu_hour: {machine.usd_per_gpu_hour!r}, gpus_per_instance: {machine.gpus}"
+        lines.append(f"  {_text(kind)}: {{{row}}}")
+    return "\n".join(lines) + "\n"
+
+
+def measured_class(name: str, gpu_type: str, seconds: Mapping[int, float], *, steps: int, note: str) -> str:
+    """Return a class of one phase from the seconds of a step at each width."""
+    times = ", ".join(f"{gpus}: {one:.6g}" for gpus, one in sorted(seconds.items()))
+    return (
+        f"classes:\n  - name: {_text(name)}\n    phases:\n      - steps: {steps}  # {note}\n"
+        f"        step_seconds: {{{_text(gpu_type)}: {{{times}}}}}\n"
+    )
+
+
+def learnt_classes(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return classes as a daemon believes them to be (`boa classes -o json`): rate, size, speed-ups.
+
+    Phases are taken together.
+    """
+    lines = ["classes:"]
+    for row in rows:
+        rate, size = row["arrivals_per_hour"], row["size_gpu_hours"]
+        lines += [
+            f"  - name: {_text(row['name'])}",
+            f"    arrivals_per_hour: {_best(rate):.6g}  # from {rate['jobs']} jobs",
+            "    phases:",
+            f"      - size_gpu_hours: {_best(size):.6g}  # from {size['ended']} that ended",
+            "        speedup:",
+        ]
+        kinds = dict.fromkeys(width["gpu_type"] for width in row["speedups"])
+        for kind in kinds:
+            lines.append(_speedups(kind, [one for one in row["speedups"] if one["gpu_type"] == kind]))
+    return "\n".join(lines) + "\n"
+
+
+def _speedups(kind: str, widths: Sequence[Mapping[str, Any]]) -> str:
+    """Return the speed-ups of a type at the widths that were measured, and the narrowest; else as stated."""
+    level = float(widths[0]["stated_speed"])
+    measured = [one for one in widths if one["measurements"]]
+    shown = [one for one in widths if one["measurements"] or one is widths[0]] if measured else widths
+    table = ", ".join(
+        f"{one['gpus']}: {level * float(one['stated' if one['estimate'] is None else 'estimate']):.6g}"
+        for one in shown
+    )
+    hours = sum(float(one["measured_seconds"]) for one in widths) / 3600.0
+    note = f"measured for {hours:.1f} h" if measured else "as stated: nothing of it was measured"
+    return f"          {_text(kind)}: {{table: {{{table}}}}}  # {note}"
+
+
+def _best(figure: Mapping[str, Any]) -> float:
+    """Return the estimate of a figure, or what is planned by where there is none."""
+    return float(figure["planned"] if figure["estimate"] is None else figure["estimate"])
+
+
+def _text(name: str) -> str:
+    """Return a name as YAML takes it."""
+    return name if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else json.dumps(name)

@@ -1,0 +1,119 @@
+"""What the date of a job asks for now: its programme, over the prices and markets of this moment.
+
+Cost: a look-up for each size, and a tenth of a second where a programme is new (`policies.online.deadlines`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, log2
+from typing import TypeAlias
+
+from boa_daemon.tick.offers import open_offers
+from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import NodePrices
+from policies.model import Width
+from policies.online.date_programme import date_plan
+from policies.online.deadlines import Advice, DatePlan, Rung
+
+LIKELY = 0.5
+"""The size that a date is planned for is the largest with which it has this probability."""
+RARE = 0.01
+"""No date is planned for sizes with less probability than this."""
+NEARLY_ALL = 0.97
+"""A size that would take this part of the time left is looked at as well."""
+MOST_RUNGS = 5
+"""So many widths are weighed."""
+BOOT_HOURS = 0.1
+"""A boot, where the policy knows none."""
+LEAST_HOURS = 0.25
+"""A programme is for so long at the least."""
+Hours: TypeAlias = tuple[tuple[Width, float], ...]
+_FINE = 4
+"""Horizons are rounded up to a quarter of a doubling, so that jobs share programmes, and ticks do."""
+
+
+def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boot_hours: float) -> Advice:
+    """Return what the programme of a job says now, with the probability over all sizes that it may have.
+
+    It is asked for the largest size that can still be met, all but the rarest being looked at.
+    """
+    hours_left, boot = (due.at - state.now) / SECONDS_PER_HOUR, boot_hours + due.startup_hours
+    rungs = _thinned(due.hours, held=job.job.width)
+    plan, fastest = programme(state, rules, due, rungs, hours=hours_left, boot_hours=boot_hours)
+    markets = {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
+    is_up = _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
+
+    def advice(size: float) -> Advice:
+        return plan.advise(
+            hours_left, size * fastest, held=job.job.width, is_spot=markets == {"spot"}, is_up=is_up
+        )
+
+    by_size = {size: advice(size) for size, _ in due.sizes}
+    kept = sum(by_size[size].kept * weight for size, weight in due.sizes)
+    reach = (NEARLY_ALL * hours / fastest for hours in (hours_left, hours_left - boot))
+    largest = max((size for size, weight in due.sizes if weight >= RARE), default=due.sizes[-1][0])
+    for size in sorted({*by_size, *reach}, reverse=True):
+        found = by_size.get(size) or advice(size)
+        if 0.0 < size <= largest and found.kept >= LIKELY:
+            return replace(found, kept=kept)
+    return replace(by_size[due.sizes[0][0]], kept=kept)
+
+
+def programme(
+    state: ClusterState,
+    rules: Rules,
+    due: Due,
+    rungs: Hours | None = None,
+    *,
+    hours: float,
+    boot_hours: float,
+) -> tuple[DatePlan, float]:
+    """Return the programme of a job for so many hours at the least, and its hours at the fastest width."""
+    rungs = rungs or _thinned(due.hours)
+    fastest = min(took for _, took in rungs)
+    plan = date_plan(
+        [_rung(state, rules, width, fastest / took) for width, took in rungs],
+        horizon_hours=2.0 ** (ceil(log2(max(hours, LEAST_HOURS)) * _FINE) / _FINE),
+        boot_hours=boot_hours + due.startup_hours,
+    )
+    return plan, fastest
+
+
+def _thinned(hours: Hours, *, held: Width | None = None) -> Hours:
+    """Return the fastest width, others that halve its GPUs again and again, and what is held."""
+    fastest = min(hours, key=lambda one: one[1])
+    kept, least = [fastest], fastest[0].gpus
+    for width, took in sorted(hours, key=lambda one: (-one[0].gpus, one[1])):
+        if width.gpus * 2 <= least and len(kept) < MOST_RUNGS:
+            kept.append((width, took))
+            least = width.gpus
+    return (*kept, *(one for one in hours if one[0] == held and one not in kept))
+
+
+def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> Rung:
+    """Return a width with what its part of whole nodes costs."""
+    machine = rules.instance_types[width.gpu_type]
+    spot = _spot_price(state, rules, width, is_open=False)
+    return Rung(
+        width=width,
+        speed=round(speed, 3) or speed,
+        usd_per_hour=width.gpus * machine.usd_per_gpu_hour,
+        spot_usd_per_hour=None if spot is None else round(width.gpus * spot / machine.gpus, 2) or None,
+    )
+
+
+def _spot_price(state: ClusterState, rules: Rules, width: Width, *, is_open: bool) -> float | None:
+    """Return what a node of a type costs on spot; None where it is not rented there, or not open now."""
+    name = rules.instance_types[width.gpu_type].name
+    offers = open_offers(name, state.offers, state.cooldowns, now=state.now) if is_open else state.offers
+    prices = (
+        offer.usd_per_hour for offer in offers if offer.market == "spot" and offer.instance_type == name
+    )
+    return min((price for price in prices if price is not None), default=None)
+
+
+def boot_hours_of(node_prices: NodePrices | None) -> float:
+    """Return how long a node boots, as the policy knows it."""
+    return BOOT_HOURS if node_prices is None else node_prices.boot_hours

@@ -1,0 +1,68 @@
+"""`boa bench`: the seconds of a step at each width, and what is said of a script that reports none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from verbs import exit_code
+
+from boa_daemon.cli.bench import measure
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.problem_file import load_problem
+
+SCRIPT = """
+import json, os, time
+width, at = int(os.environ["BOA_GPUS"]), time.monotonic()
+assert os.environ["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, range(width)))
+for step in range(10_000):
+    record = {"step": step + 1, "seconds": step * 0.08 / width}
+    with open(os.environ["BOA_PROGRESS_FILE"] + ".part", "w") as file:
+        json.dump(record, file)
+    os.replace(file.name, os.environ["BOA_PROGRESS_FILE"])
+    time.sleep(0.02)
+"""
+
+
+def test_a_class_file_is_written_from_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two widths, the second twice as fast; the file is read by what plans, and never written over."""
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    flags = ("--instance-type", "g5.12xlarge", "--gpus", "1,2", "--seconds", "1", "--steps", "45000")
+    words = ("bench", *flags, "--write", "c.yaml", "--", sys.executable, str(script))
+
+    assert exit_code(monkeypatch, *words) == 0
+    (found,) = load_problem(tmp_path / "c.yaml", require_rates=False).problem.classes
+    assert found.size_gpu_hours == pytest.approx(1.0)
+    assert found.phases[0].speedups["a10g"].speed_at([1, 2]).tolist() == pytest.approx([1.0, 2.0])
+    assert exit_code(monkeypatch, *words) == 2
+    assert "c.yaml is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("print('no data'); raise SystemExit(3)", "fewer than two steps: it ended with 3: no data"),
+        ("import time; time.sleep(60)", "fewer than two steps: it still ran"),
+    ],
+)
+def test_a_script_that_reports_no_steps_is_told_how(program: str, said: str) -> None:
+    """With how it ended, and what it printed last."""
+    with pytest.raises(InputError, match=said) as error:
+        measure([sys.executable, "-c", program], 1, seconds=1.0, first_step_seconds=0.5)
+
+    assert "boa_daemon.job.report" in str(error.value.hint)
+
+
+def test_widths_beyond_the_machine_and_commands_that_are_none_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is started."""
+    assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--gpus", "2", "--", "true") == 2
+    assert "must list widths from 1 to 1" in capsys.readouterr().err
+    assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--", "/no/such") == 2
+    assert "cannot start /no/such" in capsys.readouterr().err

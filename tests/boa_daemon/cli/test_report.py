@@ -1,0 +1,124 @@
+"""`--report`: every figure on the page is one of the JSON answer, and the page needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from verbs import exit_code
+
+pytest.importorskip("matplotlib")
+
+CLASSES = """
+gpu_types:
+  a100: {instance_type: p4d.24xlarge}
+classes:
+  - name: train
+    arrivals_per_hour: 0.5
+    phases:
+      - size_gpu_hours: 8.0
+        speedup: {a100: {table: {1: 1.0, 2: 1.9, 4: 3.6, 8: 6.5}}}
+"""
+LIST = """job_id,class_name,scale,submit_at,deadline_at
+one,train,1.0,2026-12-01,2026-12-03
+<two>,train,3.0,2026-12-01,2026-12-01T03:00
+"""
+
+
+def reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, *words: str
+) -> tuple[dict[str, Any], str]:
+    """Run a verb with a report; return what it printed as JSON, and the page."""
+    (folder / "classes.yaml").write_text(CLASSES)
+    (folder / "list.csv").write_text(LIST)
+    monkeypatch.chdir(folder)
+    code = exit_code(monkeypatch, *words, "--report", "page.html", "-o", "json")
+    assert code in (0, 3)
+    return json.loads(capsys.readouterr().out), (folder / "page.html").read_text(encoding="utf-8")
+
+
+def cells(page: str, column: str) -> list[str]:
+    """Return the cells of a column, of the first table that has it."""
+    for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+        rows = [
+            [unescape(text) for text in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+            for row in re.findall(r"<tr>(.*?)</tr>", table)
+        ]
+        if column in rows[0]:
+            return [row[rows[0].index(column)] for row in rows[1:]]
+    raise AssertionError(column)
+
+
+CASES = {
+    "plan": ("plan", "--classes", "classes.yaml", "--budget", "40/h"),
+    "frontier": ("frontier", "classes.yaml"),
+    "whatif": (
+        *("whatif", "--classes", "classes.yaml", "--jobs", "list.csv", "--budget", "20000/month"),
+        *("--change", "budget=30000/month", "--change", "prices=+10%"),
+    ),
+    "calendar": (
+        *("plan", "--classes", "classes.yaml", "--jobs", "list.csv", "--budget", "20000/month"),
+        *("--quota", "a100=1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_a_page_holds_the_answer_its_picture_and_what_was_assumed(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+) -> None:
+    """And nothing that a network would have to bring."""
+    document, page = reported(monkeypatch, capsys, tmp_path, *words)
+    answer = page.partition('id="answer">')[2].partition("</script>")[0]
+
+    assert json.loads(answer) == document
+    assert page.count("<svg") == 1
+    assert "$21.957642 per hour for 8 x a100, as of 20" in page
+    assert "JCT is job completion time" in page
+    assert not re.search(r"(src|href)=\"(?!#)|url\((?!#)|@import", page)
+    assert "@media print" in page
+
+
+def test_the_figures_of_a_calendar_are_those_of_the_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Jobs, dollars, widths; and what is late stands out."""
+    document, page = reported(monkeypatch, capsys, tmp_path, *CASES["calendar"])
+    jobs = document["jobs"]
+
+    assert cells(page, "job") == [job["job_id"] for job in jobs]
+    assert cells(page, "$") == [f"{job['spend']:,.2f}" for job in jobs]
+    assert cells(page, "GPUs") == [str(job["gpus"]) for job in jobs]
+    assert f"for ${document['spend']:,.2f}." in page
+    assert page.count('class="text bad"') == len(document["missed"]) == 1
+
+
+def test_the_figures_of_scenarios_and_of_a_plan_are_those_of_the_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Dollars of each scenario; dollars per hour of each class and of all."""
+    document, page = reported(monkeypatch, capsys, tmp_path, *CASES["whatif"])
+    assert cells(page, "$") == [f"{row['spend']:,.2f}" for row in document["scenarios"]]
+    assert cells(page, "scenario") == [row["scenario"] for row in document["scenarios"]]
+
+    document, page = reported(monkeypatch, capsys, tmp_path, *CASES["plan"])
+    spend = f"{document['mean_spend']:,.2f}"
+    assert cells(page, "$/h")[-1] == spend
+    assert f"planned are ${spend}/h" in page
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A suffix that is no page."""
+    monkeypatch.chdir(tmp_path)
+
+    assert exit_code(monkeypatch, *CASES["plan"], "--report", "page.pdf") == 2
+    assert "--report page.pdf: .pdf is no page" in capsys.readouterr().err

@@ -1,0 +1,184 @@
+"""Dates: the programme against brute force and closed forms, and how many dates are kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from policies.model import Width
+from policies.online.date_programme import date_plan
+from policies.online.deadlines import MISS, DatePlan, Market, Rung
+
+NO_SPOT = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0)
+ONE = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0, spot_usd_per_hour=0.6)
+WIDTHS = (
+    Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=1.0, spot_usd_per_hour=0.3),
+    Rung(width=Width("gpu", 2), speed=1.9, usd_per_hour=2.0, spot_usd_per_hour=0.6),
+    Rung(width=Width("gpu", 4), speed=3.4, usd_per_hour=4.0, spot_usd_per_hour=1.2),
+)
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    """Return benchmarks/deadlines.py, with its simulation and its rivals."""
+    path = Path(__file__).resolve().parents[3] / "benchmarks/deadlines.py"
+    spec = importlib.util.spec_from_file_location("benchmark_deadlines", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def brute_force(
+    *, boot: int, market: Market, failure_hours: float, steps: int, work: int
+) -> tuple[float, float]:
+    """Return dollars and probability for one width and hours as steps, by plain recursion."""
+    stays, returns = math.exp(-1.0 / market.up_hours), 1.0 - math.exp(-1.0 / market.down_hours)
+    safe, miss = math.exp(-1.0 / failure_hours), MISS * ONE.usd_per_hour * steps
+    spot_price = ONE.spot_usd_per_hour or 0.0
+
+    def odds(up: bool, after: int) -> float:
+        """Return the probability that spot is there after some steps."""
+        found = float(up)
+        for _ in range(after):
+            found = found * stays + (1.0 - found) * returns
+        return found
+
+    def mixed(parts: list[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
+        return sum(p * one[0] for p, one in parts), sum(p * one[1] for p, one in parts)
+
+    def hold(time: int, work: int, up: bool, how: str, *, booting: int) -> tuple[float, float]:
+        """Return what follows a boot, or a step at work."""
+        took, done = (booting, 0) if booting else (1, 1)
+        if how == "spot":
+            kept = stays**took
+            ahead = [
+                (kept, best(time - took, work - done, True, how)),
+                (1.0 - kept, best(time - took, work, False, "")),
+            ]
+            price = spot_price
+        else:
+            kept, chance = safe**took, odds(up, took)
+            ahead = [
+                (part * share, best(time - took, left, at_up, holds))
+                for part, left, holds in ((kept, work - done, how), (1.0 - kept, work, ""))
+                for share, at_up in ((chance, True), (1.0 - chance, False))
+            ]
+            price = ONE.usd_per_hour
+        usd, probability = mixed(ahead)
+        return usd + price * took, probability
+
+    @cache
+    def best(time: int, work: int, up: bool, holds: str) -> tuple[float, float]:
+        if work == 0:
+            return 0.0, 1.0
+        if time == 0:
+            return 0.0, 0.0
+        chance = odds(up, 1)
+        found = [
+            mixed([(chance, best(time - 1, work, True, "")), (1.0 - chance, best(time - 1, work, False, ""))])
+        ]
+        for how in ("demand", *(["spot"] if up else [])):
+            if holds == how:
+                found.append(hold(time, work, up, how, booting=0))
+            elif time >= boot:
+                found.append(hold(time, work, up, how, booting=boot))
+        return min(found, key=lambda one: one[0] + miss * (1.0 - one[1]))
+
+    return best(steps, work, True, "")
+
+
+@pytest.mark.parametrize("boot", [0, 1, 2])
+@pytest.mark.parametrize("up_hours", [1.0, 5.0])
+@pytest.mark.parametrize("work", [1, 4, 7, 9])
+def test_no_plan_is_better_than_by_brute_force(boot: int, up_hours: float, work: int) -> None:
+    """Every course over nine steps was looked at."""
+    market = Market(up_hours=up_hours, down_hours=2.0)
+    plan = date_plan(
+        [ONE], horizon_hours=9.0, boot_hours=float(boot), market=market, failure_hours=40.0, steps=9
+    )
+    usd, kept = brute_force(boot=boot, market=market, failure_hours=40.0, steps=9, work=work)
+    advice = plan.advise(9.0, float(work))
+
+    assert (advice.usd, advice.kept) == pytest.approx((usd, kept), abs=2e-6)
+
+
+def test_on_demand_alone_costs_boot_and_work() -> None:
+    """Nothing fails here: 2 USD per hour for a boot of half an hour and six hours."""
+    plan = date_plan([NO_SPOT], horizon_hours=10.0, boot_hours=0.5, failure_hours=1e12, steps=100)
+    advice = plan.advise(10.0, 6.0)
+
+    assert advice.usd == pytest.approx(13.0)
+    assert advice.kept == pytest.approx(1.0)
+    assert plan.advise(6.4, 6.0).kept == 0.0
+    assert plan.advise(6.5, 6.0).kept == pytest.approx(1.0)
+    assert plan.advise(6.5, 6.0).width == NO_SPOT.width
+    assert plan.dates(6.0, least=0.99)[0] == (pytest.approx(6.5), pytest.approx(13.0))
+    assert plan.dates(9.9, least=0.99) == []
+
+
+def test_spot_while_that_is_safe_and_on_demand_in_time() -> None:
+    """With a day in hand it takes spot or waits for it; with an hour in hand it does not."""
+    plan = date_plan(WIDTHS[:1], horizon_hours=72.0, boot_hours=0.1, steps=720)
+
+    assert not plan.advise(72.0, 48.0).is_firm
+    assert plan.advise(72.0, 48.0, is_up=False).width is None
+    assert plan.advise(48.3, 48.0, is_up=False).is_firm
+    spot = plan.advise(49.0, 48.0, held=WIDTHS[0].width, is_spot=True)
+    assert (spot.width, spot.is_firm) == (WIDTHS[0].width, False)
+
+
+def test_less_time_costs_more_and_more_widths_cost_less() -> None:
+    """The value of time is never negative, and so is that of a choice."""
+    plan = date_plan(WIDTHS, horizon_hours=40.0, boot_hours=0.1, steps=200)
+    at = [plan.advise(hours, 8.0) for hours in (8.4, 9.0, 10.0, 12.0, 20.0, 40.0)]
+    weighed = [one.usd + MISS * 160.0 * (1.0 - one.kept) for one in at]
+    alone = date_plan(WIDTHS[2:], horizon_hours=40.0, boot_hours=0.1, steps=200).advise(40.0, 8.0)
+
+    assert all(more <= less + 1e-6 for less, more in pairwise(weighed))
+    assert at[-1].usd < alone.usd
+
+
+def kept(benchmark: ModuleType, plan: DatePlan, market: Market) -> float:
+    """Return the share of 10,000 jobs of 16 GPU-hours that end within six hours."""
+    choose = benchmark.by_plan(plan, list(WIDTHS))
+    found = benchmark.simulate(list(WIDTHS), market, 6.0, choose, jobs=10_000, work_hours=16.0)
+    return float(found.kept)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])
+def test_dates_are_kept_where_the_market_is_another(benchmark: ModuleType, factor: float) -> None:
+    """Of 10,000 jobs 99.9 % with the right rates, and 99 % with rates wrong by two, either way."""
+    plan = date_plan(
+        WIDTHS, horizon_hours=6.0, boot_hours=0.1, market=Market(up_hours=2.0, down_hours=2.0), steps=60
+    )
+
+    found = kept(benchmark, plan, Market(up_hours=2.0 * factor, down_hours=2.0 / factor))
+
+    assert found >= (0.999 if factor == 1.0 else 0.99)
+    assert found >= plan.advise(6.0, 16.0 / 3.4).kept - 0.001
+
+
+@pytest.mark.exhaustive
+def test_it_costs_less_than_the_rivals_and_keeps_as_many(benchmark: ModuleType) -> None:
+    """Two days of work in 52 hours: 10,000 jobs over 520 steps, six times; a smaller one shows too little."""
+    market = Market(up_hours=4.0, down_hours=2.0)
+    one, many = benchmark.rungs(1), benchmark.rungs(1, 2, 4)
+    plan = date_plan(many, horizon_hours=52.0, boot_hours=0.1, market=market, steps=520)
+    mine = benchmark.simulate(many, market, 52.0, benchmark.by_plan(plan, many), jobs=10_000)
+    rivals = [
+        benchmark.simulate(one, market, 52.0, rival, jobs=10_000)
+        for rival in (benchmark.on_demand, benchmark.greedy(52.0), benchmark.uniform_progress(52.0))
+    ]
+
+    assert mine.kept >= max(0.999, *(rival.kept for rival in rivals)) - 1e-3
+    assert mine.usd < 0.7 * min(rival.usd for rival in rivals)
