@@ -9,6 +9,7 @@ from pathlib import Path
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
 from boa_daemon.comparing.figures import MoneyPlot, as_svg, draw_money, draw_timeline, draw_waiting
 from boa_daemon.comparing.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
+from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.timeline import record
 from boa_daemon.errors import InputError
 from boa_daemon.units import format_hours
@@ -25,7 +26,13 @@ HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same mone
 
 
 def write_page(
-    path: Path, comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], plot: MoneyPlot
+    path: Path,
+    comparison: Comparison,
+    rows: Sequence[Row],
+    lines: Sequence[Line],
+    plot: MoneyPlot,
+    *,
+    tasks: Tasks,
 ) -> None:
     """Write the report. The runs of seed 0 of the reference and its best rival are done once more for it."""
     parts = [
@@ -41,11 +48,17 @@ def write_page(
     ]
     for budget in comparison.budgets:
         for cap in comparison.caps:
-            parts += _section(comparison, at_cap(rows, cap), at_cap(lines, cap), budget.amount, plot.unit)
+            own = at_cap(rows, cap), at_cap(lines, cap)
+            parts += _section(comparison, *own, budget.amount, plot.unit, tasks=tasks)
     parts.append("</body></html>")
+    write_whole(path, "\n".join(parts) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, all of it or nothing."""
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text("\n".join(parts) + "\n", encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
@@ -144,7 +157,13 @@ def _range(low: float, high: float, form: str) -> str:
 
 
 def _section(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], budget: float, unit: str
+    comparison: Comparison,
+    rows: Sequence[Row],
+    lines: Sequence[Line],
+    budget: float,
+    unit: str,
+    *,
+    tasks: Tasks,
 ) -> list[str]:
     """Return what the page says of one budget and cap."""
     own = [line for line in lines if line.budget == budget]
@@ -156,7 +175,8 @@ def _section(
     rival = best_rival(lines, budget)
     chosen = [REFERENCE, *([] if rival is None else [rival.policy])]
     shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}
-    runs = {policy: record(comparison.settings_of_row(shown[policy])) for policy in chosen}
+    asked = {p: tasks.submit(record, comparison.settings_of_row(shown[p])) for p in chosen}
+    runs = {policy: future.result() for policy, future in asked.items()}
     parts += [as_svg(draw_waiting(runs)), as_svg(draw_timeline(runs, unit))]
     return parts
 
