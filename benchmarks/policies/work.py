@@ -12,6 +12,7 @@ from scenarios import AT_CAPS, CAP_PARTS, TUNED, Scenario, Source
 
 from boa_daemon.comparing.cells import Cell, Comparison, Row
 from boa_daemon.comparing.run import challenges
+from boa_daemon.comparing.study_worlds import wrong_by_class
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
@@ -160,14 +161,6 @@ def run_task(task: Task, tasks: Tasks) -> Outcome:
             outcome.caps.append(AtCap(part=part, factor=factor, rows=rows))
     outcome.seconds = time.perf_counter() - began
     return outcome
-
-
-def wrong_by_class(names: Sequence[str]) -> Beliefs:
-    """Return rates and sizes that are stated twice too high or half, class by class in turn."""
-    return Beliefs(
-        rates={name: 2.0 if number % 2 else 0.5 for number, name in enumerate(names)},
-        sizes={name: 2.0 if number // 2 % 2 else 0.5 for number, name in enumerate(names)},
-    )
 
 
 def _rows(comparison: Comparison, tasks: Tasks, outcome: Outcome, what: str) -> list[Row]:

@@ -14,7 +14,7 @@ from boa_daemon.comparing.timeline import record
 from boa_daemon.errors import InputError
 from boa_daemon.units import format_hours
 
-_STYLE = """
+STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto; }
 h1, h2 { line-height: 1.2; } svg { width: 100%; height: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -39,7 +39,7 @@ def write_page(
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
-        f"<title>{escape(plot.title)}</title><style>{_STYLE}</style></head><body>",
+        f"<title>{escape(plot.title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(plot.title)}</h1>",
         f"<p>{escape(about(comparison))}</p>",
         as_svg(draw_money(plot)),
