@@ -7,7 +7,7 @@ lets it happen: nodes become ready, are announced to end, vanish under their job
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isinf
 
 from boa_daemon.clock import VirtualClock
@@ -16,6 +16,7 @@ from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Pool, Shelves
 from boa_daemon.sim.meter import Meter
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused
 from boa_daemon.tick.state import NodeState

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from boa_daemon.tick.actions import Action, LaunchNodes, act_of
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.limits import DAY_SECONDS, Act
 from boa_daemon.tick.offers import Cooldown, cooled, covers
 from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown

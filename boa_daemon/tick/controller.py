@@ -7,12 +7,13 @@ there, so a missed one heals itself on the next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ledger import charge_for, opening_of
 from boa_daemon.tick.limits import day_of, month_of

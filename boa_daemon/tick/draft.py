@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import Plan, Rules, WaitReason
 from policies.answer import Allocation

@@ -11,6 +11,7 @@ Cost: O(n log n) for n options; then O(log n) for the curve and O(groups) for th
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,9 @@ from policies.optimum.options import OptionSet, Step, whole_width_options
 from policies.optimum.solution import ClassSolution, PlanShare, Solution
 from policies.speedup import Floats, Ints
 
+PROBLEMS_REMEMBERED, MOST_OPTIONS_REMEMBERED = 4, 100_000
+"""A run asks for one problem at many budgets, and so do the trials of a search."""
+
 
 @dataclass(frozen=True)
 class MixedFrontier:
@@ -34,8 +38,14 @@ class MixedFrontier:
 
     @classmethod
     def of(cls, problem: Problem) -> MixedFrontier:
-        """Sweep the problem once."""
-        return cls.of_options(whole_width_options(problem))
+        """Sweep the problem once; the last few that were swept are remembered."""
+        for known in _swept:
+            if _is_same(known.problem, problem):
+                return known
+        frontier = cls.of_options(whole_width_options(problem))
+        if len(frontier.options.group) <= MOST_OPTIONS_REMEMBERED:
+            _swept.appendleft(frontier)
+        return frontier
 
     @classmethod
     def of_options(cls, options: OptionSet) -> MixedFrontier:
@@ -201,3 +211,16 @@ def plan_pair(
     if others is None:
         return (PlanShare(job_fraction=1.0, steps=steps),)
     return PlanShare(job_fraction=1.0 - share, steps=steps), PlanShare(job_fraction=share, steps=others)
+
+
+_swept: deque[MixedFrontier] = deque(maxlen=PROBLEMS_REMEMBERED)
+
+
+def _is_same(one: Problem, other: Problem) -> bool:
+    """Return whether two problems are equal; a curve that cannot be compared is like no other."""
+    if one is other:
+        return True
+    try:
+        return one == other
+    except ValueError:
+        return False

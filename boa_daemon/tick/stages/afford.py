@@ -12,9 +12,9 @@ Cost: O(jobs + nodes) where there is a ceiling; nothing otherwise.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, floor, inf
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next

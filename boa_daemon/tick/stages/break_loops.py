@@ -6,8 +6,7 @@ that is noted. Cost: O(jobs + recent acts), where there are rules against flappi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.history import History
 from boa_daemon.tick.launches import cut

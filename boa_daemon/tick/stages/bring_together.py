@@ -13,8 +13,7 @@ Cost: O(jobs + GPUs of nodes with gaps) per tick.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, JobState, NodeState

@@ -6,9 +6,9 @@ Cost: O(offers) for each type that is wanted, and O(jobs) where one is closed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import isfinite
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import cut
 from boa_daemon.tick.offers import Cooldown, RefusalKind, closed_until

@@ -14,8 +14,9 @@ Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, NodeState

@@ -8,8 +8,8 @@ Cost: O(jobs + nodes).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Changes, Draft, shrinks
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState

@@ -5,9 +5,8 @@ What could break one, and in which order nodes are given back, is said in `boa_d
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.caps import within_caps
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
 

@@ -5,10 +5,10 @@ The plan looks again when the next running job reaches its limit. Cost: O(jobs).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from boa_daemon.tick.caps import hold_back
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, HeldCode
 from boa_daemon.tick.state import NO_TERMS, ClusterState

@@ -11,8 +11,8 @@ Cost: O(jobs + nodes), and the placer's on the nodes with room, where the limit 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft, shrinks
 from boa_daemon.tick.launches import blank_nodes, coming_nodes, cut, gangs_of, within_node_limit
 from boa_daemon.tick.room import Room

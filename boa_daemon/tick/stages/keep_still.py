@@ -13,8 +13,9 @@ Cost: O(jobs + recent acts), where there are rules against flapping.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.history import History
 from boa_daemon.tick.limits import Held, HeldCode, Steady

@@ -6,8 +6,7 @@ A policy that decides in rounds looks then.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.state import ClusterState, Plan
 

@@ -5,9 +5,9 @@ Nodes that nobody may use go back at once. Cost: O(nodes) where there is a ceili
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import floor
 
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.launches import cut, left_of
 from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next

@@ -10,10 +10,11 @@ Cost: O(jobs + nodes), and the placer's on the nodes with room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 from boa_daemon.errors import BoaError
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import about_to_end
 from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, is_coming, within_node_limit

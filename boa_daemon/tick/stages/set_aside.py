@@ -8,8 +8,7 @@ wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(job
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, day_of
 from boa_daemon.tick.state import NO_TERMS, ClusterState, WaitReason

@@ -7,8 +7,7 @@ them and go back. Cost: O(jobs that wait).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from boa_daemon.tick.copies import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.units import SECONDS_PER_HOUR

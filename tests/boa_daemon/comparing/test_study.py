@@ -98,7 +98,7 @@ def test_the_example_can_be_read() -> None:
         ("[20/h]", "[x-1]", "budgets: 'x-1' is no budget"),
         ("[20/h]", "[20/h, 20/h]", "study.yaml:3: budgets names 20/h twice. Remove one"),
         ("equal-width", "equal-wdith", "study.yaml:4: "),
-        ("failures]", "failurs]", "yaml:5: worlds: there is no world 'failurs'. Did you mean 'failures'?"),
+        ("[calm", "[calmm", "yaml:5: worlds: there is no world 'calmm'. Did you mean 'calm'?"),
         ("failures]", "zzz]", "Known: calm, droughts"),
         ("failures]", "no.yaml]", "no.yaml: there is no such file"),
         ("trace: trace.csv,", "", "yaml:8: traces['own'] takes either trace or like. Write trace: FILE"),

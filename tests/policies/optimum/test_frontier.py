@@ -234,3 +234,18 @@ def test_two_types_with_one_speed_never_use_the_dearer() -> None:
             s.gpu_type for plan in frontier.solution_at(float(budget)).classes[0].plans for s in plan.steps
         }
         assert used == {"b"}
+
+
+def test_a_problem_that_was_swept_is_remembered() -> None:
+    """An equal one is the same frontier, another one is not, and only the last few are kept."""
+    gpus = (GpuType(name="gpu", usd_per_gpu_hour=1.0),)
+
+    def sized(hours: float) -> Problem:
+        phase = Phase(size_gpu_hours=hours, speedups={"gpu": Table(gpus=(1, 2), speeds=(1.0, 1.8))})
+        return Problem(classes=(JobClass(name="a", phases=(phase,)),), gpu_types=gpus)
+
+    first = MixedFrontier.of(sized(1.0))
+    assert MixedFrontier.of(sized(1.0)) is first
+    others = [MixedFrontier.of(sized(hours)) for hours in (2.0, 3.0, 4.0, 5.0)]
+    assert len({frontier.cheapest_feasible_spend for frontier in (first, *others)}) == 5
+    assert MixedFrontier.of(sized(1.0)) is not first
