@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent / "policies"))
 from scenarios import Scenario, scenarios
 from work import settings_of, tasks_of
 
-from boa_daemon.sim.wiring import prepare, rehearsed
+from boa_daemon.sim.rehearsal import rehearsed
+from boa_daemon.sim.wiring import prepare
 from policies.model import Budget
 
 BOOTS, FACTORS = (0.0, 180.0, 420.0), (1.5, 2.0)

@@ -11,9 +11,21 @@ PolicyError
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PolicyError(Exception):
-    """Anything the mathematics refuses to answer."""
+    """Anything the mathematics refuses to answer; it travels between processes with all that it says."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, vars(self))
+
+
+def _again(kind: type[PolicyError], args: tuple[Any, ...], values: dict[str, Any]) -> PolicyError:
+    """Return an error as it was, whatever it is made from."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(values)
+    return error
 
 
 class InvalidProblem(PolicyError, ValueError):

@@ -1,6 +1,6 @@
 """The study: BOA as the daemon runs it beside its rivals, on public workloads, for the same money.
 
-    python benchmarks/policies DATA [--quick|--everything] [--only NAME] [--processes N] [--out DIR]
+    python benchmarks/policies DATA [--quick|--everything] [--only NAME] [--on WHERE] [--out DIR]
         [--write PAGE]
 
 DATA holds ``pollux``, ``gavel``, ``microsoft-itp``, ``elasticflow`` and ``shockwave`` as docs/benchmarks.md
@@ -10,9 +10,10 @@ costs at its cheapest width without any overhead. Every rival knows the truth an
 daemon spent. Ratios are a rival's mean JCT over the daemon's, paired by trace: the geometric mean, and its
 95 % interval in brackets.
 
-Finished runs are kept in --out under a hash of the code, so the same command goes on where it stopped, and a
-change of the code runs all again. --write puts the blocks between the markers ``<!-- study: NAME -->`` and
-``<!-- end -->`` of PAGE; a PAGE without markers becomes benchmarks/policies/page.md first.
+Finished runs are kept in --out under a hash of what they are and of the code, so the same command goes on
+where it stopped, and a change of the code runs all again. --write puts the blocks between the markers
+``<!-- study: NAME -->`` and ``<!-- end -->`` of PAGE; a PAGE without markers becomes
+benchmarks/policies/page.md first.
 
 A folder and no file: a ``policies.py`` in here would hide the package of that name from every script beside
 it.
@@ -21,7 +22,6 @@ it.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import re
 import sys
 import time
@@ -31,7 +31,10 @@ from pathlib import Path
 import tables
 from checks import closed_form, published
 from scenarios import scenarios
-from work import Outcome, code_hash, run_task, tasks_of
+from work import Outcome, run_task, tasks_of
+
+from boa_daemon.cli.working import working
+from boa_daemon.comparing.content import code_hash
 
 TEMPLATE = Path(__file__).with_name("page.md")
 BLOCK = re.compile(r"(<!-- study: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -46,7 +49,7 @@ def main() -> None:
         "--everything", action="store_true", help="more traces, seeds and budgets, and a spot market: hours"
     )
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--on", help="local, local:4 or ray://HOST; a process for each core if left out")
     parser.add_argument("--out", type=Path, default=Path("build/policies"), help="keeps finished runs")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the blocks into this page")
     arguments = parser.parse_args()
@@ -57,17 +60,23 @@ def main() -> None:
         parser.error("--quick and --everything exclude each other")
     every = scenarios(quick=arguments.quick, everything=arguments.everything)
     chosen = [s for s in every if arguments.only in s.name]
-    tasks = [task for s in chosen for task in tasks_of(s, arguments.data, arguments.out)]
-    outcomes: list[Outcome] = []
-    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        for outcome in pool.imap(run_task, tasks, chunksize=1):
-            outcomes.append(outcome)
+    todo = [task for s in chosen for task in tasks_of(s, arguments.data, arguments.out)]
+    with working(arguments.on, arguments.out / "runs", len(todo), "traces") as headway:
+        done: dict[int, Outcome] = {}
+        for number, outcome in headway.tasks.each(
+            lambda number: run_task(todo[number], headway.tasks), range(len(todo))
+        ):
+            done[number] = outcome
+            headway.step()
             print(
-                f"{len(outcomes)} of {len(tasks)}: {outcome.scenario.name}, {outcome.seconds:.0f} s, "
+                f"{len(done)} of {len(todo)}: {outcome.scenario.name}, {outcome.seconds:.0f} s, "
                 f"{len(outcome.failures)} errors",
                 file=sys.stderr,
                 flush=True,
             )
+        outcomes = [done[number] for number in range(len(todo))]
+        known = "" if arguments.only else published(arguments.data, arguments.out, headway.tasks)
+    workers, runs = headway.tasks.workers.count, headway.tasks.done
     blocks = {
         "short": tables.short(outcomes),
         "readme": tables.readme(outcomes),
@@ -83,12 +92,12 @@ def main() -> None:
         blocks["theory"] = closed_form(
             seeds=4 if arguments.quick else 10, jobs=500 if arguments.quick else 2000
         )
-        blocks["published"] = published(arguments.data, arguments.out / code_hash())
+        blocks["published"] = known
     size = "a quick subset" if arguments.quick else "everything" if arguments.everything else "the study"
     minutes = (time.perf_counter() - began) / 60.0
     blocks["run"] = (
-        f"Measured with code {code_hash()}: {size}, {len(tasks)} traces, {minutes:.0f} min in "
-        f"{arguments.processes} processes (less where runs were kept)."
+        f"Measured with code {code_hash()}: {size}, {len(todo)} traces, {minutes:.0f} min in "
+        f"{workers} processes for {runs} runs ({headway.tasks.found} were kept from before)."
     )
     for name, text in blocks.items():
         print(f"\n## {name}\n\n{text}", flush=True)

@@ -11,7 +11,8 @@ from scipy.special import stdtrit
 from work import settings_of, tasks_of
 
 from boa_daemon.comparing.cells import Comparison
-from boa_daemon.comparing.run import Kept, run_all
+from boa_daemon.comparing.run import run_all
+from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, an_instance_type
 from boa_daemon.traces.reader import Trace, TraceJob
@@ -27,7 +28,7 @@ PUBLISHED = (
 )
 
 
-def published(data: Path, scratch: Path) -> str:
+def published(data: Path, scratch: Path, tasks: Tasks) -> str:
     """Return BOA's tuned plan at the GPU-hours of Pollux in its own simulator, on the 85-job cut."""
     lines = [
         "| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |",
@@ -46,7 +47,7 @@ def published(data: Path, scratch: Path) -> str:
         hours = settings.trace.window_hours
         budgets = tuple(Budget(amount=held / hours, unit="gpus") for _, held, _ in PUBLISHED)
         comparison = Comparison(shared=settings, budgets=budgets, rivals=())
-        rows = run_all(comparison, kept=Kept(task.scratch), processes=1, on_row=lambda _row: None)
+        rows = run_all(comparison, tasks)
         for (name, held, seconds), row in zip(PUBLISHED, rows, strict=True):
             own = 3600.0 * row.mean_jct_hours
             lines.append(

@@ -1,21 +1,19 @@
-"""One trace of a scenario, run in a process of its own; what is done is kept by code and settings."""
+"""One trace of a scenario: what it takes to run it, and what it came to."""
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from math import ceil
 from pathlib import Path
 
 from scenarios import AT_CAPS, CAP_PARTS, TUNED, Scenario, Source
 
-import boa_daemon
-import policies
 from boa_daemon.comparing.cells import Cell, Comparison, Row
-from boa_daemon.comparing.run import Kept
+from boa_daemon.comparing.run import challenges
+from boa_daemon.comparing.study_worlds import wrong_by_class
+from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.problem_file import load_problem
@@ -77,16 +75,6 @@ class Outcome:
     seconds: float = 0.0
 
 
-@lru_cache(maxsize=1)
-def code_hash() -> str:
-    """Return a hash of the source of both packages: rows of another code are not used."""
-    digest = hashlib.sha256()
-    for package in (policies, boa_daemon):
-        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
 def tasks_of(scenario: Scenario, data: Path, scratch: Path) -> list[Task]:
     """Return a task per trace."""
     return [
@@ -94,7 +82,7 @@ def tasks_of(scenario: Scenario, data: Path, scratch: Path) -> list[Task]:
             scenario=scenario,
             source=source,
             data=data,
-            scratch=scratch / code_hash() / f"{_word(scenario.name)}-{number}",
+            scratch=scratch / f"{_word(scenario.name)}-{number}",
         )
         for number, source in enumerate(scenario.sources)
     ]
@@ -131,14 +119,13 @@ def settings_of(task: Task) -> tuple[SimulationSettings, float]:
     return replace(settings, budget=budget, boot_seconds=task.scenario.boot_seconds, world=world), load
 
 
-def run_task(task: Task) -> Outcome:
+def run_task(task: Task, tasks: Tasks) -> Outcome:
     """Run the daemon's policy, with what it would believe, and its rivals on one trace."""
     began = time.perf_counter()
     scenario = task.scenario
     settings, load = settings_of(task)
     node = min(kind.usd_per_hour for kind in settings.instance_types.values())
     outcome = Outcome(scenario=scenario, load=load, node_usd_per_hour=node)
-    kept = Kept(task.scratch)
     learning = Comparison(
         shared=replace(settings, learns=True),
         budgets=(settings.budget,),
@@ -147,7 +134,7 @@ def run_task(task: Task) -> Outcome:
         reference=DAEMON,
         bound_effort=None if scenario.on_spot else EFFORT,
     )
-    outcome.rows = list(_rows(learning, kept, outcome, scenario.column))
+    outcome.rows = _rows(learning, tasks, outcome, scenario.column)
     outcome.told[LEARNT] = [row for row in outcome.rows if row.policy == DAEMON]
     names = [job_class.name for job_class in settings.problem.classes]
     for told, learns, beliefs in (
@@ -156,7 +143,7 @@ def run_task(task: Task) -> Outcome:
     ):
         shared = replace(settings, learns=learns, world=replace(settings.world, beliefs=beliefs))
         alone = replace(learning, shared=shared, rivals=(), bound_effort=None)
-        outcome.told[told] = list(_rows(alone, kept, outcome, f"{scenario.column}, {told}"))
+        outcome.told[told] = _rows(alone, tasks, outcome, f"{scenario.column}, {told}")
     wished = [row.most_nodes for row in outcome.rows if row.policy == TUNED and row.seed == 0]
     is_capped = wished and task.source in scenario.sources[-scenario.capped_sources :]
     for factor in scenario.cap_factors if is_capped else ():
@@ -170,52 +157,38 @@ def run_task(task: Task) -> Outcome:
                 seeds=1,
                 bound_effort=None,
             )
-            rows = list(_rows(capped, kept, outcome, f"{scenario.column}, at most {cap} nodes"))
+            rows = _rows(capped, tasks, outcome, f"{scenario.column}, at most {cap} nodes")
             outcome.caps.append(AtCap(part=part, factor=factor, rows=rows))
     outcome.seconds = time.perf_counter() - began
     return outcome
 
 
-def wrong_by_class(names: Sequence[str]) -> Beliefs:
-    """Return rates and sizes that are stated twice too high or half, class by class in turn."""
-    return Beliefs(
-        rates={name: 2.0 if number % 2 else 0.5 for number, name in enumerate(names)},
-        sizes={name: 2.0 if number // 2 % 2 else 0.5 for number, name in enumerate(names)},
-    )
+def _rows(comparison: Comparison, tasks: Tasks, outcome: Outcome, what: str) -> list[Row]:
+    """Return the rows of all cells, each reference before its rivals; errors are noted."""
 
-
-def _rows(comparison: Comparison, kept: Kept, outcome: Outcome, what: str) -> Iterator[Row]:
-    """Yield the rows of all cells, each reference before its rivals; errors are noted."""
-    for cell in comparison.references():
-        row = _row(comparison, cell, kept, outcome, what)
-        if row is None:
-            continue
-        yield row
-        for rival in comparison.rivals:
-            challenge = replace(cell, policy=rival, target=row.mean_usd_per_hour)
-            found = _row(comparison, challenge, kept, outcome, what)
-            if found is not None:
-                yield found
-
-
-def _row(comparison: Comparison, cell: Cell, kept: Kept, outcome: Outcome, what: str) -> Row | None:
-    """Return the row of a cell, run where it is not kept; None, and a note, where it ends in an error."""
-    key = comparison.key(cell)
-    row = kept.find(key)
-    if row is None:
+    def row_of(cell: Cell) -> Row | Failure:
         try:
-            row = run_cell(comparison, cell)
+            return run_cell(comparison, cell, tasks)
         except (BoaError, PolicyError) as error:
-            outcome.failures.append(
-                Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=str(error))
-            )
-            return None
-        kept.add(key, row)
-    bound = max(row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0)
-    if row.mean_jct_hours < bound * (1.0 - 1e-9):
-        words = f"its mean JCT {row.mean_jct_hours:.4f} h beats the bound {bound:.4f} h"
-        outcome.failures.append(Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=words))
-    return row
+            return Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=str(error))
+
+    def rivals(cell: Cell, row: Row | Failure) -> list[Cell]:
+        return challenges(comparison, cell, row) if isinstance(row, Row) else []
+
+    found = dict(tasks.each(row_of, comparison.references(), then=rivals))
+    rows = []
+    for reference in comparison.references():
+        for cell in (reference, *rivals(reference, found[reference])):
+            row = found[cell]
+            if isinstance(row, Failure):
+                outcome.failures.append(row)
+                continue
+            rows.append(row)
+            bound = max(row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0)
+            if row.mean_jct_hours < bound * (1.0 - 1e-9):
+                words = f"its mean JCT {row.mean_jct_hours:.4f} h beats the bound {bound:.4f} h"
+                outcome.failures.append(Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=words))
+    return rows
 
 
 def _word(text: str) -> str:

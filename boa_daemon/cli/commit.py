@@ -21,6 +21,7 @@ from boa_daemon.cli.output import (
 from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
 from boa_daemon.cli.report import ReportOption, check_report, write_report
 from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
+from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.commitments_file import CommitmentsFile, read_commitments
@@ -106,7 +107,7 @@ def commit(
             if len(known.jobs) < 2:
                 raise InputError("the first part of the trace has fewer than two jobs", file=trace)
             with stderr_console().status("simulating the trace"):
-                rentals = rentals_of(file, arrivals, known, asked, seed=seed)
+                rentals = Tasks(kept=Kept.for_user()).run(rentals_of, file, arrivals, known, asked, seed)
             load, early, late = loads(rentals, tuple(m.gpu_type for m in machines), arrivals, at)
             proven = proofs(early, late, machines, terms.offers)
             interval = Interval.of_trace(arrivals, file.problem.classes)

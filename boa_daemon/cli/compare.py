@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from boa_daemon.cli.completing import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
@@ -22,7 +19,6 @@ from boa_daemon.cli.output import (
     a_table,
     chosen_format,
     show,
-    stderr_console,
     stdout_console,
 )
 from boa_daemon.cli.simulating import (
@@ -35,6 +31,7 @@ from boa_daemon.cli.simulating import (
     WorldOption,
     settings_in_world,
 )
+from boa_daemon.cli.working import OnOption, OutOption, working
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
 from boa_daemon.comparing.figures import MoneyPlot, save_money
 from boa_daemon.comparing.page import (
@@ -45,8 +42,17 @@ from boa_daemon.comparing.page import (
     table_cells,
     write_comparison,
 )
-from boa_daemon.comparing.run import Kept, run_all
-from boa_daemon.comparing.summary import Floor, Line, at_cap, decompose, floor_of, lines_of, with_ratios
+from boa_daemon.comparing.run import run_all
+from boa_daemon.comparing.summary import (
+    Floor,
+    Line,
+    at_cap,
+    decompose,
+    floor_of,
+    leader,
+    lines_of,
+    with_ratios,
+)
 from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
@@ -81,12 +87,8 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     boot: BootOption = None,
     boot_seconds: BootSecondsOption = 180.0,
     idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Parallel processes. Default: one per processor core.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder that keeps finished runs, so that the next call goes on.")
-    ] = None,
+    on: OnOption = None,
+    out: OutOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw JCT against money: .svg, .png or .pdf.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write everything into one .html file.")] = None,
     opens: OpenOption = False,
@@ -112,15 +114,20 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         caps=_caps(max_nodes or []),
     )
     comparison.check()
-    kept = Kept(out)
-    with _progress(comparison, out) as on_row:
-        rows = run_all(comparison, kept=kept, processes=jobs or os.cpu_count() or 1, on_row=on_row)
-    lines, floor = lines_of(comparison, rows), floor_of(comparison, rows)
-    picture = MoneyPlot(lines=lines, floor=floor, unit=budgets[0].unit, title=_title(comparison))
+    with working(on, out, comparison.cells, "cells") as headway:
+        seen: list[Row] = []
+
+        def on_row(row: Row) -> None:
+            seen.append(row)
+            headway.step(leader(seen))
+
+        rows = run_all(comparison, headway.tasks, on_row=on_row)
+        lines, floor = lines_of(comparison, rows), floor_of(comparison, rows)
+        picture = MoneyPlot(lines=lines, floor=floor, unit=budgets[0].unit, title=_title(comparison))
+        if report is not None:
+            write_comparison(report, comparison, rows, lines, picture, tasks=headway.tasks)
     if plot is not None:
         save_money(picture, plot)
-    if report is not None:
-        write_comparison(report, comparison, rows, lines, picture)
     if opens or page is not None:
         answers = {"page/compare": comparison_document(comparison, rows, lines)}
         show_page("boa compare", answers, page=page, opens=opens)
@@ -185,27 +192,6 @@ def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:
                 f"--max-nodes takes positive whole numbers; got {word!r}", hint="--max-nodes 8,12,16"
             )
     return tuple(int(word) for word in words) or (None,)
-
-
-@contextmanager
-def _progress(comparison: Comparison, out: Path | None) -> Iterator[Callable[[Row], None]]:
-    """Give a callback that shows on a terminal how many cells are done; on Ctrl-C say what is kept."""
-    console = stderr_console()
-    done = 0
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("runs compared", total=comparison.cells)
-
-        def on_row(_row: Row) -> None:
-            nonlocal done
-            done += 1
-            bar.update(task, completed=done)
-
-        try:
-            yield on_row
-        except KeyboardInterrupt:
-            where = f"kept in {out}; the same command goes on" if out else "lost; --out DIR would keep them"
-            console.print(f"Stopped: {done} of {comparison.cells} are done, {where}.", markup=False)
-            raise
 
 
 def _title(comparison: Comparison) -> str:

@@ -57,10 +57,11 @@ class What(StrEnum):
     settings = "settings"
     problem = "problem"
     prices = "prices"
+    study = "study"
 
 
 def schema(
-    what: Annotated[What, typer.Argument(help="job, settings, problem or prices.")] = What.job,
+    what: Annotated[What, typer.Argument(help="job, settings, problem, prices or study.")] = What.job,
 ) -> None:
     """Print the JSON schema of a file, for editors and for checks of your own."""
     if what is What.job:
@@ -75,6 +76,11 @@ def schema(
         from boa_daemon.inputs.price_file import PriceFile  # noqa: PLC0415
 
         print_json(PriceFile.model_json_schema())
+        return
+    if what is What.study:
+        from boa_daemon.comparing.study_file import StudyFile  # noqa: PLC0415
+
+        print_json(StudyFile.model_json_schema())
         return
     from boa_daemon.daemon.config import Settings  # noqa: PLC0415
 

@@ -29,8 +29,9 @@ from boa_daemon.cli.output import (
 from boa_daemon.cli.real_demo import real_demo
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, rehearsed, settings_for, simulate
+from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, settings_for, simulate
 from boa_daemon.tick.decision import Decision
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import format_hours, parse_budget

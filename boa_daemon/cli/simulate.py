@@ -46,8 +46,9 @@ from boa_daemon.cli.simulating import (
 from boa_daemon.errors import InputError
 from boa_daemon.planning.paid_anyway import PaidAnyway, paid_sentence
 from boa_daemon.planning.rentals import Rental, load_between
+from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.wiring import PreparedRun, prepare, rehearsed, site_of
+from boa_daemon.sim.wiring import PreparedRun, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS

@@ -67,6 +67,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "Run policies on the same jobs, each tuned to spend what BOA spends, and compare their waiting.",
     ),
+    "study": Verb(
+        "study:study",
+        PLAN,
+        "Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness.",
+    ),
     "trace": Verb("trace:app", PLAN, "Bring in traces of training jobs."),
     "network": Verb("network:app", PLAN, "Jobs that share network cards."),
     "catalog": Verb(

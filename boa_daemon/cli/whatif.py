@@ -19,11 +19,12 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.planning import PricesOption, cell, read_problem
 from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
+from boa_daemon.cli.working import OnOption, OutOption, working
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.planning.calendar_plan import read_quota
 from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
-from boa_daemon.planning.whatif import Scenario, changed, compared
+from boa_daemon.planning.whatif import Scenario, changed, compared, planned
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 
 
@@ -53,6 +54,8 @@ def whatif(
         Path | None, typer.Option(metavar="FILE", help="Draw waiting against money; .svg, .png or .pdf.")
     ] = None,
     report: ReportOption = None,
+    on: OnOption = "local:1",
+    out: OutOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,14 +74,10 @@ def whatif(
     listed = None if jobs is None else read_list(jobs, [c.name for c in file.problem.classes])
     base = Scenario(name="base", budget=budget, quota=read_quota(quota or [], file.instance_types))
     scenarios = [base, *(changed(base, text, file) for text in change)]
-    with stderr_console().status("planning") as status:
-        rows = compared(
-            file,
-            scenarios,
-            listed,
-            boot_hours=boot_seconds / SECONDS_PER_HOUR,
-            on_each=lambda name: status.update(f"planning {cell(name)}"),
-        )
+    with working(on, out, len(scenarios), "scenarios") as headway:
+        tasks, boot_hours = headway.tasks, boot_seconds / SECONDS_PER_HOUR
+        asked = [tasks.submit(planned, file, scenario, listed, boot_hours) for scenario in scenarios]
+        rows = compared([future.result() for future in asked])
     if plot is not None:
         draw_scenarios(rows, plot, "dollars in all" if listed else "dollars per hour")
         stderr_console().print(f"wrote {plot}")

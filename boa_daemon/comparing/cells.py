@@ -6,10 +6,8 @@ another order: a different trace of the same jobs, and equally loaded.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,13 +16,10 @@ from boa_daemon.errors import InputError
 from boa_daemon.sim.boot_bound import Effort
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.traces.reader import Trace, TraceJob
-from boa_daemon.version import __version__
 from policies.model import Budget
 from policies.registry import PolicyOptions, find_policy
 
 REFERENCE = "boa"
-REVISION = 3
-"""Counts changes of what a row means; rows kept under another number are run again."""
 Knob: TypeAlias = Mapping[str, float]
 
 
@@ -109,14 +104,6 @@ class Comparison:
             for seed in range(self.seeds)
         ]
 
-    def challenges(self, targets: Mapping[tuple[float, int | None, int], float]) -> list[Cell]:
-        """Return the rivals' cells, given what the reference spent at each (budget, cap, seed)."""
-        return [
-            replace(cell, policy=rival, target=targets[cell.budget.amount, cell.max_nodes, cell.seed])
-            for cell in self.references()
-            for rival in self.rivals
-        ]
-
     def settings(self, cell: Cell) -> SimulationSettings:
         """Return the settings of a cell, before anything is tuned."""
         return replace(
@@ -158,16 +145,6 @@ class Comparison:
             generous = replace(cells[0], policy=rival, budget=Budget(amount=1e12, unit=self.budgets[0].unit))
             prepare(turned(self.settings(generous), knob))
 
-    @cached_property
-    def _fingerprint(self) -> str:
-        """A hash of everything that all cells share."""
-        return _hash(__version__, REVISION, self.reference, replace(self.shared, budget=Budget(amount=1.0)))
-
-    def key(self, cell: Cell) -> str:
-        """Return what a kept row is found by: a hash of all that went into it."""
-        bound = () if self.bound_effort is None or cell.target is not None else (self.bound_effort,)
-        return _hash(self._fingerprint, cell, *bound)
-
 
 def turned(settings: SimulationSettings, knob: Knob) -> SimulationSettings:
     """Return the settings with a knob's values: a planning budget, and options of the policy."""
@@ -193,8 +170,3 @@ def reordered(trace: Trace, seed: int) -> Trace:
             for slot, number in zip(trace.jobs, order, strict=True)
         )
     )
-
-
-def _hash(*parts: object) -> str:
-    """Return a short hash of values whose repr says all about them."""
-    return hashlib.sha256("\n".join(repr(part) for part in parts).encode()).hexdigest()[:24]

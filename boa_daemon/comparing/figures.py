@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from boa_daemon.comparing.study import Versus
+
 COLOURS = (
     "#d9480f",
     "#2b8a3e",
@@ -193,6 +195,23 @@ def draw_timeline(runs: Mapping[str, Timeline], unit: str) -> Figure:
     for axes in grid.flat:
         axes.set_ylim(bottom=0.0)
         axes.set_xlim(0.0, max(float(run.hours[-1]) for run in runs.values()))
+    return figure
+
+
+def draw_ratios(lines: Sequence[Versus], reference: str) -> Figure:
+    """Return a dot with its interval for each rival in each world: waiting over the reference's."""
+    figure, axes = _figure(9.6, 1.2 + 0.32 * len(lines))
+    frame_axes(
+        axes, "Who waits how much longer", f"Mean JCT over that of {reference}, for the same money", ""
+    )
+    axes.axvline(1.0, color=LINE, lw=2.0)
+    for place, line in enumerate(lines):
+        ratio = line.waiting
+        axes.plot([ratio.low or ratio.mean, ratio.high or ratio.mean], [place, place], color=INK, lw=1.5)
+        face = "white" if line.unpaid else MARK
+        axes.plot([ratio.mean], [place], "o", color=MARK, mfc=face, ms=7)
+    axes.set_yticks(range(len(lines)), [f"{line.policy}, {line.world}" for line in lines])
+    axes.set_ylim(len(lines) - 0.4, -0.6)
     return figure
 
 

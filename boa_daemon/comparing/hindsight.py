@@ -27,9 +27,7 @@ def first_part(trace: Trace, until: float) -> Trace:
     return Trace(tuple(job for job in trace.jobs if job.arrived_at_seconds < until))
 
 
-def rentals_of(
-    file: ProblemFile, trace: Trace, known: Trace, budget: Budget, *, seed: int = 0
-) -> list[Rental]:
+def rentals_of(file: ProblemFile, trace: Trace, known: Trace, budget: Budget, seed: int = 0) -> list[Rental]:
     """Return what a run of the trace rents on demand; rates and sizes are those of the known part.
 
     A class of which the known part has no job is planned as if half a job had come.

@@ -9,6 +9,7 @@ from pathlib import Path
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
 from boa_daemon.comparing.figures import MoneyPlot, draw_money, draw_timeline, draw_waiting
 from boa_daemon.comparing.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
+from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.timeline import record
 from boa_daemon.planning.plots import as_svg
 from boa_daemon.planning.report_page import whole_page, write_page
@@ -18,7 +19,13 @@ HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same mone
 
 
 def write_comparison(
-    path: Path, comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], plot: MoneyPlot
+    path: Path,
+    comparison: Comparison,
+    rows: Sequence[Row],
+    lines: Sequence[Line],
+    plot: MoneyPlot,
+    *,
+    tasks: Tasks,
 ) -> None:
     """Write the report. The runs of seed 0 of the reference and its best rival are done once more for it."""
     parts = [
@@ -30,7 +37,8 @@ def write_comparison(
     ]
     for budget in comparison.budgets:
         for cap in comparison.caps:
-            parts += _section(comparison, at_cap(rows, cap), at_cap(lines, cap), budget.amount, plot.unit)
+            own = at_cap(rows, cap), at_cap(lines, cap)
+            parts += _section(comparison, *own, budget.amount, plot.unit, tasks=tasks)
     write_page(whole_page(plot.title, parts), path)
 
 
@@ -126,7 +134,13 @@ def _range(low: float, high: float, form: str) -> str:
 
 
 def _section(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], budget: float, unit: str
+    comparison: Comparison,
+    rows: Sequence[Row],
+    lines: Sequence[Line],
+    budget: float,
+    unit: str,
+    *,
+    tasks: Tasks,
 ) -> list[str]:
     """Return what the page says of one budget and cap."""
     own = [line for line in lines if line.budget == budget]
@@ -138,7 +152,8 @@ def _section(
     rival = best_rival(lines, budget)
     chosen = [REFERENCE, *([] if rival is None else [rival.policy])]
     shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}
-    runs = {policy: record(comparison.settings_of_row(shown[policy])) for policy in chosen}
+    asked = {p: tasks.submit(record, comparison.settings_of_row(shown[p])) for p in chosen}
+    runs = {policy: future.result() for policy, future in asked.items()}
     parts += [as_svg(draw_waiting(runs)), as_svg(draw_timeline(runs, unit))]
     return parts
 

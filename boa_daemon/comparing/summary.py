@@ -221,6 +221,21 @@ def best_rival(lines: Sequence[Line], budget: float) -> Line | None:
     return min(rivals, key=lambda line: line.ratio.mean, default=None)
 
 
+def leader(rows: Sequence[Row]) -> str:
+    """Return, in words, the rival that waits least beside the reference on the cells that are done."""
+    reference = _references(rows)
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        base = reference.get((row.budget, row.max_nodes, row.seed))
+        if base is not None and row.policy != base.policy:
+            hours = row.equal_spend_mean_jct_hours or row.mean_jct_hours
+            ratios.setdefault(row.policy, []).append(hours / base.mean_jct_hours)
+    if not ratios:
+        return ""
+    policy, ratio = min(((name, ratio_of(own).mean) for name, own in ratios.items()), key=lambda one: one[1])
+    return f"{policy} waits {ratio:.2f} times as long as boa"
+
+
 def floor_of(comparison: Comparison, rows: Sequence[Row]) -> Floor:
     """Return the floor over the spends of the rows: for the trace as it is, rented by the GPU and at once."""
     problem, trace = comparison.shared.problem, comparison.shared.trace

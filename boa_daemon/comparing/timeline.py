@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import PlainSerializer, PlainValidator
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.tick.actions import LaunchNodes, StartJob, TerminateNode
@@ -12,6 +14,10 @@ from boa_daemon.tick.decision import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.speedup import Floats
 
+Series: TypeAlias = Annotated[
+    Floats, PlainValidator(np.array), PlainSerializer(lambda values: values.tolist())
+]
+"""Numbers that JSON keeps as a list."""
 COLUMNS = 240
 """Columns of a timeline: what happens within one is averaged."""
 
@@ -20,12 +26,12 @@ COLUMNS = 240
 class Timeline:
     """Averages over equal stretches of a run; hours count from its start. `jct_hours` is ascending."""
 
-    hours: Floats
-    gpus_rented: Floats
-    gpus_used: Floats
-    usd_per_hour: Floats
-    queue: Floats
-    jct_hours: Floats
+    hours: Series
+    gpus_rented: Series
+    gpus_used: Series
+    usd_per_hour: Series
+    queue: Series
+    jct_hours: Series
 
 
 def record(settings: SimulationSettings) -> Timeline:

@@ -9,7 +9,8 @@
     none of these         the budget it plans for       by chords and bisection
 
 What counts is what was spent in the run, boots and idle nodes included, per hour of arrivals. Cost: 5 to 12
-runs a cell, a few times that for fleets with a limit on widths.
+runs a cell, a few times that for fleets with a limit on widths. Idle workers do the runs that a search may
+ask for next; whether they do changes no answer.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from boa_daemon.comparing.cells import REFERENCE, Cell, Comparison, Knob, Row, turned
+from boa_daemon.comparing.tasks import Tasks
+from boa_daemon.sim.boot_bound import Effort
+from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, simulate, site_of
+from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from policies.errors import InfeasibleBudget
 from policies.registry import find_policy, menu_of
 from policies.rivals.baselines import WidthMenu
@@ -64,14 +68,22 @@ class Bench:
 
     settings: SimulationSettings
     target: float
+    tasks: Tasks
     trials: dict[tuple[tuple[str, float], ...], Trial | None] = field(default_factory=dict)
+
+    def ahead(self, *knobs: Knob) -> None:
+        """Have settings run that are asked for next, or may be, while there are idle workers."""
+        for knob in knobs:
+            if self.tasks.has_idle:
+                self.tasks.submit(run_of, turned(self.settings, knob))
 
     def spend(self, **knob: float) -> float:
         """Return what a setting spends; 0 where it cannot run all jobs."""
         key = tuple(knob.items())
         if key not in self.trials:
             try:
-                self.trials[key] = Trial(knob=knob, result=simulate(turned(self.settings, knob)))
+                result = self.tasks.run(run_of, turned(self.settings, knob))
+                self.trials[key] = Trial(knob=knob, result=result)
             except InfeasibleBudget:
                 self.trials[key] = None
         trial = self.trials[key]
@@ -82,7 +94,14 @@ class Bench:
         return [trial for trial in self.trials.values() if trial is not None]
 
 
-def run_cell(comparison: Comparison, cell: Cell) -> Row:
+def run_of(settings: SimulationSettings, effort: Effort | None = None) -> Simulation:
+    """Return the figures of one run: the task that comparisons are made of. `effort` adds the boot bound."""
+    run = prepare(settings)
+    result = run.finish()
+    return result if effort is None else run.with_boot_bound(result, effort=effort)
+
+
+def run_cell(comparison: Comparison, cell: Cell, tasks: Tasks) -> Row:
     """Return what a cell came to: the reference on its budget, a rival on the reference's spend.
 
     A reference whose plan is fixed is rehearsed, so that it spends its budget; one that is paced spends what
@@ -90,21 +109,25 @@ def run_cell(comparison: Comparison, cell: Cell) -> Row:
     """
     settings = comparison.settings(cell)
     if cell.target is None:
-        chosen = rehearsed(settings) if cell.policy == REFERENCE else settings
+        chosen = settings
+        if cell.policy == REFERENCE:
+            chosen = rehearsed(settings, lambda some: _all_of(some, tasks))
         planned = chosen.planning_budget or chosen.budget
-        run = prepare(chosen)
-        result = run.finish()
-        if comparison.bound_effort is not None:
-            result = run.with_boot_bound(result, effort=comparison.bound_effort)
+        result = tasks.run(run_of, chosen, comparison.bound_effort)
         trial = Trial(knob={"planning_budget": planned.amount}, result=result)
         return _row(cell, trial, target=trial.spend, equal=trial.hours, runs=1)
-    bench = Bench(settings, cell.target)
+    bench = Bench(settings, cell.target, tasks)
     _search(bench)
     trials = bench.runs()
     best = _chosen(trials, cell.target)
     return _row(
         cell, best, target=cell.target, equal=equal_spend_hours(trials, cell.target), runs=len(trials)
     )
+
+
+def _all_of(settings: Sequence[SimulationSettings], tasks: Tasks) -> list[Simulation]:
+    """Return the figures of runs, side by side."""
+    return [future.result() for future in [tasks.submit(run_of, one) for one in settings]]
 
 
 def equal_spend_hours(trials: Iterable[Trial], target: float) -> float | None:
@@ -162,10 +185,15 @@ def _search(bench: Bench) -> None:
 def _search_steps(bench: Bench, name: str, steps: Sequence[float], *, can_mix: bool) -> None:
     """Run the settings around the target, and then let a share of the jobs go a step further."""
 
-    def spend(n: int, share: float = 0.0) -> float:
-        return bench.spend(**({name: steps[n], "share": share} if can_mix else {name: steps[n]}))
+    def knob(n: int, share: float = 0.0) -> Knob:
+        return {name: steps[n], "share": share} if can_mix else {name: steps[n]}
 
-    last = _bracket(spend, bench.target, len(steps), margin=1)
+    def spend(n: int, share: float = 0.0) -> float:
+        return bench.spend(**knob(n, share))
+
+    last = _bracket(
+        spend, bench.target, len(steps), margin=1, ahead=lambda ns: bench.ahead(*(knob(n) for n in ns))
+    )
     if not can_mix or not 0 <= last < len(steps) - 1:
         return
     low, high = 0.0, 1.0
@@ -188,6 +216,7 @@ def _search_utilities(bench: Bench) -> None:
     low, high = 0.0, 1.0
     for _ in range(UTILITY_RUNS):
         utility = (low + high) / 2.0
+        bench.ahead(*({"utility": one} for one in (utility, (low + utility) / 2.0, (utility + high) / 2.0)))
         spent = bench.spend(utility=utility)
         if abs(spent / bench.target - 1.0) <= TOLERANCE / 2.0:
             return
@@ -206,14 +235,24 @@ def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
         most = max(least, min(most, bench.settings.max_nodes))
     widest = min(most * kind.gpus, menu.limits()[-1], WIDEST_FLEET_LIMIT)
     limits = [2**n for n in range(widest.bit_length())] if has_limit else [None]
+    guess = math.floor(bench.target / kind.usd_per_hour) - least
     for limit in limits:
-        knob = {} if limit is None else {"gpus_per_job": limit}
+        _search_fleet(bench, range(least, most + 1), {} if limit is None else {"gpus_per_job": limit}, guess)
 
-        def spend(n: int, knob: dict[str, int] = knob) -> float:
-            return bench.spend(nodes=least + n, **knob)
 
-        guess = math.floor(bench.target / kind.usd_per_hour) - least
-        _bracket(spend, bench.target, most - least + 1, guess=guess)
+def _search_fleet(bench: Bench, sizes: Sequence[int], limit: Knob, guess: int) -> None:
+    """Run the two fleets around the target under one limit on widths."""
+
+    def knob(n: int) -> Knob:
+        return {"nodes": sizes[n], **limit}
+
+    _bracket(
+        lambda n: bench.spend(**knob(n)),
+        bench.target,
+        len(sizes),
+        guess=guess,
+        ahead=lambda ns: bench.ahead(*(knob(n) for n in ns)),
+    )
 
 
 def _search_plans(bench: Bench) -> None:
@@ -249,24 +288,38 @@ def _least_plan(bench: Bench) -> float:
 
 
 def _bracket(
-    spend: Callable[[int], float], target: float, count: int, *, margin: int = 0, guess: int | None = None
+    spend: Callable[[int], float],
+    target: float,
+    count: int,
+    *,
+    margin: int = 0,
+    guess: int | None = None,
+    ahead: Callable[[Sequence[int]], None] = lambda ns: None,
 ) -> int:
     """Run the settings around the first of `count` ascending ones that spends the target, by bisection.
 
     With a guess the search begins there, in steps that double. Returns the last one before it; -1 where the
-    first one spends the target already.
+    first one spends the target already. `ahead` is told which setting comes next, and which two may follow.
     """
     low, high = -1, count
     near, step = guess or 0, 1
-    while high - low > 1:
+
+    def middle_of(low: int, high: int, near: int) -> int:
         is_between = low >= 0 and high < count
-        middle = (low + high) // 2 if guess is None or is_between else min(max(near, low + 1), high - 1)
+        return (low + high) // 2 if guess is None or is_between else min(max(near, low + 1), high - 1)
+
+    while high - low > 1:
+        middle = middle_of(low, high, near)
+        after = (low, middle, middle - step), (middle, high, middle + step)
+        ahead([middle, *(middle_of(*ends) for ends in after if ends[1] - ends[0] > 1)])
         if spend(middle) < target:
             low, near = middle, middle + step
         else:
             high, near = middle, middle - step
         step *= 2
-    for n in range(max(0, low - margin), min(count, high + margin + 1)):
+    last = range(max(0, low - margin), min(count, high + margin + 1))
+    ahead(last)
+    for n in last:
         spend(n)
     return low
 

@@ -15,7 +15,8 @@ from boa_daemon.library.results import Compared, Frontier, Planned, Simulated, S
 from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.budget_plan import budget_plan
 from boa_daemon.planning.curve import Curve
-from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, settings_for
+from boa_daemon.sim.rehearsal import rehearsed
+from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for
 from boa_daemon.traces.reader import Trace, TraceFault, TraceJob, check_classes, read_trace
 from policies.model import Budget
 from policies.model import Problem as Model
@@ -141,23 +142,28 @@ def compare(
     *,
     policies: Sequence[str] = ("equal-width", "static-fifo"),
     seeds: int = 1,
-    processes: int = 1,
+    on: str = "local:1",
 ) -> Compared:
-    """Run policies on the same jobs, each tuned to spend what BOA spends.
+    """Run policies on the same jobs, each tuned to spend what BOA spends; ``on`` is as ``--on``.
+
+    Runs are kept in the user's cache, as those of ``boa compare`` are.
 
     Raises:
-        InputError: when the trace is none, or has a class that the problem lacks.
+        InputError: when the trace is none, or has a class that the problem lacks; when there are no workers.
         UnknownPolicy: when there is none of a name.
     """
     from boa_daemon.comparing.cells import REFERENCE, Comparison  # noqa: PLC0415 - few compare
-    from boa_daemon.comparing.run import Kept, run_all  # noqa: PLC0415
+    from boa_daemon.comparing.run import run_all  # noqa: PLC0415
     from boa_daemon.comparing.summary import lines_of  # noqa: PLC0415
+    from boa_daemon.comparing.tasks import Kept, Tasks  # noqa: PLC0415
+    from boa_daemon.comparing.workers import workers_on  # noqa: PLC0415
 
     settings = _settings(problem, trace, budget)
     rivals = tuple(dict.fromkeys(find_policy(name).name for name in policies if name != REFERENCE))
     comparison = Comparison(shared=settings, budgets=(settings.budget,), rivals=rivals, seeds=seeds)
     comparison.check()
-    rows = run_all(comparison, kept=Kept(None), processes=processes, on_row=lambda _row: None)
+    with Tasks(workers_on(on), Kept.for_user()) as tasks:
+        rows = run_all(comparison, tasks)
     lines = lines_of(comparison, rows)
     return Compared(
         title=f"Policies for {settings.budget}",

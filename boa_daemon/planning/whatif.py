@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,26 +104,22 @@ def _factor(text: str, part: str) -> float:
     return factor
 
 
-def compared(
-    file: ProblemFile,
-    scenarios: Sequence[Scenario],
-    listed: JobsFile | None,
-    *,
-    boot_hours: float,
-    on_each: Callable[[str], None] = lambda name: None,
-) -> list[dict[str, Any]]:
-    """Return one row for each scenario, the base first, with what differs from it."""
-    rows: list[dict[str, Any]] = []
-    for scenario in scenarios:
-        on_each(scenario.name)
-        now = scenario.applied(file)
-        row = _stream(now, scenario) if listed is None else _list(now, scenario, listed, boot_hours)
-        base = rows[0] if rows else row
-        for key in ("mean_jct_hours", "spend"):
-            is_known = row[key] is not None and base[key] is not None
-            row[f"{key}_more"] = row[key] - base[key] if is_known else None
-        rows.append(row)
-    return rows
+def planned(
+    file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float
+) -> dict[str, Any]:
+    """Return one row: the plan of a stream, or of a list where there is one."""
+    now = scenario.applied(file)
+    return _stream(now, scenario) if listed is None else _list(now, scenario, listed, boot_hours)
+
+
+def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows, the base first, each with what differs from it."""
+
+    def more(row: dict[str, Any], key: str) -> float | None:
+        is_known = row[key] is not None and rows[0][key] is not None
+        return row[key] - rows[0][key] if is_known else None
+
+    return [row | {f"{key}_more": more(row, key) for key in ("mean_jct_hours", "spend")} for row in rows]
 
 
 def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:

@@ -39,7 +39,7 @@ ANSWERS: dict[str, list[list[str]]] = {
     "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
     "compare": [
         [
-            *("compare", *DEMO, "--budget", "60/h", "--jobs", "1"),
+            *("compare", *DEMO, "--budget", "60/h", "--on", "local:1"),
             # A rule and a fleet, so that there is a gain to take apart.
             *("--policy", "equal-width", "--policy", "static-equal"),
         ]

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from boa_daemon.cli import app, main
+from boa_daemon.comparing import tune
 from boa_daemon.errors import InputError
+from boa_daemon.sim.wiring import PreparedRun, SimulationSettings
 from policies.errors import InfeasibleBudget, UnknownPolicy
 
 CLASSES = """
@@ -20,7 +22,7 @@ classes:
 - name: vision
   phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.0}}}]
 """
-RIVALS = ["--policy", "equal-width", "--policy", "static-equal", "--jobs", "1"]
+RIVALS = ["--policy", "equal-width", "--policy", "static-equal", "--on", "local:1"]
 
 
 @pytest.fixture
@@ -146,16 +148,14 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
     case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reference was done; the message says where it is."""
-    from boa_daemon.comparing import run as run_module
+    real = tune.prepare
 
-    real = run_module.run_cell
-
-    def interrupt(comparison: object, cell: object) -> object:
-        if cell.policy != "boa":  # type: ignore[attr-defined]
+    def interrupt(settings: SimulationSettings) -> PreparedRun:
+        if settings.policy != "boa":
             raise KeyboardInterrupt
-        return real(comparison, cell)  # type: ignore[arg-type]
+        return real(settings)
 
-    monkeypatch.setattr(run_module, "run_cell", interrupt)
+    monkeypatch.setattr(tune, "prepare", interrupt)
     kept = tmp_path / "kept"
     monkeypatch.setattr(
         "sys.argv", ["boa", "compare", *case, *RIVALS, "--budget", "20/h", "--out", str(kept)]
@@ -164,9 +164,10 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
         main()
 
     assert left.value.code == 130
-    assert len((kept / "cells.jsonl").read_text().splitlines()) == 1
+    runs = len(list(kept.glob("*/*.json")))
+    assert runs > 10
     captured = capsys.readouterr()
-    assert "1 of 3 are done, kept in" in " ".join(captured.err.split())
+    assert f"1 of 3 cells are done, {runs} runs kept in" in " ".join(captured.err.split())
     assert captured.out == ""
 
 

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.cli.demo import shipped_settings
-from boa_daemon.comparing import run as run_module
+from boa_daemon.comparing import tune
 from boa_daemon.comparing.cells import Comparison, Row, reordered, turned
 from boa_daemon.comparing.page import about, decomposition_text, knob_text, table_cells
-from boa_daemon.comparing.run import FILE_NAME, Kept, run_all
+from boa_daemon.comparing.run import run_all
 from boa_daemon.comparing.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
+from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.comparing.timeline import record
 from boa_daemon.comparing.tune import TOLERANCE, Trial, _bracket, equal_spend_hours
 from boa_daemon.errors import InputError
@@ -55,9 +56,9 @@ def a_comparison(**changes: Any) -> Comparison:
     return Comparison(**(values | changes))
 
 
-def run(comparison: Comparison, folder: Path | None = None, processes: int = 1) -> list[Row]:
-    """Run all cells."""
-    return run_all(comparison, kept=Kept(folder), processes=processes, on_row=lambda _row: None)
+def run(comparison: Comparison, folder: Path | None = None) -> list[Row]:
+    """Run all cells here."""
+    return run_all(comparison, Tasks(kept=Kept(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +103,6 @@ def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[R
 
 
 @pytest.mark.exhaustive
-def test_processes_change_nothing() -> None:
-    """Two workers give the very rows of one."""
-    comparison = a_comparison(budgets=(Budget(amount=20.0), Budget(amount=30.0)), rivals=("equal-width",))
-
-    assert run(comparison, processes=2) == run(comparison)
-
-
-@pytest.mark.exhaustive
 def test_rivals_spend_the_same_where_their_settings_allow() -> None:
     """On the shipped workload both come within a step, and say whether that is within 1 %.
 
@@ -129,67 +122,27 @@ def test_rivals_spend_the_same_where_their_settings_allow() -> None:
     assert any(rival.at_equal_spend for rival in rivals)
 
 
-def test_kept_rows_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call reads all of them and changes no byte of the file."""
-    first = run(a_comparison(), tmp_path)
-    text = (tmp_path / FILE_NAME).read_bytes()
-    monkeypatch.setattr(run_module, "run_cell", lambda *_: pytest.fail("this cell was kept"))
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the policies of runs that begin."""
+    begun: list[str] = []
+    real = tune.prepare
+    monkeypatch.setattr(tune, "prepare", lambda settings: begun.append(settings.policy) or real(settings))
+    return begun
 
-    assert run(a_comparison(), tmp_path) == first
-    assert (tmp_path / FILE_NAME).read_bytes() == text
 
+def test_what_is_new_runs_and_what_changed_runs_again(tmp_path: Path, ran: list[str]) -> None:
+    """The same runs nothing, a further rival only itself; with another boot time all runs are new."""
+    first = run(a_comparison(rivals=("equal-width",)), tmp_path)
+    assert set(ran) == {"boa", "equal-width"}
+    ran.clear()
 
-def test_what_is_new_runs_and_what_changed_runs_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A further rival is one more cell; another boot time makes all cells new."""
-    run(a_comparison(rivals=("equal-width",)), tmp_path)
-    ran: list[str] = []
-    real = run_module.run_cell
-    monkeypatch.setattr(run_module, "run_cell", lambda c, cell: ran.append(cell.policy) or real(c, cell))
-
+    assert run(a_comparison(rivals=("equal-width",)), tmp_path) == first
+    assert ran == []
     run(a_comparison(rivals=("equal-width", "efficiency")), tmp_path)
-    assert ran == ["efficiency"]
+    assert set(ran) == {"efficiency"}
     run(a_comparison(rivals=("equal-width",), shared=replace(some_settings(), boot_seconds=60.0)), tmp_path)
-    assert ran == ["efficiency", "boa", "equal-width"]
-
-
-def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that were done before Ctrl-C stay, a torn line is run again, and the end is the same."""
-    whole = run(a_comparison())
-    real = run_module.run_cell
-
-    def interrupted(comparison: Comparison, cell: Any) -> Row:
-        if cell.policy == "greedy-marginal":
-            raise KeyboardInterrupt
-        return real(comparison, cell)
-
-    monkeypatch.setattr(run_module, "run_cell", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(a_comparison(), tmp_path)
-    file = tmp_path / FILE_NAME
-    assert len(file.read_text().splitlines()) == 2
-    file.write_text(file.read_text()[:-20])
-    monkeypatch.setattr(run_module, "run_cell", real)
-
-    assert run(a_comparison(), tmp_path) == whole
-
-
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"key": "a"}', '{"key": "a", "row": 3}'])
-def test_a_foreign_file_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
-    """No row, no guess."""
-    (tmp_path / FILE_NAME).write_text(line + "\n")
-
-    with pytest.raises(InputError, match=r"cells.jsonl:1: this line is no row"):
-        Kept(tmp_path)
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    """A file is in the way."""
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(InputError, match="--out: cannot use"):
-        Kept(tmp_path / "file")
+    assert set(ran) == {"boa", "equal-width", "efficiency"}
 
 
 def test_another_seed_is_another_order_of_the_same_jobs() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.settings import Spot, WorldSettings
-from boa_daemon.sim.wiring import SimulationSettings, prepare, rehearsed, simulate
+from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.traces.rates import with_rates
 from policies.errors import InfeasibleBudget

@@ -1,0 +1,197 @@
+"""A study is run: all cells of all cases side by side; and what its rows say together.
+
+Ratios are paired: a rival's mean JCT over the reference's on the same jobs, in the same world, for the same
+money; over traces, draws and orders it is their geometric mean with Student's interval (`comparing.summary`).
+Regret is a policy's mean JCT over what none can beat for what it spent. Robustness is what another world than
+the study's first does to a policy: its JCT there over its JCT at home, on the same jobs and budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from boa_daemon.comparing.cells import Cell, Row
+from boa_daemon.comparing.run import challenges
+from boa_daemon.comparing.study_file import Case, Study
+from boa_daemon.comparing.summary import Ratio, ratio_of
+from boa_daemon.comparing.tasks import Tasks
+from boa_daemon.comparing.tune import run_cell
+from boa_daemon.errors import BoaError
+from policies.errors import PolicyError
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A row of a case, or why there is none."""
+
+    case: Case
+    cell: Cell
+    row: Row | None
+    words: str = ""
+
+    @property
+    def jobs(self) -> tuple[str, int, int]:
+        """What it has in common with others on the very same jobs."""
+        return self.case.trace, self.case.draw, self.cell.seed
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON says it."""
+        where = {"trace": self.case.trace, "draw": self.case.draw, "world": self.case.world}
+        asked = {"budget_asked": self.case.budget}
+        if self.row is None:
+            return where | asked | {"policy": self.cell.policy, "seed": self.cell.seed, "error": self.words}
+        return where | asked | self.row.to_document() | {"regret": regret_of(self.row)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versus:
+    """A policy beside something, over pairs: of waiting, and where it is told, of spend.
+
+    `unpaid` of the pairs are as they were run, because the policy reaches the other's money at no setting.
+    """
+
+    policy: str
+    world: str
+    budget: str
+    pairs: int
+    waiting: Ratio
+    spend: Ratio | None = None
+    unpaid: int = 0
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON says it."""
+        return {
+            "policy": self.policy,
+            "world": self.world,
+            "budget": self.budget,
+            "pairs": self.pairs,
+            "unpaid": self.unpaid,
+            "waiting": self.waiting.to_document(),
+            "spend": None if self.spend is None else self.spend.to_document(),
+        }
+
+
+def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[Found], None]) -> list[Found]:
+    """Return what each cell came to, in the order of the file; one that ends in an error says so."""
+
+    def find(item: tuple[int, Cell]) -> Found:
+        case = study.cases[item[0]]
+        try:
+            return Found(case=case, cell=item[1], row=run_cell(case.comparison, item[1], tasks))
+        except (BoaError, PolicyError) as error:
+            return Found(case=case, cell=item[1], row=None, words=str(error))
+
+    def follow(item: tuple[int, Cell], found: Found) -> list[tuple[int, Cell]]:
+        row = found.row
+        return [] if row is None else [(item[0], c) for c in challenges(found.case.comparison, item[1], row)]
+
+    begin = [(n, cell) for n, case in enumerate(study.cases) for cell in case.comparison.references()]
+    places: dict[tuple[int, str, int], Found] = {}
+    for (number, cell), found in tasks.each(find, begin, then=follow):
+        places[number, cell.policy, cell.seed] = found
+        on_found(found)
+    order = [study.file.reference, *study.file.policies]
+    return [places[key] for key in sorted(places, key=lambda key: (key[0], key[2], order.index(key[1])))]
+
+
+def regret_of(row: Row) -> float:
+    """Return how many times what no policy can beat, for what it spent, a run waits."""
+    return row.mean_jct_hours / max(
+        row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0
+    )
+
+
+def rivalry(study: Study, found: Iterable[Found]) -> list[Versus]:
+    """Return each rival over the reference, by world and budget, and over all budgets if there are more."""
+    rows = _rows(found)
+    reference = {(one.jobs, one.case.world, one.case.budget): row for one, row in rows if _leads(study, one)}
+    told = []
+    for world, budget, policy in _groups(study, rows, leads=False):
+        ratios, unpaid = [], 0
+        for one, row in _of(rows, world, budget, policy):
+            base = reference.get((one.jobs, one.case.world, one.case.budget))
+            if base is not None:
+                ratios.append((row.equal_spend_mean_jct_hours or row.mean_jct_hours) / base.mean_jct_hours)
+                unpaid += row.equal_spend_mean_jct_hours is None
+        told += [replace(one, unpaid=unpaid) for one in _versus(policy, world, budget, ratios)]
+    return told
+
+
+def regrets(study: Study, found: Iterable[Found]) -> list[Versus]:
+    """Return each policy over what none can beat, by world and budget."""
+    rows = _rows(found)
+    return [
+        versus
+        for world, budget, policy in _groups(study, rows, leads=True)
+        for versus in _versus(
+            policy, world, budget, [regret_of(row) for _, row in _of(rows, world, budget, policy)]
+        )
+    ]
+
+
+def robustness(study: Study, found: Iterable[Found]) -> list[Versus]:
+    """Return each policy in each further world over itself in the first, over all budgets."""
+    rows = _rows(found)
+    home = study.cases[0].world
+    at_home = {
+        (one.jobs, one.case.budget, one.cell.policy): row for one, row in rows if one.case.world == home
+    }
+    told = []
+    for world, budget, policy in _groups(study, rows, leads=True):
+        if world == home or (budget != ALL and len(study.file.budgets) > 1):
+            continue
+        pairs = [
+            (row, base)
+            for one, row in _of(rows, world, budget, policy)
+            if (base := at_home.get((one.jobs, one.case.budget, one.cell.policy))) is not None
+        ]
+        waits = [row.mean_jct_hours / base.mean_jct_hours for row, base in pairs]
+        spends = [row.mean_usd_per_hour / base.mean_usd_per_hour for row, base in pairs]
+        told += _versus(policy, world, budget, waits, spends)
+    return told
+
+
+def _rows(found: Iterable[Found]) -> list[tuple[Found, Row]]:
+    """Return what came to a row."""
+    return [(one, one.row) for one in found if one.row is not None]
+
+
+def _leads(study: Study, one: Found) -> bool:
+    """Return whether it is the reference's."""
+    return one.cell.policy == study.file.reference
+
+
+def _groups(study: Study, rows: Sequence[tuple[Found, Row]], *, leads: bool) -> list[tuple[str, str, str]]:
+    """Return (world, budget, policy) in the order of the file, all budgets together last."""
+    worlds = dict.fromkeys(case.world for case in study.cases)
+    budgets = [*study.file.budgets, *([ALL] if len(study.file.budgets) > 1 else [])]
+    policies = dict.fromkeys([*([study.file.reference] if leads else []), *study.file.policies])
+    skipped = () if leads else (study.file.reference,)
+    return [(w, b, p) for w in worlds for b in budgets for p in policies if p not in skipped]
+
+
+def _of(rows: Sequence[tuple[Found, Row]], world: str, budget: str, policy: str) -> list[tuple[Found, Row]]:
+    """Return the rows of a policy in a world at a budget, or at all."""
+    return [
+        (one, row)
+        for one, row in rows
+        if (one.case.world, one.cell.policy) == (world, policy) and budget in {ALL, one.case.budget}
+    ]
+
+
+def _versus(
+    policy: str, world: str, budget: str, waits: Sequence[float], spends: Sequence[float] = ()
+) -> list[Versus]:
+    """Return the line of some pairs; none where there are none."""
+    if not waits:
+        return []
+    spend = ratio_of(spends) if spends else None
+    return [
+        Versus(
+            policy=policy, world=world, budget=budget, pairs=len(waits), waiting=ratio_of(waits), spend=spend
+        )
+    ]

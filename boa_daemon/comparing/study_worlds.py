@@ -1,0 +1,39 @@
+"""Worlds by name, for studies: what else a policy must bear than the world that it was planned for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from boa_daemon.sim.settings import Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
+
+CALM = "calm"
+
+
+def wrong_by_class(names: Sequence[str]) -> Beliefs:
+    """Return rates and sizes that are stated twice too high or half, class by class in turn."""
+    return Beliefs(
+        rates={name: 2.0 if number % 2 else 0.5 for number, name in enumerate(names)},
+        sizes={name: 2.0 if number // 2 % 2 else 0.5 for number, name in enumerate(names)},
+    )
+
+
+WORLDS: Mapping[str, Callable[[Sequence[str]], WorldSettings]] = MappingProxyType(
+    {
+        CALM: lambda names: WorldSettings(),
+        "wrong-beliefs": lambda names: WorldSettings(beliefs=wrong_by_class(names)),
+        "optimistic-speedups": lambda names: WorldSettings(beliefs=Beliefs(speedup_exponents={"": 1.3})),
+        "slow-boots": lambda names: WorldSettings(boots={"": Boot(median_seconds=420.0, p99_seconds=1200.0)}),
+        "droughts": lambda names: WorldSettings(stock={"": Stock(mean_in_hours=3.0, mean_out_hours=0.5)}),
+        "failures": lambda names: WorldSettings(
+            faults=Faults(
+                boot_failure_fraction=0.02, mean_node_failure_hours=100.0, mean_job_failure_hours=20.0
+            ),
+            checkpoints=Checkpoints(),
+        ),
+        "price-jumps": lambda names: WorldSettings(
+            spot=Spot(price_fraction=0.4, price_volatility=0.8, price_memory_hours=3.0)
+        ),
+    }
+)
+"""A function of the names of the classes each. `docs/reference/study-file.md` says what they are."""

@@ -1,0 +1,206 @@
+"""Small pure tasks: a function and its arguments, done once, by some workers, and kept by what they are.
+
+A task's function stands at the top of a module, says what it returns, and returns the same for the same
+arguments. Its answer is kept in a folder under a hash of function, arguments and code, so that a study goes
+on where it was stopped, and one that is made wider does what is new.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import os
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, TypeVar
+
+import platformdirs
+
+from boa_daemon.comparing.content import code_hash, content_hash
+from boa_daemon.comparing.workers import Here, Workers, read_answer
+from boa_daemon.errors import InputError
+
+_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+
+
+def _proxy_of(plain: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """Return a mapping that cannot change; pickle has no way of its own to send one to a worker."""
+    return MappingProxyType(plain)
+
+
+copyreg.pickle(MappingProxyType, lambda proxy: (_proxy_of, (dict(proxy),)))
+
+
+class Kept:
+    """Answers in a folder, a file each; without a folder, nothing is kept."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out: cannot use this folder: {error}", file=folder) from error
+
+    @classmethod
+    def for_user(cls) -> Kept:
+        """Return the folder in the user's cache; where there can be none, nothing is kept."""
+        try:
+            return cls(platformdirs.user_cache_path("boa") / "tasks")
+        except InputError:
+            return cls(None)
+
+    def find(self, key: str) -> bytes | None:
+        """Return an answer, if it is kept."""
+        if self.folder is None:
+            return None
+        try:
+            return self._path(self.folder, key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def add(self, key: str, answer: bytes) -> None:
+        """Keep an answer: the whole of it or nothing, whenever this process is killed."""
+        if self.folder is None:
+            return
+        path = self._path(self.folder, key)
+        part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            part.write_bytes(answer)
+            part.replace(path)
+        except OSError as error:
+            raise InputError(f"--out: cannot keep an answer: {error}", file=path) from error
+
+    @staticmethod
+    def _path(folder: Path, key: str) -> Path:
+        """Return where an answer is."""
+        return folder / key[:2] / f"{key[2:]}.json"
+
+
+class Tasks:
+    """Does tasks by workers, each once; `done` and `found` count those that ran and those that were kept."""
+
+    def __init__(self, workers: Workers | None = None, kept: Kept | None = None) -> None:
+        self.workers = workers or Here()
+        self.kept = kept or Kept(None)
+        self.done = self.found = 0
+        self._known: dict[str, Future[Any]] = {}
+        self._waiting = 0
+        self._guard = threading.Lock()
+        self._threads = ThreadPoolExecutor(self.workers.count) if self.workers.count > 1 else None
+
+    def __enter__(self) -> Tasks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; what waits for them is told so."""
+        for future in list(self._known.values()):
+            future.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        self.workers.close()
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether some worker has nothing to do, so that what may be asked next can be done already."""
+        return self._threads is not None and self._waiting < self.workers.count
+
+    def run(self, function: Callable[..., _Answer], *arguments: object) -> _Answer:
+        """Return the answer of a task."""
+        return self.submit(function, *arguments).result()
+
+    def submit(self, function: Callable[..., _Answer], *arguments: object) -> Future[_Answer]:
+        """Have a task done; the same one is done once, however often it is asked for."""
+        key = content_hash(code_hash(), function, arguments)
+        with self._guard:
+            if key in self._known:
+                return self._known[key]
+            future: Future[Any] = Future()
+            self._known[key] = future
+            self._waiting += 1
+        if self._threads is None:
+            self._settle(future, key, function, arguments)
+        else:
+            try:
+                self._threads.submit(self._settle, future, key, function, arguments)
+            except RuntimeError:
+                future.cancel()
+        return future
+
+    def each(
+        self,
+        function: Callable[[_Item], _Answer],
+        items: Iterable[_Item],
+        then: Callable[[_Item, _Answer], Iterable[_Item]] = lambda item, answer: (),
+    ) -> Iterator[tuple[_Item, _Answer]]:
+        """Yield items with what a function makes of them as they are done, and further ones that follow.
+
+        The function is no task: it asks for tasks, and waits for them.
+        """
+        if self._threads is None:
+            waiting = deque(items)
+            while waiting:
+                item = waiting.popleft()
+                answer = function(item)
+                yield item, answer
+                waiting.extend(then(item, answer))
+            return
+        # These threads only wait for answers, so there may be more of them than workers.
+        with ThreadPoolExecutor(4 * self.workers.count) as crew:
+            asked = {crew.submit(function, item): item for item in items}
+            try:
+                while asked:
+                    for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                        item, answer = asked.pop(future), future.result()
+                        yield item, answer
+                        asked |= {crew.submit(function, one): one for one in then(item, answer)}
+            except BaseException:
+                crew.shutdown(wait=False, cancel_futures=True)
+                self.close()
+                raise
+
+    def _settle(
+        self, future: Future[Any], key: str, function: Callable[..., Any], arguments: tuple[object, ...]
+    ) -> None:
+        """Find the answer or have it made, and hand it to whoever waits."""
+        try:
+            value, was_kept = self._answer(key, function, arguments)
+        except BaseException as error:
+            if self._threads is None and not isinstance(error, Exception):
+                raise
+            with suppress(InvalidStateError):
+                future.set_exception(error)
+            return
+        finally:
+            with self._guard:
+                self._waiting -= 1
+        with self._guard:
+            self.found += was_kept
+            self.done += not was_kept
+        with suppress(InvalidStateError):
+            future.set_result(value)
+
+    def _answer(
+        self, key: str, function: Callable[..., _Answer], arguments: tuple[object, ...]
+    ) -> tuple[_Answer, bool]:
+        """Return the answer, and whether it was kept. A file that somebody has damaged is none."""
+        kept = self.kept.find(key)
+        if kept is not None:
+            with suppress(ValueError):
+                return read_answer(function, kept), True
+        answer = self.workers.answer(pickle.dumps((function, arguments)))
+        self.kept.add(key, answer)
+        return read_answer(function, answer), False

@@ -1,0 +1,223 @@
+"""Studies: what a file says, what is wrong with it, what rows say together; a stopped one goes on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from boa_daemon.cli import app
+from boa_daemon.comparing.study import Found, regrets, rivalry, robustness, run_study
+from boa_daemon.comparing.study_file import Study, load_study
+from boa_daemon.comparing.study_page import Report
+from boa_daemon.comparing.study_worlds import WORLDS
+from boa_daemon.comparing.tasks import Tasks
+from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+CLASSES = """
+gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}
+classes:
+- name: vision
+  phases: [{size_gpu_hours: 1.0, speedup: {table: {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.0}}}]
+"""
+STUDY = """
+title: Tiny
+budgets: [20/h]
+policies: [equal-width]
+worlds: [calm, failures]
+seeds: 2
+traces:
+- {name: own, trace: trace.csv, classes: classes.yaml}
+"""
+
+
+def written(folder: Path) -> Path:
+    """Write a trace of twelve jobs, their class, and a study."""
+    rows = "".join(f"j{n},{n * 600},vision\n" for n in range(12))
+    (folder / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+    (folder / "classes.yaml").write_text(CLASSES)
+    (folder / "study.yaml").write_text(STUDY)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a study."""
+    return written(tmp_path)
+
+
+def study_of(folder: Path, text: str) -> Study:
+    """Read a study."""
+    (folder / "study.yaml").write_text(text)
+    return load_study(folder / "study.yaml")
+
+
+def test_a_study_has_a_case_for_each_trace_budget_world_and_draw(folder: Path) -> None:
+    """Seeds of a file are orders of its jobs; those of a load are draws. A budget follows the load."""
+    text = STUDY.replace("[20/h]", "[20/h, x2]") + (
+        "- {name: like, like: trace.csv, classes: classes.yaml, hours: 3, load: 2.0}\n"
+    )
+    study = study_of(folder, text)
+
+    assert len(study.cases) == 2 * 2 * (1 + 2)
+    assert study.cells == 2 * 2 * (2 * 2 + 2 * 2)
+    own, *_, like = study.cases
+    assert (own.trace, own.world, own.comparison.seeds) == ("own", "calm", 2)
+    assert (like.trace, like.draw, like.world, like.comparison.seeds) == ("like", 1, "failures", 1)
+    (budget,) = like.comparison.budgets
+    jobs = like.comparison.shared.trace
+    assert budget.amount == pytest.approx(2.0 * len(jobs.jobs) / jobs.window_hours)
+
+
+def test_the_example_can_be_read() -> None:
+    """As it stands."""
+    study = load_study(ROOT / "examples" / "study.yaml")
+
+    assert {case.world for case in study.cases} <= set(WORLDS)
+    assert study.cells == 2 * 3 * 2 * 5 * 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("seeds: 2", "sedes: 2", "study.yaml:6: unknown key 'sedes'. Did you mean 'seeds'"),
+        ("seeds: 2", "seeds: 0", "study.yaml:6: seeds must be at least 1; got 0"),
+        ("[20/h]", "[20]", "study.yaml:3: budgets[0] must be text; got 20"),
+        ("[20/h]", "['20']", "study.yaml:3: budgets: "),
+        ("[20/h]", "[xx]", "budgets: 'xx' is no budget. Write 60/h, 900/day, gpus:48, or x1.5"),
+        ("[20/h]", "[x-1]", "budgets: 'x-1' is no budget"),
+        ("[20/h]", "[20/h, 20/h]", "study.yaml:3: budgets names 20/h twice. Remove one"),
+        ("equal-width", "equal-wdith", "study.yaml:4: "),
+        ("[calm", "[calmm", "yaml:5: worlds: there is no world 'calmm'. Did you mean 'calm'?"),
+        ("failures]", "zzz]", "Known: calm, droughts"),
+        ("failures]", "no.yaml]", "no.yaml: there is no such file"),
+        ("trace: trace.csv,", "", "yaml:8: traces['own'] takes either trace or like. Write trace: FILE"),
+        (
+            "classes.yaml}",
+            "classes.yaml, hours: 3}",
+            "traces['own'].hours is for like. Write like: trace.csv",
+        ),
+        ("trace: trace.csv", "trace: no.csv", "no.csv: cannot read the trace"),
+        (STUDY, "- 3\n", "a study file is a mapping; got a list"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line_and_what_to_type(
+    folder: Path, old: str, new: str, says: str
+) -> None:
+    """One sentence, before anything runs."""
+    with pytest.raises(InputError) as refused:
+        study_of(folder, STUDY.replace(old, new))
+
+    assert says in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Found]]:
+    """Run the tiny study here."""
+    study = study_of(written(tmp_path_factory.mktemp("study")), STUDY)
+    seen: list[Found] = []
+    found = run_study(study, Tasks(), on_found=seen.append)
+    assert len(seen) == len(found) == study.cells == 8
+    return study, found
+
+
+def test_ratios_regret_and_robustness_are_paired(done: tuple[Study, list[Found]]) -> None:
+    """By hand: each over its partner on the same jobs, and the geometric mean of two."""
+    study, found = done
+    rows = {(one.case.world, one.cell.policy, one.cell.seed): one.row for one in found if one.row}
+    hours = {key: row.mean_jct_hours for key, row in rows.items()}
+
+    rival = next(one for one in rivalry(study, found) if one.world == "failures")
+    equal = [rows["failures", "equal-width", seed].equal_spend_mean_jct_hours for seed in (0, 1)]
+    waits = [one or hours["failures", "equal-width", seed] for seed, one in enumerate(equal)]
+    by_hand = [wait / hours["failures", "boa", seed] for seed, wait in enumerate(waits)]
+    assert rival.waiting.mean == pytest.approx(math.sqrt(by_hand[0] * by_hand[1]))
+    assert (rival.pairs, rival.unpaid) == (2, equal.count(None))
+    home = next(one for one in robustness(study, found) if one.policy == "boa")
+    moved = [hours["failures", "boa", seed] / hours["calm", "boa", seed] for seed in (0, 1)]
+    assert home.world == "failures"
+    assert home.waiting.mean == pytest.approx(math.sqrt(moved[0] * moved[1]))
+    assert len(regrets(study, found)) == 4
+    assert all(one.waiting.mean >= 1.0 for one in regrets(study, found))
+
+
+def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[Found]]) -> None:
+    """What is not there is not told of, and nothing fails."""
+    study, found = done
+
+    assert Report.of(study, []).tables() == []
+    assert [len(Report.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [1, 2, 3]
+    assert "1 of 8 cells" in Report.of(study, found[:1]).sentences()[0]
+
+
+def boa(*arguments: str) -> Any:
+    """Run the command line."""
+    return CliRunner().invoke(app, ["study", *arguments])
+
+
+def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> None:
+    """All of one study, which runs once; a cell that cannot run is told of and costs exit code 4."""
+    study = [str(folder / "study.yaml"), "--on", "local:1", "--out", str(folder / "kept")]
+    page = folder / "report.html"
+    (folder / "study.yaml").write_text(
+        STUDY.replace("[20/h]", "[20/h, 0.01/h]").replace("seeds: 2", "seeds: 1")
+    )
+    table = boa(*study, "--report", str(page))
+    assert table.exit_code == PARTLY_DONE, table.output
+    document = json.loads(boa(*study, "--json").stdout)
+    rows = list(csv.DictReader(io.StringIO(boa(*study, "-o", "csv").stdout)))
+
+    assert "Waiting over boa's, for the same money" in " ".join(table.stdout.split())
+    assert "Waiting and spend over those in calm" in " ".join(table.stdout.split())
+    assert "Not done: boa on own, calm, 0.01/h, seed 0" in " ".join(table.stdout.split())
+    assert {line["policy"] for line in document["ratios"]} == {"equal-width"}
+    assert (document["cells"], document["failed"], len(document["rows"])) == (8, 2, 6)
+    assert len(rows) == 6
+    assert float(rows[0]["mean_jct_hours"]) == document["rows"][0]["mean_jct_hours"]
+    text = page.read_text()
+    assert text.count("<table>") == 3
+    assert text.count("<svg") == 1
+    (folder / "study.yaml").write_text(STUDY.replace("[20/h]", "[0.01/h]"))
+    assert isinstance(boa(*study).exception, BoaError)
+
+
+def test_the_schema_is_printed() -> None:
+    """For editors."""
+    schema = json.loads(CliRunner().invoke(app, ["schema", "study"]).stdout)
+
+    assert set(schema["required"]) == {"traces", "budgets"}
+    assert all("description" in one for one in schema["properties"].values())
+
+
+@pytest.mark.exhaustive  # Two hundred runs, by two processes and again by one.
+def test_a_study_that_was_killed_goes_on_to_the_same_digits(folder: Path) -> None:
+    """SIGKILL in the middle; what was done is not done again, and nothing differs from one process alone."""
+    text = STUDY.replace("seeds: 2", "seeds: 4").replace("[equal", "[efficiency, static-fifo, equal")
+    (folder / "study.yaml").write_text(text)
+    command = [sys.executable, "-m", "boa_daemon", "study", str(folder / "study.yaml"), "--json"]
+    kept = folder / "kept"
+    first = subprocess.Popen(
+        [*command, "--on", "local:2", "--out", str(kept)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while len(list(kept.glob("*/*.json"))) < 60:
+        assert first.poll() is None
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+
+    two = subprocess.check_output([*command, "--on", "local:2", "--out", str(kept)])
+    one = subprocess.check_output([*command, "--on", "local:1", "--out", str(folder / "alone")])
+    assert two == one
+    assert len(list(kept.glob("*/*.json"))) >= 200

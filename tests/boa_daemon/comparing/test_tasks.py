@@ -1,0 +1,216 @@
+"""Tasks: the same answers with any workers and after a kill, each done once, workers that die, folders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from some_tasks import Answer, a_square, dies, dies_once, in_vain, len_of, noted
+
+from boa_daemon.comparing import content
+from boa_daemon.comparing.content import content_hash
+from boa_daemon.comparing.tasks import Kept, Tasks
+from boa_daemon.comparing.workers import Here, Local, OnRay, workers_on
+from boa_daemon.errors import BoaError, InputError
+from boa_daemon.testing import a_trace
+from policies.errors import InfeasibleBudget
+
+
+def test_answers_come_back_to_the_last_digit_and_are_kept(tmp_path: Path) -> None:
+    """What a file of them gives is what was worked out; nothing is done twice."""
+    first, again, here = (Tasks(kept=Kept(tmp_path)), Tasks(kept=Kept(tmp_path)), a_square(7))
+
+    assert [first.run(a_square, 7), first.run(a_square, 7), again.run(a_square, 7)] == [here] * 3
+    assert (first.done, first.found, again.done, again.found) == (1, 0, 0, 1)
+    (file,) = tmp_path.glob("*/*.json")
+    file.write_text('{"numbers": ')
+    assert Tasks(kept=Kept(tmp_path)).run(a_square, 7) == here
+
+
+def test_other_code_is_another_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept under one version is not an answer of the next."""
+    Tasks(kept=Kept(tmp_path)).run(a_square, 7)
+    monkeypatch.setattr("boa_daemon.comparing.tasks.code_hash", lambda: "newer")
+    tasks = Tasks(kept=Kept(tmp_path))
+    tasks.run(a_square, 7)
+
+    assert (tasks.done, tasks.found) == (1, 0)
+    assert len(content.code_hash()) == 12
+
+
+def test_a_hash_is_of_the_content_alone() -> None:
+    """Equal values are one, whoever holds them; unequal ones are not, however alike they are written."""
+    trace = a_trace(0.0, 600.0)
+    assert content_hash(trace, {"a", "b", "c"}) == content_hash(a_trace(0.0, 600.0), {"c", "b", "a"})
+    unlike = [1, 1.0, True, "1", None, (1,), ((1,),), (1, 1), {"1": 1}, {1: 1}, trace, a_trace(0.0, 601.0)]
+    unlike += [np.array([1]), np.array([1.0]), np.array([[1]]), a_square, in_vain, Answer((1.0,))]
+    unlike += [("ab", "c"), ("a", "bc"), {"a": 1, "b": 2}, {"b": 2, "a": 1}, frozenset({1})]
+    assert len({content_hash(value) for value in unlike}) == len(unlike)
+    words = (
+        "print(__import__('boa_daemon.comparing.content').comparing.content.content_hash(frozenset('abc')))"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", words],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert len(seen) == 1
+
+
+def test_workers_change_nothing_and_die_without_loss(tmp_path: Path) -> None:
+    """Two processes answer as one does; a killed one costs a try; a task that always kills is told of."""
+    with Tasks(Local(2), Kept(tmp_path / "kept")) as tasks:
+        asked = [tasks.submit(a_square, n) for n in range(5)]
+        assert [future.result() for future in asked] == [a_square(n) for n in range(5)]
+        assert tasks.run(dies_once, str(tmp_path / "marker")) != os.getpid()
+        with pytest.raises(InfeasibleBudget) as refused:
+            tasks.run(in_vain, 7.5)
+        assert refused.value.least_spend == 7.5
+        proxy = MappingProxyType({"a": 1.0})
+        assert tasks.run(len_of, proxy) == 1
+        with pytest.raises(BoaError, match="a worker died 3 times"):
+            tasks.run(dies, 1)
+
+
+@pytest.mark.parametrize("workers", [Here(), None], ids=["here", "local:2"])
+def test_each_waits_for_what_follows(workers: Here | None) -> None:
+    """A function that asks for tasks, and items that come of others; each is done once."""
+    with Tasks(workers or Local(2)) as tasks:
+        found = dict(
+            tasks.each(
+                lambda n: tasks.run(a_square, n).numbers[0],
+                [1, 2],
+                then=lambda n, _answer: [n * 10] if n < 10 else [],
+            )
+        )
+    assert found == {n: a_square(n).numbers[0] for n in (1, 2, 10, 20)}
+    assert tasks.done == 4
+
+
+CHILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from some_tasks import noted
+from boa_daemon.comparing.tasks import Kept, Tasks
+from boa_daemon.comparing.workers import Local
+if __name__ == "__main__":
+    with Tasks(Local(2), Kept(Path({folder!r}) / "kept")) as tasks:
+        asked = [tasks.submit(noted, {folder!r}, n) for n in range(400)]
+        print("begun", flush=True)
+        for future in asked:
+            future.result()
+"""
+
+
+def test_after_a_kill_in_the_middle_the_rest_is_done(tmp_path: Path) -> None:
+    """SIGKILL ends the workers too; the same command does what is left, and the answers are the same."""
+    script = tmp_path / "child.py"
+    script.write_text(CHILD.format(here=str(Path(__file__).parents[2]), folder=str(tmp_path)))
+    child = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
+    kept = tmp_path / "kept"
+    deadline = time.monotonic() + 30.0
+    while len(list(kept.glob("*/*.json"))) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child.kill()
+    child.wait()
+    while group_lives(child.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    done = len(list(kept.glob("*/*.json")))
+    assert 5 <= done < 400
+
+    with Tasks(kept=Kept(kept)) as tasks:
+        assert [tasks.run(noted, str(tmp_path), n) for n in range(0, 400, 40)] == [
+            n * n for n in range(0, 400, 40)
+        ]
+        assert tasks.run(noted, str(tmp_path), 0) == 0
+    assert (tmp_path / "0").read_text() == "x"
+
+
+def group_lives(group: int) -> bool:
+    """Return whether a process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_whoever_waits_is_told_that_it_is_over() -> None:
+    """Closing in the middle leaves no thread behind and no process."""
+    before = threading.active_count()
+    tasks = Tasks(Local(1))
+    tasks._threads = None
+    tasks.close()
+    with Tasks(Local(2)) as tasks:
+        for n in range(20):
+            tasks.submit(noted, "/nowhere", n)
+    deadline = time.monotonic() + 10.0
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("where", ["locla", "local:0", "local:x", "local:", "ray:/host", "https://x"])
+def test_another_place_is_refused_with_what_to_type(where: str) -> None:
+    """One sentence with the three forms."""
+    with pytest.raises(InputError, match="local, local:4 or ray://HOST"):
+        workers_on(where)
+
+
+def test_places_to_work() -> None:
+    """One process is this one."""
+    assert isinstance(workers_on("local:1"), Here)
+    assert workers_on("local:3").count == 3
+    assert workers_on(None).count == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("where", ["file", "file/below"])
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> None:
+    """A file is in the way."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(InputError, match="--out: cannot use"):
+        Kept(tmp_path / where)
+
+
+@pytest.mark.exhaustive  # A cluster takes a quarter of a minute to start.
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
+def test_a_ray_cluster_of_three_nodes_answers_the_same(tmp_path: Path) -> None:
+    """Over Ray's client, with this code sent along; a worker that is killed costs a try and no answer."""
+    import ray.cluster_utils
+
+    port = 10123
+    cluster = ray.cluster_utils.Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port},
+    )
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        workers = workers_on(f"ray://127.0.0.1:{port}")
+        assert isinstance(workers, OnRay)
+        with Tasks(workers) as tasks:
+            assert workers.count == 3
+            asked = [tasks.submit(a_square, n) for n in range(12)]
+            assert [future.result() for future in asked] == [a_square(n) for n in range(12)]
+            assert tasks.run(dies_once, str(tmp_path / "marker")) != os.getpid()
+            with pytest.raises(InfeasibleBudget) as refused:
+                tasks.run(in_vain, 7.5)
+            assert refused.value.least_spend == 7.5
+    finally:
+        cluster.shutdown()
