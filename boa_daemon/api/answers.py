@@ -179,7 +179,8 @@ class _Standing(TypedDict):
 class StatusAnswer(_Standing, total=False):
     """How the daemon is. From `tick` on: what its last look saw, left out before the first one.
 
-    `fault` is empty where all is well. `usd_per_hour` is what all nodes cost now. `books` has for `day` and
+    `fault` is empty where all is well. `usd_per_hour` is what all nodes cost now; `stopped_nodes` are those of
+    the warm pool. `books` has for `day` and
     `month` what was spent, the cap and the forecast, in dollars. `finishes` has for jobs when they end and
     what they cost until then, each as what is expected and what nine of ten cases lie between; `dates` for
     those with a date the probability that it is met.
@@ -188,6 +189,7 @@ class StatusAnswer(_Standing, total=False):
     tick: int
     usd_per_hour: float
     nodes: int
+    stopped_nodes: int
     max_instances: int | None
     gpus: int
     gpus_used: int
