@@ -179,11 +179,10 @@ class _Standing(TypedDict):
 class StatusAnswer(_Standing, total=False):
     """How the daemon is. From `tick` on: what its last look saw, left out before the first one.
 
-    `fault` is empty where all is well. `usd_per_hour` is what all nodes cost now; `stopped_nodes` are those of
-    the warm pool. `books` has for `day` and
-    `month` what was spent, the cap and the forecast, in dollars. `finishes` has for jobs when they end and
-    what they cost until then, each as what is expected and what nine of ten cases lie between; `dates` for
-    those with a date the probability that it is met.
+    `fault` is empty where all is well. `usd_per_hour` is what all nodes cost now, `stopped_nodes` are those
+    of the warm pool. `books` has for `day` and `month` what was spent, the cap and the forecast, in dollars.
+    `finishes` has for jobs when they end and what they cost until then, each as what is expected and what
+    nine of ten cases lie between; `dates` for those with a date the probability that it is met.
     """
 
     tick: int

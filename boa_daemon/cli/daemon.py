@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from importlib import import_module
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -18,7 +20,6 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
-from boa_daemon.inputs.job_file import job_schema
 from boa_daemon.units import counted
 
 
@@ -58,33 +59,29 @@ class What(StrEnum):
     problem = "problem"
     prices = "prices"
     study = "study"
+    world = "world"
+    network = "network"
+
+
+_SCHEMAS = {
+    What.job: "inputs.job_file:job_schema",
+    What.settings: "daemon.config:Settings.model_json_schema",
+    What.problem: "inputs.problem_file:problem_schema",
+    What.prices: "inputs.price_file:PriceFile.model_json_schema",
+    What.study: "comparing.study_file:StudyFile.model_json_schema",
+    What.world: "sim.world_file:world_schema",
+    What.network: "network.case:CaseEntry.model_json_schema",
+}
 
 
 def schema(
-    what: Annotated[What, typer.Argument(help="job, settings, problem, prices or study.")] = What.job,
+    what: Annotated[
+        What, typer.Argument(help="job, settings, problem, prices, study, world or network.")
+    ] = What.job,
 ) -> None:
     """Print the JSON schema of a file, for editors and for checks of your own."""
-    if what is What.job:
-        print_json(job_schema())
-        return
-    if what is What.problem:
-        from boa_daemon.inputs.problem_file import problem_schema  # noqa: PLC0415
-
-        print_json(problem_schema())
-        return
-    if what is What.prices:
-        from boa_daemon.inputs.price_file import PriceFile  # noqa: PLC0415
-
-        print_json(PriceFile.model_json_schema())
-        return
-    if what is What.study:
-        from boa_daemon.comparing.study_file import StudyFile  # noqa: PLC0415
-
-        print_json(StudyFile.model_json_schema())
-        return
-    from boa_daemon.daemon.config import Settings  # noqa: PLC0415
-
-    print_json(Settings.model_json_schema())
+    module, _, path = _SCHEMAS[what].partition(":")
+    print_json(attrgetter(path)(import_module(f"boa_daemon.{module}"))())
 
 
 def recover(

@@ -98,6 +98,11 @@ class _Boots(Strict):
     boot: dict[Name, _Boot]
 
 
+def world_schema() -> dict[str, Any]:
+    """Return the JSON schema of a world file, for editors."""
+    return _File.model_json_schema()
+
+
 def load_world(
     path: str | Path, instance_types: Collection[InstanceType], class_names: Collection[str]
 ) -> WorldSettings:

@@ -323,8 +323,11 @@ def test_jobs_are_listed_by_id_alone(boa: Boa) -> None:
 
 @pytest.mark.parametrize(
     ("what", "key"),
-    [("job", "run"), ("settings", "budget"), ("problem", "classes"), ("prices", "discounts")],
-)
+    [
+        ("job", "run"), ("settings", "budget"), ("problem", "classes"), ("prices", "discounts"),
+        ("study", "traces"), ("world", "spot"), ("network", "servers"),
+    ],
+)  # fmt: skip
 def test_every_file_has_a_schema_that_knows_its_keys(what: str, key: str) -> None:
     """A key of an example is a property, and unknown ones are refused."""
     schema = json.loads(CliRunner().invoke(app, ["schema", what]).stdout)
