@@ -7,6 +7,7 @@ from math import fsum
 
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.state import NodeState
+from boa_daemon.units import dollars
 
 
 @dataclass(slots=True)
@@ -30,6 +31,14 @@ class Meter:
     node_failures: int = 0
     refusals: dict[str, int] = field(default_factory=dict)
     on_demand: list[tuple[str, int, float, float]] = field(default_factory=list)
+
+    @property
+    def most_usd(self) -> float:
+        """What the bills may have been at the most: each is rounded to whole micro-dollars.
+
+        A bound on waiting for this money holds for the true bills as well.
+        """
+        return dollars(self.micro_dollars + self.launches + self.stops)
 
     def refused(self, kind: str) -> None:
         """Count a request that was not served."""

@@ -106,8 +106,6 @@ def report(
         "lost": totals.lost_gpu_seconds / SECONDS_PER_HOUR,
     }
     busy = hours["used"] + hours["booting"] + hours["overhead"] + hours["lost"]
-    # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
-    most_spent = dollars(meter.micro_dollars + meter.launches + meter.stops)
     # One arrival has no window: then the run itself is the only measure of time.
     paid_hours = window or simulated_hours
     return Simulation(
@@ -124,7 +122,7 @@ def report(
         mean_usd_per_hour=spent / paid_hours,
         mean_usd_per_simulated_hour=spent / simulated_hours,
         spent_usd=spent,
-        lower_bound_mean_jct_hours=lower_bound_hours(trace, problem, most_spent),
+        lower_bound_mean_jct_hours=lower_bound_hours(trace, problem, meter.most_usd),
         lower_bound_at_budget_mean_jct_hours=lower_bound_hours(trace, problem, budget.amount * paid_hours),
         planned_mean_jct_hours=built.planned_mean_jct_hours,
         planned_usd_per_hour=built.planned_spend,

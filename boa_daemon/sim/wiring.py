@@ -24,7 +24,7 @@ from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules, WarmPool
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
-from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Shortfall
 from policies.registry import (
@@ -184,11 +184,8 @@ class PreparedRun:
             boot_hours=settings.least_boot_seconds / SECONDS_PER_HOUR,
             max_nodes=settings.max_nodes_with_quotas,
         )
-        # Bills are rounded to whole micro-dollars, which must not push the bound above the truth.
-        spent = result.spent_usd + dollars(2 * result.nodes_launched)
-        hours = lower_bound_with_boots_hours(
-            settings.trace, self._at_least_prices(), spent, renting, effort=effort
-        )
+        spent, problem = self.world.cloud.meter.most_usd, self._at_least_prices()
+        hours = lower_bound_with_boots_hours(settings.trace, problem, spent, renting, effort=effort)
         return replace(result, lower_bound_with_boots_mean_jct_hours=hours)
 
     def _at_least_prices(self) -> Problem:
