@@ -10,9 +10,9 @@ import pytest
 def shares(of_each: int, *, parts: int) -> list[Any]:
     """Return (first point, step) of each test, which together take every point once.
 
-    Every `of_each`-th point is taken by any run of the tests, in so many parts that can be side by side; the
-    others are exhaustive.
+    Every `of_each`-th point is taken in so many parts that can be side by side, the first of them by any run
+    of the tests; all others are exhaustive.
     """
-    always = [(of_each * part, of_each * parts) for part in range(parts)]
-    others = [pytest.param(first, of_each, marks=pytest.mark.exhaustive) for first in range(1, of_each)]
-    return [*always, *others]
+    first, *more = ((of_each * part, of_each * parts) for part in range(parts))
+    others = [*more, *((begin, of_each) for begin in range(1, of_each))]
+    return [first, *(pytest.param(*share, marks=pytest.mark.exhaustive) for share in others)]

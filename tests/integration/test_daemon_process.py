@@ -45,6 +45,7 @@ def test_a_real_job_outlives_two_daemons(site: Site) -> None:
     assert site.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.exhaustive
 def test_two_at_once_and_settings_that_are_read_again(site: Site) -> None:
     """The second daemon leaves with 1; SIGHUP takes good settings and refuses bad ones."""
     site.up()

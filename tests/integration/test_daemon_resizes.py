@@ -145,6 +145,7 @@ def playing(folder: Path, run: str, *, nodes: int, machine: str) -> Iterator[Res
             site.end(signal.SIGKILL)
 
 
+@pytest.mark.exhaustive
 def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
     """On 1 to 4 nodes: a worker, the daemon, the keeper and the daemon are killed; the loss is the same."""
     steps = 400

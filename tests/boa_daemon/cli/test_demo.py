@@ -31,6 +31,7 @@ def test_without_a_terminal_it_prints_lines_and_ends_with_sentences_and_next_com
     assert "Next: boa " in result.stdout
 
 
+@pytest.mark.exhaustive
 def test_json_is_one_document_with_every_run() -> None:
     """BOA first, then the rivals, each with its settings in its name."""
     document = json.loads(CliRunner().invoke(app, ["demo", "--budget", "40/h", "--json"]).stdout)

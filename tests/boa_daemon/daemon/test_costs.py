@@ -97,11 +97,11 @@ def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
 
 def test_kinds_of_a_day_add_up_to_it(tmp_path: Path) -> None:
     """What Cost Explorer is compared with, service by service."""
-    clock = ManualClock(START)
+    clock = ManualClock(START + 22 * 3600.0)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=WithExtras)
     try:
-        play.service.submit([job_content(hours=30.0)], user="ann")
-        run(play, clock, 30 * 3600.0)
+        play.service.submit([job_content(hours=4.0)], user="ann")
+        run(play, clock, 4 * 3600.0)
         rows = play.service.cost(by="day")["rows"]
     finally:
         play.close()

@@ -58,13 +58,13 @@ def ordered(stage: Stage, job: str, gpus: int | None, **who: Any) -> dict[str, A
 @pytest.mark.parametrize("widths", [(1, 4, 2), (4, 1, 8), (2, 2, 1)])
 def test_an_ordered_width_is_taken_at_once(stage: Stage, widths: tuple[int, ...]) -> None:
     """Whatever the rules against flapping say, wider and narrower; the job finishes with no step lost."""
-    job = stage.submit(hours=8.0, max_gpus=8)
+    job = stage.submit(hours=1.5, max_gpus=8)
     stage.run(120.0)
     for gpus in widths:
         ordered(stage, job, gpus)
         stage.run(120.0)
         assert stage.row(job)["gpus"] == gpus
-    stage.run(8 * 3600.0)
+    stage.run(1.5 * 3600.0)
     assert (stage.row(job)["status"], stage.row(job)["lost_steps"]) == ("finished", 0)
 
 

@@ -69,7 +69,7 @@ def runs(draw: DrawFn) -> SimulationSettings:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(run_settings=runs())
 def test_no_run_beats_it(run_settings: SimulationSettings) -> None:
     """The bound is at most what the run waited for its money, and at least the bound without boots."""

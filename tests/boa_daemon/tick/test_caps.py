@@ -372,7 +372,7 @@ def capped_runs(draw: DrawFn) -> tuple[SimulationSettings, Caps]:
     return run, caps
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=capped_runs(), is_unreliable=st.booleans())
 def test_no_cap_is_exceeded_by_a_micro_dollar(
     case: tuple[SimulationSettings, Caps], is_unreliable: bool
