@@ -31,6 +31,8 @@ IS_RECORDING = bool(os.environ.get("BOA_RECORD_DOCS"))
 _FENCE = re.compile(
     r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<kind>[a-z]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+_PROGRESS = re.compile(r"^\d+ of \d+ \w+, \d+ runs, ")
+"""Said once a minute, so only where the machine is slow."""
 _VARIES = ((re.compile(r" in \d+\.\d+ s$"), " in ... s"),)
 
 
@@ -77,7 +79,8 @@ def run_boa(arguments: list[str]) -> tuple[str, int]:
         code = int(end.code or 0)
     finally:
         sys.argv = before
-    return "\n".join(line.rstrip() for line in screen.getvalue().rstrip().splitlines()), code
+    lines = (line.rstrip() for line in screen.getvalue().rstrip().splitlines())
+    return "\n".join(line for line in lines if not _PROGRESS.match(line)), code
 
 
 def is_as_recorded(output: str, recorded: str) -> bool:
