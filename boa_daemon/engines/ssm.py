@@ -63,6 +63,8 @@ from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
+AGAIN_SECONDS = 15.0
+"""A stop that no unit has obeyed is ordered anew after so long."""
 MOST_PROBES = 3
 """So many probes in a row that SSM took and the node did not answer, and a silent unit is lost."""
 PROBE = "the answer to a probe"
@@ -266,8 +268,7 @@ class SsmEngine:
         run = known.run if known is not None else None
         if known is None or run is None or run.generation.number != generation or self._look(known).is_over:
             return Accepted()
-        if run.order is not None:
-            # Sent now it would find nothing, and the unit would start after it.
+        if not run.can_hear(self._now()):
             run.then = "kill" if is_kill or run.then == "kill" else "stop"
         else:
             answer = self._send_order(run, is_kill=is_kill)
@@ -285,15 +286,28 @@ class SsmEngine:
         """Send the nodes of a generation the order to stop or to end."""
         pattern = _pattern(run.generation.job, run.generation.number)
         script = kill_script(pattern) if is_kill else stop_script(pattern)
+        run.told_at = self._now()
         return self._commands.send_each(run.nodes, script, "end a unit" if is_kill else "stop a unit")
 
-    def _follow_start(self, run: Run) -> bool:
-        """Take in what came of a start that was under way, and obey what was ordered meanwhile."""
-        is_new = run.harvest(self._now())
-        if run.then is None or not run.is_started:
+    def _follow(self, known: Known, run: Run) -> bool:
+        """Take in what came of a start that was under way; tell its units what was ordered, maybe again.
+
+        A stop that came late or got lost is ordered anew: a unit that stops already takes no notice.
+        """
+        now = self._now()
+        is_new = run.harvest(now)
+        if not run.can_hear(now):
             return is_new
-        if not isinstance(self._send_order(run, is_kill=run.then == "kill"), Refused):
-            run.then = None
+        if run.then is not None:
+            if not isinstance(self._send_order(run, is_kill=run.then == "kill"), Refused):
+                run.then = None
+        elif (
+            run.generation.is_stop_ordered
+            and not run.generation.is_kill_ordered
+            and now - run.told_at >= AGAIN_SECONDS
+            and not self._look(known).is_over
+        ):
+            self._send_order(run, is_kill=False)
         return is_new
 
     def unfit(self) -> Mapping[NodeId, str]:
@@ -319,7 +333,7 @@ class SsmEngine:
         self._is_cut_off = False
         for known in self._jobs.values():
             if known.run is not None:
-                self._has_news |= self._follow_start(known.run)
+                self._has_news |= self._follow(known, known.run)
                 self._has_news |= known.run.is_started and self._ask_silent(known.run)
         self._save_news()
         return {

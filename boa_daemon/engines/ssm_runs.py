@@ -13,13 +13,16 @@ from boa_daemon.job.unit import lost_end, read_json, write_json
 from boa_daemon.tick.ports import JobSpec, Manifest, Refused, RunReport
 from policies.model import JobId, NodeId
 
+BEGIN_SECONDS = 10.0
+"""What a unit takes to begin, once its node was told: SSM hands scripts over in seconds, in any order."""
+
 
 @dataclass(slots=True)
 class Run:
     """A generation: where its units are, the key that seals what they say, and what was heard of them.
 
-    `order` is its start while that is under way; then `then` is what was ordered meanwhile, a kill or a stop,
-    and `refused` why it did not come about.
+    `order` is its start while that is under way, and `refused` why it did not come about. `then` is what was
+    ordered before its units were there to hear it, a kill or a stop; `told_at` is when they were last told.
     """
 
     generation: Generation
@@ -34,6 +37,16 @@ class Run:
     order: Future[Refused | None] | None = None
     then: Literal["stop", "kill"] | None = None
     refused: str = ""
+    told_at: float = 0.0
+
+    def can_hear(self, now: float) -> bool:
+        """Whether its units are there for an order: each was heard of, or has had the time to begin.
+
+        An order that comes first finds no unit, or ends a keeper that has not put its signals off yet.
+        """
+        if not self.is_started:
+            return False
+        return len(self.heard) == len(self.nodes) or now - self.started_at >= BEGIN_SECONDS
 
     @property
     def is_started(self) -> bool:

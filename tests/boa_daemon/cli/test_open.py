@@ -70,7 +70,17 @@ def test_the_pages_of_a_comparison_and_of_the_demo_are_drawn(
     demo = Path(__file__).resolve().parents[3] / "boa_daemon/data/demo"
     files = ("--trace", str(demo / "trace.csv"), "--classes", str(demo / "classes.yaml"))
     compared, shown = tmp_path / "compare.html", tmp_path / "demo.html"
-    words = (*files, "--budget", "60/h", "--policy", "equal-width", "--on", "local:1", "--page", str(compared))
+    words = (
+        *files,
+        "--budget",
+        "60/h",
+        "--policy",
+        "equal-width",
+        "--on",
+        "local:1",
+        "--page",
+        str(compared),
+    )
     assert exit_code(monkeypatch, "compare", *words) == 0
     assert exit_code(monkeypatch, "demo", "--json", "--page", str(shown)) == 0
     with a_browser() as browser:

@@ -14,7 +14,8 @@ from botocore.exceptions import ClientError
 from engine_bench import Bench
 
 from boa_daemon.engines import ssm
-from boa_daemon.engines.ssm import SsmEngine, SsmSettings
+from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
+from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, bundle, start_script
 from boa_daemon.inputs import messages
 from boa_daemon.inputs.messages import Refusals
@@ -306,6 +307,7 @@ def test_a_stop_goes_to_all_nodes_in_one_command(stage: Stage) -> None:
     bench = stage.bench
     bench.admit("torchrun train.py", workdir=".")
     bench.start(2, nodes=2)
+    stage.clock.instant = BEGIN_SECONDS
     stage.wires.is_broken = True
     assert isinstance(bench.engine.stop(bench.stop_order()), Refused)
     stage.wires.is_broken = False
@@ -314,6 +316,43 @@ def test_a_stop_goes_to_all_nodes_in_one_command(stage: Stage) -> None:
     nodes, script = stage.wires.sent[-1]
     assert nodes == ("i-1", "i-2")
     assert script == "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+
+
+def test_an_order_that_comes_before_a_unit_waits_for_its_first_word(stage: Stage) -> None:
+    """SSM hands scripts over in any order: a first stop finds nothing, or ends a keeper that begins."""
+    bench = stage.started()
+    sent = len(stage.wires.sent)
+    bench.stop()
+    bench.report()
+    assert len(stage.wires.sent) == sent, "the unit may not be there yet"
+    stage.say()
+    bench.report()
+    assert [script for _, script in stage.wires.sent[sent:]] == [
+        "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+    ]
+
+
+def test_a_stop_that_got_lost_is_ordered_again_and_a_kill_is_not(stage: Stage) -> None:
+    """A second stop changes nothing; a second kill would end the upload of the last checkpoint."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    bench.stop()
+    sent = len(stage.wires.sent)
+    for seconds, more in ((AGAIN_SECONDS - 1.0, 0), (1.0, 1), (1.0, 1), (AGAIN_SECONDS, 2)):
+        stage.clock.instant += seconds
+        stage.say()
+        bench.report()
+        assert len(stage.wires.sent) == sent + more
+    assert {script for _, script in stage.wires.sent[sent:]} == {
+        "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+    }
+    bench.engine.kill("a", 1)
+    sent = len(stage.wires.sent)
+    stage.clock.instant += 3.0 * AGAIN_SECONDS
+    stage.say()
+    bench.report()
+    assert len(stage.wires.sent) == sent
 
 
 def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
@@ -397,6 +436,7 @@ def test_a_job_on_more_nodes_than_a_command_takes_can_be_stopped(tmp_path: Path)
     stage.bench.nodes = tuple(f"i-{number}" for number in range(120))
     stage.bench.admit("torchrun train.py", workdir=".")
     stage.bench.start(120, nodes=120)
+    stage.clock.instant += BEGIN_SECONDS
     stage.wires.sent.clear()
     stage.bench.stop()
 
@@ -409,6 +449,7 @@ def test_one_node_that_is_gone_keeps_no_other_from_being_stopped(stage: Stage) -
     bench = stage.started_on_two()
     stage.wires.gone = {"i-2"}
     stage.wires.sent.clear()
+    stage.clock.instant += BEGIN_SECONDS
     assert isinstance(bench.engine.stop(bench.stop_order()), Refused)
 
     assert stage.wires.sent == [(("i-1",), stage.wires.sent[0][1])]

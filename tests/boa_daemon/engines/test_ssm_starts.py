@@ -14,6 +14,7 @@ from engine_bench import Bench
 
 from boa_daemon.engines import ssm_starts
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
+from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
 from boa_daemon.engines.ssm_scripts import HEALTH, READY
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.testing import ManualClock, a_node
@@ -126,6 +127,8 @@ def test_what_is_ordered_during_a_start_goes_to_each_node_after_it(
         assert answer == Accepted()
     assert bench.report().phase in ("starting", "stopping")
     stage.ssm.may_answer.set()
+    stage.settles(sent=2)
+    stage.clock.instant += BEGIN_SECONDS
     stage.settles(sent=4)
     assert stage.kinds("i-1") == stage.kinds("i-2") == ["start a unit", f"{last} a unit"]
 
