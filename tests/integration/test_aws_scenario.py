@@ -54,8 +54,8 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
     assert receipt.is_clean
     assert site.fake.iam.denied == []
     assert site.shapes.faults == []
-    # The agent's own calls are not made here, and the daemon asks what it may do only through the doctor.
-    assert {sid for _, sid in unused} == {"SsmAgent", "AskOwnRights"}
+    # The agent's own calls are not made here, no job brings code, and only the doctor asks what may be done.
+    assert {sid for _, sid in unused} == {"SsmAgent", "AskOwnRights", "Code"}
     assert sum(site.shapes.counts.values()) > 100
     # With -s the figures of docs/how-to/check-a-real-account.md.
     sys.stdout.write(
@@ -82,6 +82,8 @@ def test_a_warm_pool_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch)
             job = site.submit(service)
             site.until(lambda: service.job(job)["status"] == "finished", 120.0)  # noqa: B023
             site.until(lambda: [row["phase"] for row in service.instances()["instances"]] == ["stopped"])
+            # EC2 takes a while: what is asked to start meanwhile is refused, and a node is rented instead.
+            site.until(lambda: all(life.stopped_at < time.time() - 1.0 for life in site.fake.live()))
         [life] = site.fake.live()
         [row] = service.instances()["instances"]
         assert row["id"] == f"{life.id}~4"
