@@ -90,7 +90,7 @@ def start(site: Site, *words: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, error = process.communicate(timeout=60.0)
+    out, error = process.communicate(timeout=180.0)
     _STARTED.remove(process.pid)
     return process.returncode, out if not error or process.returncode == 0 else out + error
 
