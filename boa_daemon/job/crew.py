@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MEET_SECONDS = 60.0
 """Who has not come by then does not come."""
-LAST_WORDS_SECONDS = 5.0
+LAST_WORDS_SECONDS = 15.0
 """After a failure the other processes of this node have so long to print why."""
 _HELLO_BYTES = 4096
 
