@@ -438,4 +438,5 @@ def test_what_cannot_reach_the_gate_trains_without(bench: Bench, tmp_path: Path,
             assert status["jobs"] == []
             assert bool(status["refusals"].get("wrong token")) == (why == "wrong secret")
     (bench.workdir / "go").touch()
-    assert bench.wait_end().phase == "finished"
+    end = bench.wait_end()
+    assert end.phase == "finished", f"{end}\n{bench.printed()}"
