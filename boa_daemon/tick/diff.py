@@ -85,7 +85,8 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
         for_jobs = _waiting_for(state, plan, instance_type)
         gangs = plan.gangs.get(name, ())
         groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
-        left = {offer.key: (offer, offer.nodes_left) for offer in pool.first(_open_offers(state, plan, name))}
+        offers = _open_offers(state, plan, name, pool)
+        left = {offer.key: (offer, offer.nodes_left) for offer in offers}
         for size, is_gang in groups:
             for offer, part in _shares(left, size, is_gang=is_gang):
                 orders.append(
@@ -117,9 +118,12 @@ def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
     return width is not None and width.gpu_type == instance_type.gpu_type
 
 
-def _open_offers(state: ClusterState, plan: Plan, name: str) -> list[Offer]:
-    """Return the open offers of a type, the cheapest first; on demand first where a date needs it."""
-    found = open_offers(name, state.offers, state.cooldowns, now=state.now)
+def _open_offers(state: ClusterState, plan: Plan, name: str, pool: Starts) -> list[Offer]:
+    """Return the open offers of a type, the cheapest first; on demand before all where a date needs it.
+
+    Among equal prices those come first where a stopped node can be started.
+    """
+    found = pool.first(open_offers(name, state.offers, state.cooldowns, now=state.now))
     firm = (job for job, note in plan.dates.items() if note.is_firm and job in plan.waiting)
     if any(_wants(plan, job, plan.instance_types[name]) for job in firm):
         found.sort(key=lambda offer: offer.market == "spot")

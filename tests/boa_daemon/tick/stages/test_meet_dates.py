@@ -13,7 +13,7 @@ from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.state import ClusterState, Due, JobTerms, Rules
+from boa_daemon.tick.state import ClusterState, Due, JobTerms, Rules, WarmPool
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 
@@ -82,6 +82,17 @@ def test_spot_while_that_is_safe_and_on_demand_in_time(hours: float, market: str
     orders = [one for one in decided(state).actions if isinstance(one, LaunchNodes)]
 
     assert [one.offer.market for one in orders if one.offer is not None] == [market]
+
+
+def test_a_stopped_node_of_a_warm_pool_does_not_bring_a_firm_date_back_to_spot() -> None:
+    """What can be started comes first among equal prices, and never before what a date needs."""
+    state = a_case(due_in(8.2, widths=(1,)), offers=OFFERS)
+    stopped = replace(a_node("i-1~2", gpus=1, phase="stopped"), gpus=(), zone="elsewhere", launched_by="")
+    state = replace(state, jobs={"a": state.jobs["a"]}, nodes={**state.nodes, stopped.id: stopped})
+    found = decided(state, site=replace(ONES, warm_pool=WarmPool(nodes=1)))
+    orders = [one for one in found.actions if isinstance(one, LaunchNodes)]
+
+    assert [one.offer.market for one in orders if one.offer is not None] == ["on-demand"]
 
 
 def test_a_date_that_is_lost_or_past_asks_for_nothing() -> None:
