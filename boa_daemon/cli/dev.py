@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format
-from boa_daemon.cli.run import Run, Screen, carry_out
+from boa_daemon.cli.run import Run, Screen, WaitOption, carry_out
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.cli.terminal import is_on_terminal
 from boa_daemon.inputs.submission import as_submitted
@@ -63,9 +63,7 @@ def dev(
     ] = True,
     config: ConfigOption = None,
     socket: SocketOption = None,
-    wait_seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long to wait for the ends of nodes.")
-    ] = 600.0,
+    wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -33,6 +33,9 @@ from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
 
+WaitOption: TypeAlias = Annotated[
+    float, typer.Option(min=0.0, help="How long to wait for the ends of nodes.")
+]
 LOOK_SECONDS, METER_SECONDS = 0.5, 30.0
 INTERRUPTED = 130
 _LIMITS = ("max_usd reached", "max_hours reached")
@@ -44,9 +47,7 @@ def run(
     max_usd: Annotated[float, typer.Option(min=0.01, help="Dollars that the run may cost at the most.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
-    wait_seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long to wait for the ends of nodes.")
-    ] = 600.0,
+    wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:

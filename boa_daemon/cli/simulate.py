@@ -48,6 +48,7 @@ from boa_daemon.planning.paid_anyway import PaidAnyway, paid_sentence
 from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.stopped import START_SECONDS
 from boa_daemon.sim.wiring import PreparedRun, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
@@ -94,7 +95,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     boot_seconds: BootSecondsOption = 180.0,
     idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
     warm_pool: WarmPoolOption = 0,
-    start_seconds: StartSecondsOption = 40.0,
+    start_seconds: StartSecondsOption = START_SECONDS,
     rehearse: Annotated[
         bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
     ] = False,

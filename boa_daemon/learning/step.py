@@ -122,7 +122,7 @@ class LearningStep:
     beliefs: Beliefs = field(default_factory=Beliefs)
     tries: Tries = field(default_factory=Tries)
     at_once: bool = True
-    _rhythm_of_day: int | None = None
+    _rhythm_day: int | None = None
 
     def follow(
         self,
@@ -153,8 +153,8 @@ class LearningStep:
             )
         is_first = not classes.curves and bool(learner.samples)
         has_rhythm = False
-        if (day := int(now // DAY)) != self._rhythm_of_day:
-            self._rhythm_of_day = day
+        if (day := int(now // DAY)) != self._rhythm_day:
+            self._rhythm_day = day
             has_rhythm = classes.learn_rhythm(learner.rows.values(), now=now)
         if not (due or is_first or (learner.has_news and (self.at_once or self.tries.explorations))):
             return has_rhythm

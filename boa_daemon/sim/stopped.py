@@ -12,12 +12,15 @@ from boa_daemon.tick.lives import next_life
 from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
 from policies.model import NodeId
 
+START_SECONDS = 40.0
+"""What a start of a stopped node takes, where nobody says: a guess, as no account was measured."""
+
 
 @dataclass(slots=True)
 class StoppedNodes:
     """The stopped nodes by name; `start_seconds` is how long one takes from its start to ready."""
 
-    start_seconds: float = 40.0
+    start_seconds: float = START_SECONDS
     disk_usd_per_hour: float = DISK_USD_PER_HOUR
     _nodes: dict[NodeId, NodeState] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.settings import WorldSettings, of_type
 from boa_daemon.sim.spot_market import interrupted, is_spot
+from boa_daemon.sim.stopped import START_SECONDS
 from boa_daemon.sim.workload import a_workload
 from boa_daemon.sim.world import World
 from boa_daemon.store.memory import MemoryStore
@@ -76,7 +77,7 @@ class SimulationSettings:
     world: WorldSettings = field(default_factory=WorldSettings)
     best_effort: bool = False
     warm_pool_nodes: int = 0
-    start_seconds: float = 40.0
+    start_seconds: float = START_SECONDS
 
     @property
     def rules(self) -> Rules:

@@ -22,7 +22,7 @@ from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
-from boa_daemon.sim.stopped import StoppedNodes
+from boa_daemon.sim.stopped import START_SECONDS, StoppedNodes
 from boa_daemon.sim.workload import Workload
 from boa_daemon.tick.controller import Controller
 from boa_daemon.tick.decision import Decision
@@ -55,7 +55,7 @@ class World:
         fresh_progress: bool = False,
         links_in_order: bool = True,
         outages: Sequence[tuple[float, float]] = (),
-        start_seconds: float = 40.0,
+        start_seconds: float = START_SECONDS,
     ) -> None:
         self.workload, self.boot_seconds = workload, boot_seconds
         self.started_at = workload.trace.jobs[0].arrived_at_seconds

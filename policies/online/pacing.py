@@ -341,7 +341,7 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     )
     age = money.memory_age_hours
     came = pace.hours_of_load(money.hour_of_week - age, age)
-    kept = math.exp(-money.memory_age_hours / (FORGETTING * pace.window_hours))
+    kept = math.exp(-age / (FORGETTING * pace.window_hours))
     return Step(
         position=position,
         credit=credit,

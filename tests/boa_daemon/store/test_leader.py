@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from postgres_server import empty_database
 from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import DBAPIError
 
@@ -22,16 +23,6 @@ from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import META
 
-
-def emptied(url: str) -> None:
-    """Take everything out of a PostgreSQL database."""
-    engine = open_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("DROP SCHEMA public CASCADE"))
-        connection.execute(text("CREATE SCHEMA public"))
-    engine.dispose()
-
-
 HAS_SERVER = shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
@@ -41,7 +32,7 @@ def open_it(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
     url = sqlite_url(tmp_path / "boa.sqlite")
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres")
-        emptied(url)
+        empty_database(url)
     opened: list[Engine] = []
 
     def another() -> Engine:
@@ -77,7 +68,7 @@ def test_a_leader_that_is_not_heard_of_is_replaced_and_fenced_off(postgres: str 
     """It stops acting before its row expires; what it writes after that is refused; its renewal says why."""
     if postgres is None:
         return
-    emptied(postgres)
+    empty_database(postgres)
     now = [0.0]
     engines = [open_engine(postgres), open_engine(postgres)]
     migrate(engines[0])
@@ -111,7 +102,7 @@ def test_a_new_leader_waits_for_what_the_old_one_is_writing(postgres: str | None
     """A transaction on its way is either committed before the takeover, or never."""
     if postgres is None:
         return
-    emptied(postgres)
+    empty_database(postgres)
     engines = [open_engine(postgres), open_engine(postgres)]
     migrate(engines[0])
     old, new = Leadership(engines[0], lease_seconds=0.2), Leadership(engines[1])
@@ -145,7 +136,7 @@ def test_a_leader_that_is_stopped_in_the_middle_of_a_write_keeps_nobody_out(
     """
     if postgres is None:
         return
-    emptied(postgres)
+    empty_database(postgres)
     monkeypatch.setattr(store_engine, "IDLE_SECONDS", 0.2)
     engines = [open_engine(postgres), open_engine(postgres)]
     migrate(engines[0])
@@ -204,7 +195,7 @@ def test_daemons_that_start_together_make_the_tables_once(postgres: str | None) 
     """Eight on an empty database: none of them fails."""
     if postgres is None:
         return
-    emptied(postgres)
+    empty_database(postgres)
     failed: list[Exception] = []
 
     def start() -> None:
