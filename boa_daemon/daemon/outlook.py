@@ -17,7 +17,7 @@ from boa_daemon.units import format_instant
 from policies.model import JobId
 
 MOST_ANSWERS = 100
-"""So many dates of one submission are answered, one for each that is different."""
+"""So many dates of one submission are answered, the first ones."""
 
 
 class Outlook:
