@@ -98,6 +98,7 @@ def _answers(url: str) -> None:
             "page/history",
             "page/cost",
             "decisions?limit=50",
+            "status",
             "jobs?limit=500",
         ):
             seconds = []
