@@ -50,7 +50,7 @@ class Ranks:
         try:
             return self._gather(part)
         except (EOFError, OSError) as error:
-            raise PeerLost(f"rank {self.rank} lost a peer: {error or type(error).__name__}") from error
+            raise PeerLost(f"rank {self.rank} lost a peer: {str(error) or type(error).__name__}") from error
 
     def _gather(self, part: bytes) -> list[bytes]:
         """Collect on the first rank, and pass all on in one message: lengths first."""

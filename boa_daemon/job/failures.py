@@ -23,21 +23,51 @@ ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 FILE_NAME = "error.json"
 """Where a unit's folder has it."""
 MOST_TEXT = 500
+PEER_LOST = "PeerLost"
+"""A failure that only follows from another process's."""
 
 
 def record_exceptions() -> None:
-    """Write the exception that ends this process down where a file is named; the hook before stays."""
+    """Within a job, write down the exception that ends this process where a file is named, and print it whole.
+
+    A lost peer is a consequence: the exception that ended that peer is written over it. The hook before stays.
+    """
     file, before = os.environ.get(ERROR_FILE, ""), sys.excepthook
-    if not file or "BOA_JOB_ID" not in os.environ:
+    if "BOA_JOB_ID" not in os.environ:
         return
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if not Path(file).exists():
+        if file:
             with suppress(OSError):
-                Path(file).write_text(json.dumps(_document(kind, error, trace)))
-        before(kind, error, trace)
+                _write(Path(file), _document(kind, error, trace))
+        if before is not sys.__excepthook__:
+            before(kind, error, trace)
+            return
+        # In one piece: several processes of a job share one log.
+        sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
+        sys.stderr.flush()
 
     sys.excepthook = hook
+
+
+def _write(file: Path, document: Mapping[str, Any]) -> None:
+    """Write the first failure of a job's processes, whole; only a lost peer is written over."""
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    part.write_text(json.dumps(document))
+    try:
+        os.link(part, file)
+    except FileExistsError:
+        here, ours = _kinds(file), _kinds(part)
+        if PEER_LOST in here and PEER_LOST not in ours:
+            part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _kinds(file: Path) -> list[str]:
+    """Return the classes of the exception in a file of this form."""
+    failure = read_failure(file.parent, file.name)
+    return failure["kinds"] if failure else []
 
 
 def _document(
@@ -53,10 +83,10 @@ def _document(
     return {"message": {"message": f"{kind.__name__}: {error}"[:MOST_TEXT], "extraInfo": extra}}
 
 
-def read_failure(folder: Path) -> dict[str, Any] | None:
+def read_failure(folder: Path, name: str = FILE_NAME) -> dict[str, Any] | None:
     """Return the exception that ended a unit's command (`kinds`, `errno`, `said`); None without one."""
     try:
-        message = json.loads((folder / FILE_NAME).read_text())["message"]
+        message = json.loads((folder / name).read_text())["message"]
         if isinstance(message, str):
             message = {"message": message}
         said, extra = str(message["message"])[:MOST_TEXT], message.get("extraInfo") or {}

@@ -190,11 +190,15 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> 
 @pytest.mark.exhaustive  # A cluster takes a quarter of a minute to start.
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
-def test_a_ray_cluster_of_three_nodes_answers_the_same(tmp_path: Path) -> None:
+def test_a_ray_cluster_of_three_nodes_answers_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over Ray's client, with this code sent along; a worker that is killed costs a try and no answer."""
     import ray.cluster_utils
 
     port = 10123
+    # The product's code is sent; the tests' own tasks are on the nodes already.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     cluster = ray.cluster_utils.Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port},

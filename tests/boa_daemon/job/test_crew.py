@@ -16,6 +16,7 @@ from typing import BinaryIO
 import pytest
 
 from boa_daemon.job import run as helper
+from boa_daemon.job.failures import ERROR_FILE, FILE_NAME, read_failure
 
 GATHERS = """
 import os
@@ -130,11 +131,18 @@ def test_a_death_ends_all(port: int, whom: str) -> None:
         time.sleep(0.02)
 
 
-def test_the_reason_of_a_failure_is_printed(port: int) -> None:
-    """A forked process has time to say why, and the command fails."""
+def test_the_reason_of_a_failure_is_printed(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked process has time to say why, whole; the command fails, and its cause is no lost peer."""
+    monkeypatch.setenv(ERROR_FILE, str(tmp_path / FILE_NAME))
     ((code, _, said),) = Nodes(FAILS, port, 3).ends()
 
     assert code == 1
+    failure = read_failure(tmp_path)
+    assert failure is not None
+    assert failure["said"] == "ValueError: the third does not work"
+    assert "lost a peer: EOFError" in said
     assert "ValueError: the third does not work" in said
     assert "PeerLost" in said
 
