@@ -28,9 +28,9 @@ PEER_LOST = "PeerLost"
 
 
 def record_exceptions() -> None:
-    """Within a job, write down the exception that ends this process where a file is named, and print it whole.
+    """Within a job, write the exception that ends this process where a file is named, and print it whole.
 
-    A lost peer is a consequence: the exception that ended that peer is written over it. The hook before stays.
+    A lost peer is a consequence: what ended that peer is written over it. The hook before stays.
     """
     file, before = os.environ.get(ERROR_FILE, ""), sys.excepthook
     if "BOA_JOB_ID" not in os.environ:
