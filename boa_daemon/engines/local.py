@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +41,7 @@ from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
-KEEPER_SECONDS = 30.0
+KEEPER_SECONDS = 60.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
 BLOCK_BYTES = 1 << 20
@@ -183,10 +184,11 @@ class LocalEngine:
         return dict.fromkeys(nodes, HERE)
 
     def _launch(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
-        """Start the keepers of units that are written down, each on its node."""
+        """Start the keepers of units that are written down, each on its node; nobody waits for them."""
         del nodes
         for unit in units:
-            start_apart(unit.folder, job_environment(os.environ))
+            process = start_apart(unit.folder, job_environment(os.environ))
+            threading.Thread(target=process.wait, daemon=True).start()
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask a generation for a checkpoint and an end; its keepers end it when its grace is over."""

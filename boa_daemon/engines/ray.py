@@ -202,7 +202,7 @@ def _gone(folder: Path, asked: int) -> Status | None:
 def _launch(folder: str, environment: Mapping[str, str]) -> None:
     """Start a keeper on this node, in an environment without what Ray adds for its own tasks."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_"))}
-    start_apart(Path(folder), {**clean, **environment})
+    start_apart(Path(folder), {**clean, **environment}).wait()
 
 
 def _look(folder: str, asked: int) -> Status | None:

@@ -417,16 +417,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Start a keeper for the unit in a folder; it comes back as soon as the keeper stands on its own."""
+def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a keeper for the unit in a folder; the process ends as soon as the keeper stands on its own."""
     with (folder / "keeper.err").open("wb") as errors:
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            check=False,
         )
 
 

@@ -35,7 +35,7 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
         environment={"BOA_UNIT": name, "WHAT": "a job"},
     )
     found.write()
-    start_apart(found.folder, os.environ)
+    start_apart(found.folder, os.environ).wait()
     while not (found.folder / "keeper.json").exists():
         time.sleep(0.01)
     yield found
