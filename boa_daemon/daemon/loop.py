@@ -47,6 +47,7 @@ from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.store.samples import SqlSamples, read_figures, write_figures
 from boa_daemon.store.storage import Storage
@@ -54,7 +55,7 @@ from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.controller import ActsFailed, Controller, Ports
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.ports import Clock, Provider, Runner
+from boa_daemon.tick.ports import Clock, KeepsJobs, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
 from boa_daemon.tick.team_money import TeamMoney
@@ -226,8 +227,20 @@ class Daemon:
         self.standing.reattached = (self.work.reattach(), live)
         self.standing.is_down = self.books.store.flag("is_down")
         self.standing.is_started = True
+        self._number_jobs(self.books.queue)
         jobs, count = self.standing.reattached
         _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
+
+    def _number_jobs(self, queue: JobQueue) -> None:
+        """Begin above the jobs that the engine still keeps files of, where the database has never had one."""
+        runner = self.world.runner
+        if queue.has_had_jobs or not isinstance(runner, KeepsJobs):
+            return
+        try:
+            queue.begin_after(runner.job_folders())
+        except Exception as error:
+            # Nodes that an earlier daemon left are looked after all the same.
+            _LOG.warning("whether the engine keeps files of earlier jobs could not be asked: %s", error)
 
     def tick(self) -> Decision | None:
         """Do one tick; return what was decided, None where it could not be done."""

@@ -257,6 +257,11 @@ class LocalEngine:
         """Return where an archive is."""
         return self.layout.code / f"{digest}.tar.gz"
 
+    def job_folders(self) -> Collection[str]:
+        """Return the names of the folders that hold something of a job."""
+        root = self.layout.root
+        return [folder.name for folder in root.iterdir() if folder.is_dir()] if root.is_dir() else []
+
     def artifacts(self, job: JobId) -> Mapping[str, int]:
         """Return the files that a job has left, and their sizes."""
         top = self.layout.artifacts(job)

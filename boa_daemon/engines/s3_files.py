@@ -28,6 +28,20 @@ def list_files(s3: S3Client, uri: str) -> dict[str, int]:
         token = {"ContinuationToken": listed["NextContinuationToken"]}
 
 
+def list_folders(s3: S3Client, uri: str) -> list[str]:
+    """Return the names of the folders right below a prefix that ends in a slash."""
+    bucket, prefix = bucket_and_key(uri)
+    found: list[str] = []
+    token: dict[str, str] = {}
+    while True:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", **token)
+        rows = listed.get("CommonPrefixes", ())
+        found += [str(row["Prefix"]).removeprefix(prefix).rstrip("/") for row in rows]
+        if not listed.get("IsTruncated"):
+            return found
+        token = {"ContinuationToken": listed["NextContinuationToken"]}
+
+
 def drop_files(s3: S3Client, uri: str, before: float, *, keep: Collection[str]) -> list[str]:
     """Remove what is below a prefix since before an instant, but what is kept; return the names."""
     bucket, prefix = bucket_and_key(uri)

@@ -25,7 +25,7 @@ from boa_daemon.engines.inbox import Inbox, SqsClient
 from boa_daemon.engines.inside import SsmInside, no_such_node
 from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.s3_files import bucket_and_key, drop_files, list_files, read_file
+from boa_daemon.engines.s3_files import bucket_and_key, drop_files, list_files, list_folders, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
 from boa_daemon.engines.ssm_commands import (
     Preparer,
@@ -565,6 +565,10 @@ class SsmEngine:
     def _code_uri(self, digest: str) -> str:
         """Return where an archive goes; no job's folder has such a name."""
         return f"{self._settings.uri.rstrip('/')}/=code/{digest}.tar.gz"
+
+    def job_folders(self) -> Collection[str]:
+        """Return the names of the folders of S3 that hold something of a job."""
+        return list_folders(self._s3, f"{self._settings.uri.rstrip('/')}/")
 
     def artifacts(self, job: JobId) -> Mapping[str, int]:
         """Return the files that a job has left, and their sizes."""

@@ -31,6 +31,10 @@ Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]
 """A job to write down: (content of its file, user, planning class, size in GPU-hours)."""
 
 
+MOST_DIGITS = 15
+"""A folder that ends with more is not a job's."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
     """A submission that waits to be written down, and what became of it."""
@@ -89,6 +93,14 @@ class JobQueue:
         self._mark = file
         self._next = max(self._next, self._marked())
         self._put_mark(self._next)
+
+    def begin_after(self, folders: Iterable[str]) -> None:
+        """Give no job a number that a folder of an earlier job ends with."""
+        ends = (folder.rpartition("-")[2] for folder in folders)
+        numbers = [int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MOST_DIGITS]
+        with self.database.alone():
+            self._next = max(self._next, *(number + 1 for number in numbers), 1)
+            self._put_mark(self._next)
 
     @property
     def has_had_jobs(self) -> bool:

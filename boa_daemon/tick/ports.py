@@ -459,6 +459,15 @@ class BringsData(Protocol):
 
 
 @runtime_checkable
+class KeepsJobs(Protocol):
+    """A runner whose folders of jobs outlive the daemon's database."""
+
+    def job_folders(self) -> Collection[str]:
+        """Return the names of all folders there; each of a job ends with the job's number."""
+        ...
+
+
+@runtime_checkable
 class KeepsArtifacts(Protocol):
     """A runner that keeps files which jobs leave at their end."""
 

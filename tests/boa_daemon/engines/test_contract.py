@@ -11,6 +11,7 @@ import pytest
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 from engine_worlds import ENGINES
 
+from boa_daemon.engines.layout import Layout
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
@@ -23,6 +24,7 @@ from boa_daemon.tick.ports import (
     BringsData,
     DropsCode,
     KeepsArtifacts,
+    KeepsJobs,
     LetsIn,
     Refused,
     Runner,
@@ -118,6 +120,8 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
         assert sum(text.count("setting up") for text in texts) <= (2 if number == 1 else 0), number
         assert all("boa: no file matches the artifacts 'no*thing'" in text for text in texts)
 
+    assert isinstance(engine, KeepsJobs)
+    assert Layout(root=tmp_path).job(bench.job).name in engine.job_folders()
     found = engine.artifacts(bench.job)
     assert set(found) == {"out/deep/rank", "note", "node1/out/deep/rank", "node1/note"}
     assert found["note"] == 4

@@ -89,3 +89,14 @@ def test_an_id_is_never_given_twice_though_the_database_is_lost(tmp_path: Path) 
         numbers += [job.seq for job in queue.submit(rows("a"), at=0.0)]
         database.close()
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_no_job_gets_the_folder_of_an_earlier_one(tmp_path: Path) -> None:
+    """What an engine keeps outlives the database; names that are no job's count for nothing."""
+    engine = open_engine(sqlite_url(tmp_path / "new.sqlite"))
+    migrate(engine)
+    queue = JobQueue(Database(engine))
+    queue.begin_after(["train-7", "a-b-41", "=code", "v=2E1-x", "late-20261122101500123456", "-", "tail-"])
+
+    assert [job.seq for job in queue.submit(rows("a", 2), at=0.0)] == [42, 43]
+    queue.database.close()
