@@ -24,6 +24,7 @@ import shutil
 import signal
 import socket
 import struct
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,8 @@ from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
 REGION, CLUSTER, MOST = "us-east-1", "chaos", 3
 HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 180.0
+FAILOVER_SECONDS = 60.0
+"""So long a failover is waited for."""
 BAD = ("leaked", "lost", "doubled", "cap breaches")
 SHIM = r"""
 #define _GNU_SOURCE
@@ -592,6 +595,7 @@ class Storm:
                 "instances ended", "instances untagged", "wrong messages")},
             "calls that failed": sum(self.weather.faults.values()),
             "failovers": len(self.failovers),
+            "median failover, s": round(statistics.median(self.failovers or [0.0]), 1),
             "slowest failover, s": round(max(self.failovers, default=0.0), 1),
             "USD spent": round(self.usd, 3),
             "under the site's cap": str(self.caps.drawn.get(SITE, "not drawn in")),
@@ -733,15 +737,18 @@ class Storm:
 
     def _time_failover(self, before: Machine) -> None:
         """Wait until another daemon has done a tick."""
-        began = time.monotonic()
-        while time.monotonic() - began < 60.0:
+        began, said = time.monotonic(), set[str]()
+        while time.monotonic() - began < FAILOVER_SECONDS:
             for machine in self.machines:
                 status = machine.get("/status") if machine is not before else None
                 if status and status.get("tick") and not status.get("fault") and status.get("leader"):
                     self.failovers.append(time.monotonic() - began)
                     return
+                if machine is not before:
+                    said.add(f"{machine.folder.name}: {_told(status)}")
             time.sleep(0.1)
         self.failovers.append(time.monotonic() - began)
+        print("no failover in time; said meanwhile:", *sorted(said), sep="\n  ", flush=True)
 
     def _cut_off(self) -> None:
         """Cut all daemons off AWS."""
@@ -805,6 +812,15 @@ class Storm:
             with suppress(Exception):
                 self.sqs.send_message_batch(QueueUrl=self.queue, Entries=entries)
                 self.counts["wrong messages"] += len(entries)
+
+
+def _told(status: dict[str, Any] | None) -> str:
+    """Return what a daemon says of itself, short."""
+    if status is None:
+        return "no answer"
+    return (
+        f"leads: {bool(status.get('leader'))}, has ticked: {bool(status.get('tick'))}, {status.get('fault')}"
+    )
 
 
 def _error(code: str) -> bytes:
