@@ -23,8 +23,8 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
