@@ -159,7 +159,9 @@ class Nodes:
     def _start(self, node: str, unit: dict[str, Any], key: str) -> None:
         """Start a unit once; a job of which another generation runs is there twice."""
         job, generation = unit["job"], unit["generation"]
-        if any(each.job == job and each.generation == generation for each in self.units):
+        if there := [each for each in self.units if (each.job, each.generation) == (job, generation)]:
+            # As the script does: what runs goes on, and speaks with the newest key.
+            there[0].key = key
             return
         self.look(time.monotonic())
         self.doubled += any(each.job == job and each.end is None for each in self.units)

@@ -118,6 +118,7 @@ class SsmEngine:
         self.starts = Starts(self._commands, address_of, at_once=starts_at_once)
         self._is_cut_off = False
         self._jobs: dict[JobId, Known] = {}
+        self._is_recalled = False
         self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
@@ -160,6 +161,8 @@ class SsmEngine:
         """Learn what to run. The working folder is one on the nodes, by default the job's own."""
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
         spec = replace(spec, data=dict(spec.data))
+        # What an earlier process knew of this job is not written over.
+        self._recall()
         known = self._jobs.get(spec.job)
         if known is None:
             self._jobs[spec.job] = Known(spec=spec)
@@ -500,6 +503,13 @@ class SsmEngine:
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read back what was known; units that are silent meanwhile are asked."""
+        self._recall()
+        return self.poll()
+
+    def _recall(self) -> None:
+        """Read what an earlier process knew, once."""
+        if self._is_recalled:
+            return
         if self._memory is None:
             self._jobs.update(read_known(self._settings.state_file))
         elif documents := self._memory[0]():
@@ -517,7 +527,7 @@ class SsmEngine:
                 known.run.started_at = min(known.run.started_at, self._now())
                 heard = known.run.heard_at.items()
                 known.run.heard_at = {rank: min(at, self._now()) for rank, at in heard}
-        return self.poll()
+        self._is_recalled = True
 
     def tell_time(self, now: Callable[[], float]) -> None:
         """Go by this clock from now on; the machine's may jump."""

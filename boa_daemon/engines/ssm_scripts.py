@@ -17,6 +17,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
+from threading import Lock
 from typing import Any
 
 from boa_daemon.engines.layout import Errands
@@ -27,12 +28,22 @@ from boa_daemon.tick.ports import GatePass
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
 
 
-@cache
+_PACKING = Lock()
+
+
 def bundle() -> tuple[str, str]:
     """Return (digest, base64) of what a node needs of this package: `boa_daemon.job`, as code without words.
 
     A command of SSM takes 64 KiB, of which docstrings and comments were a third.
     """
+    # Several nodes are prepared at once, and CPython 3.11 cannot parse in two threads (its issue 106905).
+    with _PACKING:
+        return _packed()
+
+
+@cache
+def _packed() -> tuple[str, str]:
+    """Pack it, once."""
     buffer = io.BytesIO()
     package = Path(str(files("boa_daemon")))
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:

@@ -163,9 +163,11 @@ def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[st
     _wait(lambda: set(engine.prepare(machines).values()) == {Accepted()}, "its nodes are never ready")
     slots = (GpuSlot(nodes[0], 0),)
 
+    def spec_of(job: str, command: str) -> JobSpec:
+        return JobSpec(job=job, name=job, class_name="default", run=command, workdir=str(folder))
+
     def run(job: str, command: str) -> None:
-        spec = JobSpec(job=job, name=job, class_name="default", run=command, workdir=str(folder))
-        assert engine.admit(spec) == Accepted(), f"job {job} was not admitted"
+        assert engine.admit(spec_of(job, command)) == Accepted(), f"job {job} was not admitted"
         start = StartJob(
             id=f"start-{job}", job=job, generation=1, width=Width("gpu", 1), slots=slots, reason="test"
         )
@@ -184,6 +186,7 @@ def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[st
     run("slow", "sleep 600")
     _wait(lambda: engine.poll()["slow"].phase in ("starting", "running"), "job slow was never seen")
     again = make()
+    assert again.admit(spec_of("slow", "sleep 600")) == Accepted(), "a job that runs is not admitted again"
     assert "slow" in again.reattach(), "a second process of the daemon does not find what runs"
     assert again.kill("slow", 1) == Accepted(), "it could not be killed"
     _wait(lambda: again.poll()["slow"].is_over, "job slow was killed and goes on")

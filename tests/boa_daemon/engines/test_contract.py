@@ -355,6 +355,8 @@ def test_an_engine_that_comes_back_finds_what_runs(bench: Bench) -> None:
     step = bench.wait_step(3).step or 0
     again: Callable[[], Runner] = bench.again  # type: ignore[attr-defined]
     bench.engine = again()
+    # The daemon says first what the engine may have to run.
+    bench.admit(f"{NUMPY} {PATIENT}")
     found = bench.engine.reattach()["a"]
     assert (found.generation, found.gpus) == (1, 2)
     assert found.phase in ("running", "starting", "unknown")
