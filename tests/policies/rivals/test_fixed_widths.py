@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_class
 from policies.model import JobClass, Width
 from policies.rivals.baselines import WidthMenu
-from policies.rivals.fixed_widths import Arrival, best_fixed_widths, mean_response_hours
+from policies.rivals.fixed_widths import Arrival, Plan, _hull, best_fixed_widths, mean_response_hours
 from policies.speedup import Table
 
 CURVE = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))
@@ -90,3 +93,15 @@ def test_no_width_is_wider_than_the_fleet(speeds: list[float], rate: float, gpus
     found = best_fixed_widths(a_menu(a_class(curve=curve, arrivals_per_hour=rate)), gpus=gpus)
 
     assert max(width.gpus for width in found["c"]) <= gpus
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=12))
+def test_the_hull_of_plans_is_convex_and_no_plan_is_below_it(points: list[tuple[int, int]]) -> None:
+    """From the cheapest plan to the fastest, each step saving less per GPU-hour than the one before."""
+    plans = [Plan(widths=(), hours=float(hours), gpu_hours=float(gpu)) for gpu, hours in points]
+    hull = [(plan.gpu_hours, plan.hours) for plan in _hull(plans)]
+    slopes = [(a[1] - b[1]) / (b[0] - a[0]) for a, b in pairwise(hull)]
+    assert all(slope > 0.0 for slope in slopes)
+    assert all(first > later for first, later in pairwise(slopes))
+    assert hull[0] == min((float(gpu), float(hours)) for gpu, hours in points)
+    assert all(np.interp(x, *np.array(hull).T) <= y + 1e-9 for x, y in points)
