@@ -14,6 +14,7 @@ from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob
 from boa_daemon.tick.controller import ActsFailed, Controller, Ports
+from boa_daemon.tick.limits import Act, Caps, Steady
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Launched, Outcome, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, Plan
@@ -331,3 +332,39 @@ def test_books_open_later_where_money_was_not_spent_for_longer_than_is_carried_o
     for opened in (controller.observe().books_opened_at, store.books_opened_at(10.0 * day)):
         assert opened == pytest.approx(9.0 * day)
     assert controller.observe().books_opened_at == opened
+
+
+@pytest.mark.parametrize(
+    ("phase", "gpus", "needs"), [(0, 1, True), (0, 2, False), (1, 1, False), (2, 1, False)]
+)
+def test_a_job_that_was_kept_from_its_width_needs_no_tick_for_a_phase_that_asks_for_the_same(
+    phase: int, gpus: int, needs: bool
+) -> None:
+    """Two GPUs are planned in every phase; only one that begins is looked at for holding less."""
+    controller = a_controller(Ideal(a_state()), Wishes(widths={"a": 2}), is_job_by_job=True)
+    assert controller.needs_tick(a_job("a", phase=phase, width=Width("gpu", gpus))) is needs
+
+
+class Bills(MemoryStore):
+    """Books in which the bills since an instant are that instant."""
+
+    def settled_since(self, at: float) -> int:
+        """Return the instant."""
+        return int(at)
+
+    def acts_since(self, at: float) -> list[Act]:
+        """Return one act, at that instant."""
+        return [Act(kind="stop", target="a", at=at)]
+
+
+def test_a_state_has_the_bills_and_acts_that_the_limits_look_at() -> None:
+    """Of the day and the month (UTC) where there are caps, recent ones where moves are limited; else none."""
+    now = 40.5 * 86_400.0
+    controller = a_controller(Ideal(a_state(now=now)), Wishes(widths={}), Bills())
+    plain = controller.observe()
+    assert (plain.settled_today_micro_dollars, plain.settled_month_micro_dollars, plain.acts) == (0, 0, ())
+    site = rules(caps=Caps(usd_per_day=1.0), steady=Steady())
+    known = replace(controller, rules=site).observe()
+    assert known.settled_today_micro_dollars == 40 * 86_400
+    assert known.settled_month_micro_dollars == 31 * 86_400
+    assert [act.at for act in known.acts] == [now - Steady().memory_seconds]
