@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("modules", nargs="*", help="files of policies/ or boa_daemon/tick/ (default: all)")
     parser.add_argument("--draw", type=int, help="how many places to draw")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=120, help="processor seconds of one run of tests")
+    parser.add_argument("--limit", type=int, default=60, help="processor seconds of one run of tests")
     flags = parser.parse_args()
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.touch()

@@ -15,6 +15,7 @@ from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.model import AllReduce, Width
 from policies.online import node_prices
+from policies.online.lending import LENT_ARRIVALS
 from policies.online.node_prices import (
     LEAST_NODE_PRICE,
     LENT_NODES,
@@ -255,3 +256,18 @@ def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
     nodes = WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
     claim = nodes.claim(a_job(), Width("gpu", 4), size_per_gpu=1.0, now=0.0)
     assert [width.gpus for width in claim.menu.widths] == [1, 2]
+
+
+@pytest.mark.parametrize(("per_hour", "stretches"), [(0.0, True), (0.01, True), (1e6, False)])
+def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
+    per_hour: float, stretches: bool
+) -> None:
+    """Where nobody comes, what is lent stays for ever; where a job comes every instant, no restart pays."""
+    nodes = some_nodes(rescale=0.05)
+    demand = Demand(weighted_jobs_per_hour=per_hour, nodes_per_hour=1.0)
+    nodes = replace(nodes, demands={"gpu": demand})
+    job = a_job(width=Width("gpu", 1), remaining_gpu_hours=3.0)
+    found = nodes.stretch(job, Width("gpu", 1), most_gpus=4, hours_left=3.0)
+    assert (found is not None) is stretches
+    claim = nodes.claim(job, Width("gpu", 4), size_per_gpu=1.0, now=0.0)
+    assert claim.lasts_hours == (math.inf if per_hour == 0.0 else pytest.approx(LENT_ARRIVALS / per_hour))
