@@ -150,7 +150,7 @@ def test_launches_that_start_no_job_come_to_rest() -> None:
     quick = decided(replace(state, acts=acts("launch", "gpu-x4", *range(80, 0, -10))), a=2)
 
     assert (decision.actions, codes(decision)) == ((), ["loop"])
-    assert decision.plan.waiting == {"a": "loop"}
+    assert (decision.plan.launches, decision.plan.waiting) == ({}, {"a": "loop"})
     assert decision.wake_at == NOW - 1000.0 + 3600.0
     assert [[type(action) for action in some.actions] for some in (fresh, quick)] == [[LaunchNodes]] * 2
 
