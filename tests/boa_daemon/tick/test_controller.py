@@ -368,3 +368,16 @@ def test_a_state_has_the_bills_and_acts_that_the_limits_look_at() -> None:
     assert known.settled_today_micro_dollars == 40 * 86_400
     assert known.settled_month_micro_dollars == 31 * 86_400
     assert [act.at for act in known.acts] == [now - Steady().memory_seconds]
+
+
+def test_what_a_policy_remembers_is_kept_and_told_to_it_again() -> None:
+    """With the instant; a policy that remembers nothing leaves what was kept."""
+    world, store = Ideal(a_state(now=50.0)), MemoryStore()
+
+    class Remembers:
+        def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
+            return Allocation(widths={}, memory=(1.0, 2.0))
+
+    a_controller(world, Remembers(), store).run_once()
+    assert a_controller(world, Wishes(widths={}), store).run_once().state.memory == ((1.0, 2.0), 50.0)
+    assert store.memory() == ((1.0, 2.0), 50.0)

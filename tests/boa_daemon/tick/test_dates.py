@@ -67,3 +67,11 @@ def test_the_probability_is_over_all_sizes_that_the_work_may_have(
 def test_a_boot_takes_what_the_policy_knows() -> None:
     """Else six minutes."""
     assert boot_hours_of(None) == BOOT_HOURS
+
+
+def test_what_no_size_can_keep_is_advised_on_for_the_smallest() -> None:
+    """A job that waits has three minutes, which is less than a boot."""
+    due = Due(at=1180.0, hours=hours_at(1, 2))
+    state = a_state(a_job("a"), now=1000.0)
+    found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
+    assert found.kept == 0.0
