@@ -139,3 +139,15 @@ def test_min_gpus_is_not_above_max_gpus() -> None:
         PowerLaw(exponent=0.5, min_gpus=5, max_gpus=4)
 
     assert PowerLaw(exponent=0.5, min_gpus=4, max_gpus=4).whole_widths().tolist() == [4]
+
+
+@given(tables())
+def test_the_envelope_is_concave_and_made_of_listed_points(table: Table) -> None:
+    """Each chord gains less per GPU than the one before, from the best speed per GPU to the top speed."""
+    widths, speeds = table.corners()
+    slopes = np.diff(speeds) / np.diff(widths)
+    assert np.all(np.diff(slopes) < 0.0)
+    assert np.all(slopes > 0.0)
+    assert set(zip(widths, speeds, strict=True)) <= set(zip(table.gpus, table.speeds, strict=True))
+    assert speeds[-1] == max(table.speeds)
+    assert speeds[0] / widths[0] == max(s / g for g, s in zip(table.gpus, table.speeds, strict=True))
