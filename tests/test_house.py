@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -57,6 +58,16 @@ NOT_OF_ONE_MODULE = {
 """Tests that are not about the one module of their name, and what they are about."""
 
 
+MAY_CHANGE = {
+    "boa_daemon/tick/cap_projection.py:_Purse": "money that a projection takes out",
+    "boa_daemon/tick/stages/empty_nodes.py:_Shared": "counted up node by node",
+    "boa_daemon/tick/team_caps.py:_Purse": "money that a projection takes out",
+    "policies/optimum/real_widths.py:_Builder": "terms that are collected",
+    "policies/rivals/a_srpt.py:VirtualMachine": "the policy's own machine, which it plays on",
+}
+"""Dataclasses of the mathematics and the tick that are not frozen, and why."""
+
+
 @pytest.fixture(scope="module")
 def house() -> ModuleType:
     """Return benchmarks/house.py as a module."""
@@ -107,3 +118,17 @@ def test_a_circle_is_found(house: ModuleType) -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
 
     assert house.circles(graph) == [["a", "b", "c"]]
+
+
+def test_what_the_mathematics_and_the_tick_say_is_frozen() -> None:
+    """A plan, a state, a problem is never changed behind the back of who holds it; the others are listed."""
+    found = set()
+    for package in ("policies", "boa_daemon/tick"):
+        for path in (ROOT / package).rglob("*.py"):
+            for one in ast.walk(ast.parse(path.read_text())):
+                for decorator in one.decorator_list if isinstance(one, ast.ClassDef) else ():
+                    said = ast.unparse(decorator)
+                    if said.startswith("dataclass") and "frozen=True" not in said:
+                        found.add(f"{path.relative_to(ROOT)}:{one.name}")  # type: ignore[attr-defined]
+
+    assert found == set(MAY_CHANGE)

@@ -270,7 +270,6 @@ def _said(action: Action, outcome: Outcome) -> str:
         return f"refused: {outcome.reason}"
     if isinstance(outcome, Unknown):
         return f"no answer: {outcome.reason}"
-    if isinstance(outcome, Launched) and outcome.short is not None:
-        asked = action.count if isinstance(action, LaunchNodes) else 1
-        return f"{len(outcome.nodes)} of {asked}: {outcome.short.reason}"
+    if isinstance(action, LaunchNodes) and isinstance(outcome, Launched) and outcome.short is not None:
+        return f"{len(outcome.nodes)} of {action.count}: {outcome.short.reason}"
     return action.reason

@@ -120,7 +120,7 @@ def _choose_offsets(
 ) -> dict[JobId, int]:
     """Return each job's offset in points of the grid, by descent from job to job."""
     offsets: dict[JobId, int] = {}
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS):  # pragma: no branch  Most come to rest before.
         before = dict(offsets)
         for beat in beats:
             others = np.zeros(GRID)

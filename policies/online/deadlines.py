@@ -112,6 +112,10 @@ class DatePlan:
         work = math.ceil(work_hours / self.step_hours - TINY)
         return max(time, 0), min(max(work, 0), self.best.shape[3] - 1)
 
+    def _is_beyond(self, work_hours: float) -> bool:
+        """Return whether there is more work than fits before the horizon: no cell is its own."""
+        return work_hours > (len(self.best) - 1 + TINY) * self.step_hours
+
     def advise(
         self,
         hours_left: float,
@@ -130,11 +134,13 @@ class DatePlan:
             width=None if rung is None else rung.width,
             is_firm=rung is not None and chosen not in self.on_spot,
             usd=float(self.usd[here]),
-            kept=float(self.kept[here]),
+            kept=0.0 if self._is_beyond(work_hours) else float(self.kept[here]),
         )
 
     def dates(self, work_hours: float, *, least: float) -> list[tuple[float, float]]:
         """Return the hours to each date that is met with a probability, and what the work then costs."""
+        if self._is_beyond(work_hours):
+            return []
         work = self.cells(0.0, work_hours)[1]
         found = np.flatnonzero(self.kept[:, NOTHING, 1, work] >= least)
         return [(int(t) * self.step_hours, float(self.usd[t, NOTHING, 1, work])) for t in found]

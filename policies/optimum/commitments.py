@@ -225,7 +225,7 @@ def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commi
     best, least, bound = at, np.inf, 0.0
     above: list[float] = []
     rows: list[list[float]] = []
-    for _ in range(MOST_CUTS):
+    for _ in range(MOST_CUTS):  # pragma: no branch  It converges long before.
         bill, slope = _bill(load, prices, commitments, at)
         if bill.total < least:
             best, least = at, bill.total
@@ -237,7 +237,7 @@ def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commi
             b_ub=np.array(above),
             bounds=[*((0.0, float(top)) for top in most), (0.0, None)],
         )
-        if cut.x is None:
+        if cut.x is None:  # pragma: no cover  Every level within its box is feasible.
             break
         bound = max(bound, float(cut.x[-1]))
         if least - bound <= NEARLY * least:

@@ -86,7 +86,7 @@ class ContinuousFrontier:
         was_over = np.zeros(len(budgets), dtype=np.int64)
         at = np.full(len(budgets), np.log(self.scale))
         is_kink = is_done = np.zeros(len(budgets), dtype=bool)
-        for step in range(STEPS):
+        for step in range(STEPS):  # pragma: no branch  It converges long before.
             chosen = self.terms.best(np.exp(at))
             totals = np.stack([self.terms.total_spend(chosen), self.terms.total_hours(chosen)])
             if is_kink.any():

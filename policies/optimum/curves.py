@@ -98,7 +98,7 @@ def _positive_root(cubic: Floats, square: Floats, free: Floats) -> Floats:
             return np.where(free > 0.0, np.where(square > 0.0, plain, np.inf), 0.0)
         # Both bounds on the root hold: f is not negative at the larger one.
         q = np.cbrt(cubic / free) + np.sqrt(np.maximum(square, 0.0) / free)
-        for _ in range(60):
+        for _ in range(60):  # pragma: no branch  It converges long before.
             step = (free * q**3 - square * q - cubic) / (3.0 * free * q**2 - square)
             q = q - np.where(np.isfinite(step), step, 0.0)
             if not (np.abs(step) > 1e-15 * q).any():
@@ -136,7 +136,7 @@ class PowerTerms:
         """Return the root of linear k + late k^(a+1) = wanted, by Newton from above (the left is convex)."""
         above = (wanted / late) ** (1.0 / (1.0 + self.exponent))
         k = np.fmin(k, above)
-        for _ in range(60):
+        for _ in range(60):  # pragma: no branch  It converges long before.
             tail = late * k**self.exponent
             step = (linear * k + tail * k - wanted) / (linear + (1.0 + self.exponent) * tail)
             k = k - np.where(np.isfinite(step), step, 0.0)

@@ -58,7 +58,7 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
     keep = np.lexsort((time, cost, group)).astype(np.int64)
     keep = keep[undominated(group[keep], time[keep])]
     c, t, g = cost[keep], time[keep], group[keep]
-    for rounds in itertools.count():
+    for rounds in itertools.count():  # pragma: no branch  Ends inside.
         same = g[1:] == g[:-1]
         dc, dt = np.diff(c), np.diff(t)
         drop = np.zeros(len(c), dtype=bool)

@@ -81,6 +81,4 @@ def _first_fit(
     slots: list[GpuSlot] = []
     for node in sorted(rooms, key=lambda node: -len(free[node])):
         slots.extend(GpuSlot(node, index) for index in free[node][: width.gpus - len(slots)])
-        if len(slots) == width.gpus:
-            break
     return tuple(slots)

@@ -192,8 +192,6 @@ class Packing:
         for node in freest:
             chosen.append(node)
             left -= len(self._free[node])
-            if left <= 0:
-                return chosen
             if left <= widest:
                 sizes = range(left, widest + 1)
                 keys = (

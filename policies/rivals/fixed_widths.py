@@ -112,9 +112,8 @@ def _hull(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _saved(low: Plan, high: Plan) -> float:
-    """Return the hours saved per GPU-hour more."""
-    more = high.gpu_hours - low.gpu_hours
-    return (low.hours - high.hours) / more if more > 0.0 else np.inf
+    """Return the hours saved per GPU-hour more, of which the second plan takes more."""
+    return (low.hours - high.hours) / (high.gpu_hours - low.gpu_hours)
 
 
 def _choices(hulls: Mapping[str, Sequence[Plan]]) -> list[dict[str, Plan]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boa_daemon.testing import a_class, a_problem, an_instance_type
+from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.errors import InfeasibleBudget, InvalidProblem, UnknownPolicy
 from policies.model import Budget, GpuSlot, InstanceType, Node, Width
 from policies.registry import (
@@ -184,3 +184,15 @@ def test_kappa_is_the_widest_job_that_lwf_spreads() -> None:
     assert nodes_of("lwf", 2) == {"a", "b"}
     assert nodes_of("list-scheduling", 1) == {"a", "b"}
     assert nodes_of("first-fit", 2) == {"c"}
+
+
+def test_what_is_given_is_taken_whatever_the_budget() -> None:
+    """A limit, an efficiency and a GPU type that a user names; the promise says what they cost."""
+    for name, options in (
+        ("equal-width", PolicyOptions(gpu_type="gpu", gpus_per_job=4)),
+        ("efficiency", PolicyOptions(gpu_type="gpu", efficiency=0.75)),
+    ):
+        built = build_policy(name, a_site(0.01), options)
+        assert {w.gpus for w in built.allocator.allocate([a_job()], now=0.0).widths.values()} == {4}
+        assert built.planned_spend == pytest.approx(2.0 * 4.0 / 3.0)
+        assert built.planned_mean_jct_hours == pytest.approx(1.0 / 3.0)

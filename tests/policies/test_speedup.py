@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies_planner import smooth_curves, tables
 
@@ -139,3 +139,16 @@ def test_min_gpus_is_not_above_max_gpus() -> None:
         PowerLaw(exponent=0.5, min_gpus=5, max_gpus=4)
 
     assert PowerLaw(exponent=0.5, min_gpus=4, max_gpus=4).whole_widths().tolist() == [4]
+
+
+@example(Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.1, 3.0, 3.2)))
+@given(tables())
+def test_the_envelope_is_concave_and_made_of_listed_points(table: Table) -> None:
+    """Each chord gains less per GPU than the one before, from the best speed per GPU to the top speed."""
+    widths, speeds = table.corners()
+    slopes = np.diff(speeds) / np.diff(widths)
+    assert np.all(np.diff(slopes) < 0.0)
+    assert np.all(slopes > 0.0)
+    assert set(zip(widths, speeds, strict=True)) <= set(zip(table.gpus, table.speeds, strict=True))
+    assert speeds[-1] == max(table.speeds)
+    assert speeds[0] / widths[0] == max(s / g for g, s in zip(table.gpus, table.speeds, strict=True))

@@ -18,16 +18,17 @@ from dataclasses import replace
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, Plan
-from policies.answer import Allocation, Stretch
+from policies.answer import Allocation, NodePrices, Stretch
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 
 def use_spare(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with jobs stretched onto free GPUs of the nodes that they are on."""
-    if draft.allocation.node_prices is None or not draft.may_improve:
+    node_prices = draft.allocation.node_prices
+    if node_prices is None or not draft.may_improve:
         return draft
     lent = draft.lent
-    draft = _stretched(state, draft)
+    draft = _stretched(state, draft, node_prices)
     plan = draft.plan
     stretched = {job: planned for job, planned in lent.items() if job not in plan.slots}
     for job in plan.slots:
@@ -37,13 +38,15 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
     return replace(draft, plan=replace(plan, stretched=stretched)) if stretched else draft
 
 
-def _stretched(state: ClusterState, draft: Draft) -> Draft:
+def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Draft:
     """Return the draft with the jobs that save most made wider, node by node."""
     plan = draft.plan
     for node, free in _spare(state, plan, draft.claimed).items():
         left = free
         while left:
-            found = _best_on(node, len(left), state=state, plan=plan, allocation=draft.allocation)
+            found = _best_on(
+                node, len(left), state=state, plan=plan, allocation=draft.allocation, node_prices=node_prices
+            )
             if found is None:
                 break
             job, width = found
@@ -56,13 +59,16 @@ def _stretched(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _best_on(
-    node: NodeId, gpus: int, *, state: ClusterState, plan: Plan, allocation: Allocation
+    node: NodeId,
+    gpus: int,
+    *,
+    state: ClusterState,
+    plan: Plan,
+    allocation: Allocation,
+    node_prices: NodePrices,
 ) -> tuple[JobId, Width] | None:
     """Return who saves most with so many more GPUs on a node, and its new width."""
-    node_prices = allocation.node_prices
     best: tuple[JobId, Stretch] | None = None
-    if node_prices is None:
-        return None
     for job_id in _jobs_on(state, plan, node):
         if job_id in allocation.exact:
             continue

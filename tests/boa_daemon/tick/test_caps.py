@@ -32,7 +32,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ledger import bill_within, charge_for
 from boa_daemon.tick.limits import DAY_SECONDS, Caps, day_of, month_of
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
-from boa_daemon.tick.state import ClusterState, NodeState
+from boa_daemon.tick.state import ClusterState, JobTerms, NodeState
 from boa_daemon.units import micro_dollars
 from policies.errors import InvalidProblem
 from policies.model import Budget, NodeId
@@ -439,3 +439,25 @@ def test_caps_that_are_far_away_change_nothing() -> None:
 
     assert acts[0] == acts[1]
     assert acts[0]
+
+
+def test_under_a_ceiling_that_pays_for_nothing_all_goes_once() -> None:
+    """Two nodes share a job, a third has its own, a fourth is idle: each ends once, the idle one first."""
+    nodes = [a_node(name, launched_at=NOON - 3600.0) for name in ("n1", "n2", "n3", "n4")]
+    held = {"wide": some_slots("n1", 0) + some_slots("n2", 0), "slim": some_slots("n3", 0)}
+    state = a_state(a_job("wide"), a_job("slim"), nodes=nodes, held=held, now=NOON)
+    decision = decided(state, Caps(usd_per_hour=0.1), wide=2, slim=1)
+    assert sorted(decision.plan.stops) == ["slim", "wide"]
+    assert {action.node for action in decision.actions if isinstance(action, TerminateNode)} >= {"n4"}
+    assert {held.code for held in decision.plan.held} == {"cap-hour"}
+
+
+def test_who_waits_for_something_else_than_a_cut_launch_keeps_its_reason() -> None:
+    """A job that rests does not wait for the cap."""
+    state = a_state(a_job("a"), a_job("b"), now=NOON, settled_today_micro_dollars=9_500_000)
+    resting = replace(state.jobs["b"], terms=JobTerms(rests_until=NOON + 60.0))
+    state = replace(state, jobs={**state.jobs, "b": resting})
+    assert decided(state, Caps(usd_per_day=10.0), a=4, b=4).plan.waiting == {
+        "a": "cap-day",
+        "b": "not-before",
+    }

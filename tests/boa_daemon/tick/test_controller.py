@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.ports import Launched, Outcome, Refused
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.controller import ActsFailed, Controller, Ports
+from boa_daemon.tick.limits import Act, Caps, Steady
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Launched, Outcome, Refused, Unknown
+from boa_daemon.tick.state import ClusterState, Plan
 from policies.answer import Allocation
 from policies.model import Job, Width
+from policies.online.pacing import Pace
 from policies.placement.first_fit import FirstFit
 
 
@@ -235,3 +238,146 @@ def test_a_start_on_gpus_that_are_gone_is_refused_and_planned_anew() -> None:
 
     assert world.jobs_by_id["a"].slots == some_slots("n1", 0, 1)
     assert any(isinstance(outcome, Refused) for _, outcome, _ in controller.ports.store.outcomes)  # type: ignore[attr-defined]
+
+
+class Links:
+    """An order of links that remembers what it was told, or fails."""
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.followed: list[tuple[ClusterState, Plan]] = []
+
+    def look(self) -> None:
+        """Know nothing."""
+
+    def follow(self, state: ClusterState, plan: Plan) -> None:
+        """Keep what was told."""
+        if self.fault:
+            raise OSError(self.fault)
+        self.followed.append((state, plan))
+
+
+def test_whatever_one_act_raises_the_others_are_done() -> None:
+    """Two starts raise, and so does the gate: the first is named, the launch is sent all the same."""
+    world = Ideal(a_state(a_job("a"), a_job("b"), a_job("c"), nodes=[a_node("n1")]))
+
+    def start(action: StartJob) -> Refused:
+        raise OSError(f"no way to {action.job}")
+
+    world.start = start  # type: ignore[method-assign, assignment]
+    controller, said = a_controller(world, Wishes(widths={"a": 1, "b": 1, "c": 4})), Said()
+    ports = replace(controller.ports, telemetry=said, links=Links("the gate is gone"))
+    with pytest.raises(
+        ActsFailed, match=r"^an act failed: t1-start-a: OSError: no way to a \(and 2 more\)$"
+    ) as found:
+        replace(controller, ports=ports).run_once()
+
+    assert set(found.value.decision.plan.slots) == {"a", "b"}
+    assert [type(action) for action in world.done] == [LaunchNodes]
+    outcomes = [outcome for _, outcome, _ in controller.ports.store.outcomes]  # type: ignore[attr-defined]
+    assert outcomes[:2] == [Unknown(reason=f"OSError: no way to {job}") for job in "ab"]
+    assert "no answer: OSError: no way to a" in said.sentences[0]
+    with pytest.raises(
+        ActsFailed, match=r"^an act failed: links could not be ordered: OSError: the gate is gone$"
+    ):
+        replace(a_controller(Ideal(a_state()), Wishes(widths={})), ports=ports).run_once()
+
+
+def test_whoever_orders_the_links_is_told_every_decision() -> None:
+    """The state and the plan of the tick."""
+    links, controller = Links(), a_controller(Ideal(a_state(a_job("a"))), Wishes(widths={"a": 4}))
+    decision = replace(controller, ports=replace(controller.ports, links=links)).run_once()
+    assert links.followed == [(decision.state, decision.plan)]
+
+
+def test_a_launch_that_is_cut_short_is_said_with_what_came_of_it() -> None:
+    """One of two nodes came, and why not the other."""
+    world, said = Ideal(a_state(a_job("a"))), Said()
+
+    def launch(action: LaunchNodes) -> Launched:
+        return Launched(nodes=("n1",), short=Refused(reason="the quota is full"))
+
+    world.launch = launch  # type: ignore[method-assign]
+    controller = a_controller(world, Wishes(widths={"a": 8}))
+    replace(controller, ports=replace(controller.ports, telemetry=said)).run_once()
+    assert said.sentences == ["t1-launch-gpu-x4-0: 1 of 2: the quota is full"]
+
+
+def test_a_node_that_is_not_listed_yet_costs_what_its_offer_says() -> None:
+    """Its zone, market and price with what it costs beside its compute; else the price of its type."""
+    world, store = Ideal(a_state()), MemoryStore()
+    kind = rules().instance_types["gpu"]
+    offer = Offer(
+        instance_type=kind.name, zone="z", market="spot", usd_per_hour=1.5, extras=(("disk", 0.25),)
+    )
+    for name, where in (("t0-a", offer), ("t0-b", None)):
+        store.record_intent(LaunchNodes(id=name, instance_type=kind, reason="", offer=where), at=0.0)
+    nodes = a_controller(world, Wishes(widths={}), store).observe().nodes
+    assert [(n.zone, n.market, n.usd_per_hour, n.is_listed) for n in nodes.values()] == [
+        ("z", "spot", 1.5, False),
+        ("", "on-demand", 4.0, False),
+    ]
+
+
+def test_books_open_later_where_money_was_not_spent_for_longer_than_is_carried_over() -> None:
+    """A window of a day, nothing spent for ten: nine days are forgone, once."""
+    day, store = 86_400.0, MemoryStore()
+    world = Ideal(a_state(now=0.0))
+    pace = Pace(budget=1.0, window_hours=24.0)
+    controller = a_controller(world, Wishes(widths={}), store)
+    controller = replace(controller, rules=replace(controller.rules, pace=pace))
+    opened = controller.observe().books_opened_at
+    assert opened == 0.0
+    world.clock.instant = 10.0 * day
+    for opened in (controller.observe().books_opened_at, store.books_opened_at(10.0 * day)):
+        assert opened == pytest.approx(9.0 * day)
+    assert controller.observe().books_opened_at == opened
+
+
+@pytest.mark.parametrize(
+    ("phase", "gpus", "needs"), [(0, 1, True), (0, 2, False), (1, 1, False), (2, 1, False)]
+)
+def test_a_job_that_was_kept_from_its_width_needs_no_tick_for_a_phase_that_asks_for_the_same(
+    phase: int, gpus: int, needs: bool
+) -> None:
+    """Two GPUs are planned in every phase; only one that begins is looked at for holding less."""
+    controller = a_controller(Ideal(a_state()), Wishes(widths={"a": 2}), is_job_by_job=True)
+    assert controller.needs_tick(a_job("a", phase=phase, width=Width("gpu", gpus))) is needs
+
+
+class Bills(MemoryStore):
+    """Books in which the bills since an instant are that instant."""
+
+    def settled_since(self, at: float) -> int:
+        """Return the instant."""
+        return int(at)
+
+    def acts_since(self, at: float) -> list[Act]:
+        """Return one act, at that instant."""
+        return [Act(kind="stop", target="a", at=at)]
+
+
+def test_a_state_has_the_bills_and_acts_that_the_limits_look_at() -> None:
+    """Of the day and the month (UTC) where there are caps, recent ones where moves are limited; else none."""
+    now = 40.5 * 86_400.0
+    controller = a_controller(Ideal(a_state(now=now)), Wishes(widths={}), Bills())
+    plain = controller.observe()
+    assert (plain.settled_today_micro_dollars, plain.settled_month_micro_dollars, plain.acts) == (0, 0, ())
+    site = rules(caps=Caps(usd_per_day=1.0), steady=Steady())
+    known = replace(controller, rules=site).observe()
+    assert known.settled_today_micro_dollars == 40 * 86_400
+    assert known.settled_month_micro_dollars == 31 * 86_400
+    assert [act.at for act in known.acts] == [now - Steady().memory_seconds]
+
+
+def test_what_a_policy_remembers_is_kept_and_told_to_it_again() -> None:
+    """With the instant; a policy that remembers nothing leaves what was kept."""
+    world, store = Ideal(a_state(now=50.0)), MemoryStore()
+
+    class Remembers:
+        def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
+            return Allocation(widths={}, memory=(1.0, 2.0))
+
+    a_controller(world, Remembers(), store).run_once()
+    assert a_controller(world, Wishes(widths={}), store).run_once().state.memory == ((1.0, 2.0), 50.0)
+    assert store.memory() == ((1.0, 2.0), 50.0)

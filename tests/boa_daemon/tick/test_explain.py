@@ -12,7 +12,7 @@ from boa_daemon.tick.decision import decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.offers import Cooldown
 from boa_daemon.tick.reasons import WAITING
-from boa_daemon.tick.state import ClusterState, Rules
+from boa_daemon.tick.state import ClusterState, GatedJob, GateView, JobTerms, Rules
 from policies.placement.first_fit import FirstFit
 
 
@@ -79,3 +79,39 @@ def test_an_unknown_job_is_an_error_with_a_suggestion() -> None:
     """A typo names the closest job."""
     with pytest.raises(InputError, match="Did you mean 'train-1'"):
         explained(a_state(a_job("train-1")), Wishes(widths={}), job="train-2")
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [
+        (1, "1 step to ends without a checkpoint; it is to do it again"),
+        (7, "7 steps to ends without a checkpoint; it is to do them again"),
+    ],
+)
+def test_what_was_lost_is_said(lost: int, says: str) -> None:
+    """Steps that no checkpoint has, and how it failed."""
+    state = a_state(a_job("a"))
+    job = replace(state.jobs["a"], lost_steps=lost, terms=JobTerms(failures=1, last_end="signal 9"))
+    said = explained(replace(state, jobs={"a": job}), Wishes(widths={}))
+    assert f"It lost {says}." in said
+    assert "It failed once so far; how it ended last: signal 9." in said
+
+
+def test_what_ordering_saves_is_said_and_links_of_others_are_not() -> None:
+    """A job measured its messages and gains from the order; a link where it does not send is left out."""
+    nodes = [a_node("n1", gpus=2), a_node("n2", gpus=2)]
+    held = {"a": some_slots("n1", 0) + some_slots("n2", 0), "b": some_slots("n1", 1) + some_slots("n2", 1)}
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held)
+    for gain, says in (
+        (0.125, "its time by -12.5%."),
+        (-0.125, "its time by +12.5%."),
+        (None, "of its time."),
+    ):
+        job = GatedJob(ranked_by_hours=1.0, exposed_fraction=0.4, gain_fraction=gain)
+        seen = replace(state, gate=GateView(links={}, jobs={"a": job}))
+        plan = decide(seen, allocator=Wishes(widths={"a": 2, "b": 2}), placer=FirstFit(), rules=rules()).plan
+        said = explain_job(seen, replace(plan, link_order={"other": ("b", "c"), "n1": ("b", "a")}), "a")
+        assert "It waits for messages 40% of its time" in said
+        assert says in said
+        assert "It shares the link of n1 with job b; b sends first" in said
+        assert "other" not in said

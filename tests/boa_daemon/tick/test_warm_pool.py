@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from followers import Known
 
-from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import DAY_SECONDS, Caps
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.state import ClusterState, NodeState, WarmPool
+from boa_daemon.tick.stages.keep_warm import keep_warm
+from boa_daemon.tick.state import ClusterState, NodeState, Plan, WarmPool
 from policies.answer import Hold
 from policies.placement.first_fit import FirstFit
 
@@ -170,3 +172,23 @@ def test_a_job_never_sits_on_a_stopped_node() -> None:
     decision = decided(state, a=4)
 
     assert decision.plan.slots == {"a": some_slots("i-2", 0, 1, 2, 3)}
+
+
+def test_a_disk_is_kept_beside_what_is_launched_or_not_at_all() -> None:
+    """A launch of another type takes its dollar first; under a cap that is broken already nothing is kept."""
+    other = an_instance_type(gpu_type="other", usd_per_gpu_hour=10.0)
+    state = a_state(a_job("a"), nodes=[idle("i-1")], now=NOON)
+    billed = 12.0 * 4.0
+    kept = {}
+    for left in (-1.0, 1.0, 60.0):
+        site = rules(warm_pool=WarmPool(nodes=1), caps=Caps(usd_per_day=billed + left))
+        plan = Plan(
+            widths={},
+            slots={},
+            releases=("i-1",),
+            launches={other.name: 1},
+            instance_types={other.name: other},
+        )
+        draft = Draft(rules=site, allocator=Wishes(widths={}), placer=FirstFit(), plan=plan)
+        kept[left] = keep_warm(state, draft).plan.stopping
+    assert kept == {-1.0: (), 1.0: (), 60.0: ("i-1",)}

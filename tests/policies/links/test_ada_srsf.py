@@ -213,3 +213,9 @@ def test_an_unknown_policy_lists_the_known_ones() -> None:
 def test_impossible_policies_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidProblem):
         LinkPolicy(link=LINK, **wrong)
+
+
+def test_a_message_that_has_just_come_has_waited_for_nothing() -> None:
+    """And weighs as any other, unless somebody says so."""
+    assert a_message("a", "wx") == a_message("a", "wx", weight=1.0, waited_seconds=0.0)
+    assert a_message("a", "wx", service=3.0, weight=2.0).rank == 1.5

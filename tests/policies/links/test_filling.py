@@ -67,3 +67,8 @@ def test_where_all_cards_are_shared_nothing_is_filled(ranks: list[float], crowdi
     """On two hosts the order of the messages stays as it was."""
     first, *rest = [message(str(n), "12", rank) for n, rank in enumerate(ranks)]
     assert fill(rest, [first], crowding=crowding) == ()
+
+
+def test_beside_nothing_nothing_is_filled() -> None:
+    """Where no message is in flight, whoever may start has started."""
+    assert fill([message("a", "12")], [], crowding=0.0) == ()

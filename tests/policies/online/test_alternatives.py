@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,46 +10,56 @@ from boa_daemon.testing import a_class, a_job, a_problem
 from policies.model import Width
 from policies.online.alternatives import weigh
 from policies.online.cost_to_go import WidthColumns
+from policies.speedup import Table
 
-PROBLEM = a_problem(a_class(), usd_per_gpu_hour=1.0)
-COLUMNS = {"c": WidthColumns.of(PROBLEM, PROBLEM.classes[0])}
+START, RESCALE = 0.05, 0.02
+PROBLEM = a_problem(a_class(sizes=(1.0, 2.0), startup_hours=START, rescale_hours=RESCALE, weight=3.0))
+OWN = PROBLEM.classes[0]
+COLUMNS = {"c": WidthColumns.of(PROBLEM, OWN)}
+WIDTHS = COLUMNS["c"].widths
 
 
-def cost_by_hand(width: Width, *, left: float, multiplier: float) -> float:
-    """Return hours of the rest of the phase times what one costs: 1 / mu for waiting, a dollar per GPU."""
-    own = PROBLEM.classes[0]
-    hours = left / float(own.phases[0].speedups[width.gpu_type].speed_at(width.gpus)) + own.startup_hours
-    return hours * (own.weight / multiplier + width.gpus * 1.0)
+def cost_by_hand(width: Width, *, work: float, phase: int, held: Width | None, multiplier: float) -> float:
+    """Return hours of the rest of the phase times what one costs: 3 / mu for waiting, a dollar per GPU."""
+    hours = work / float(OWN.phases[phase].speedups[width.gpu_type].speed_at(width.gpus))
+    if width != held:
+        hours += START if held is None and phase == 0 else RESCALE
+    return hours * (3.0 / multiplier + width.gpus)
 
 
 @given(
-    left=st.floats(0.01, 1.0),
+    left=st.floats(0.0, 1.0),
+    scale=st.floats(0.1, 10.0),
+    phase=st.sampled_from([0, 1]),
+    held=st.sampled_from([None, *WIDTHS]),
     multiplier=st.floats(0.01, 100.0),
-    planned=st.sampled_from(COLUMNS["c"].widths),
+    planned=st.sampled_from(WIDTHS),
 )
-def test_the_next_best_is_the_cheapest_of_the_others(left: float, multiplier: float, planned: Width) -> None:
-    """Both costs are those worked out by hand, and no other width costs less than the runner-up."""
-    job = a_job(remaining_gpu_hours=left * PROBLEM.classes[0].phases[0].size_gpu_hours)
+def test_the_next_best_is_the_cheapest_of_the_others(
+    *, left: float, scale: float, phase: int, held: Width | None, multiplier: float, planned: Width
+) -> None:
+    """Costs are those by hand, a restart being paid at all widths but the own."""
+    work = left * OWN.phases[phase].size_gpu_hours * scale
+    later = 2.0 * scale if phase == 0 else 0.0
+    job = a_job(phase=phase, width=held, scale=scale, remaining_gpu_hours=work + later)
     found = weigh([job], {job.id: planned}, COLUMNS, multiplier=multiplier)[job.id]
     costs = {
-        width: cost_by_hand(width, left=job.remaining_gpu_hours, multiplier=multiplier)
-        for width in COLUMNS["c"].widths
-        if math.isfinite(COLUMNS["c"].hours[0][COLUMNS["c"].index[width]])
+        width: cost_by_hand(width, work=work, phase=phase, held=held, multiplier=multiplier)
+        for width in WIDTHS
     }
     assert found.width == planned != found.other
-    assert found.cost == pytest.approx(costs.pop(planned))
-    assert found.other_cost == pytest.approx(min(costs.values()))
-    assert found.other_cost == pytest.approx(costs[found.other])
+    assert found.cost == pytest.approx(costs.pop(planned), abs=1e-9)
+    assert found.other_cost == pytest.approx(min(costs.values()), abs=1e-9)
+    assert found.difference == pytest.approx(found.other_cost - found.cost)
 
 
-def test_a_width_that_is_held_costs_no_restart() -> None:
-    """A running job pays the change at any width but its own; one that waits pays a start at each."""
-    held = COLUMNS["c"].widths[0]
-    job = a_job(width=held)
-    running = weigh([job], {job.id: held}, COLUMNS, multiplier=1.0)[job.id]
-    waiting = weigh([a_job()], {job.id: held}, COLUMNS, multiplier=1.0)[job.id]
-    price = 1.0 + held.gpus
-    assert waiting.cost - running.cost == pytest.approx(PROBLEM.classes[0].startup_hours * price)
+def test_an_only_width_has_no_next_best() -> None:
+    """And a width that is none of the class's is not weighed."""
+    problem = a_problem(a_class(curve=Table(gpus=(2,), speeds=(1.8,))))
+    columns = {"c": WidthColumns.of(problem, problem.classes[0])}
+    for width in (Width("gpu", 2), Width("gpu", 3), None):
+        widths = {} if width is None else {"a": width}
+        assert weigh([a_job()], widths, columns, multiplier=1.0) == {}
 
 
 def test_nothing_is_weighed_where_money_has_no_price() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_problem
 from policies.model import JobClass, Phase, Problem, Width
+from policies.online import cost_to_go
 from policies.online.cost_to_go import CostsByScale, CostToGo, WidthColumns
 from policies.speedup import Table
 
@@ -121,3 +122,19 @@ def test_one_phase_needs_one_table(seed: int, scale: float) -> None:
 
     assert table.is_straight
     assert table.rest(0, scale=scale, left=0.5) == pytest.approx(0.5 * scale * table.phase_cost[0])
+
+
+def test_what_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales of all sizes in any order, with a memory of three tables and of many: the same widths."""
+    rng = np.random.default_rng(2)
+    columns = columns_of(seed=4, phases=3, rescale_hours=0.2)
+    jobs = [
+        (float(scale), Width("gpu", int(gpus)))
+        for scale, gpus in zip(10.0 ** rng.uniform(-3, 3, 60), rng.choice([1, 2, 4], 60), strict=True)
+    ]
+    found = []
+    for most in (256, 3):
+        monkeypatch.setattr(cost_to_go, "MOST_TABLES", most)
+        costs = CostsByScale(columns=columns, multiplier=0.3)
+        found.append([costs.width_for(0, scale=s, left=0.5, holds=h, margin=0.1) for s, h in jobs])
+    assert found[0] == found[1]

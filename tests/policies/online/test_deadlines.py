@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.model import Width
 from policies.online.date_programme import date_plan
@@ -182,3 +184,28 @@ def test_it_costs_less_than_the_rivals_and_keeps_as_many(benchmark: ModuleType) 
 
     assert mine.kept >= max(0.999, *(rival.kept for rival in rivals)) - 1e-3
     assert mine.usd < 0.7 * min(rival.usd for rival in rivals)
+
+
+ROOMY = date_plan(WIDTHS, horizon_hours=10.0, boot_hours=0.3, steps=100)
+
+
+@given(
+    hours=st.floats(0.0, 12.0),
+    works=st.tuples(st.floats(0.0, 40.0), st.floats(0.0, 40.0)),
+    held=st.sampled_from([None, *(rung.width for rung in WIDTHS)]),
+)
+def test_nothing_is_kept_that_the_fastest_width_could_not_do_and_less_work_is_safer(
+    hours: float, works: tuple[float, float], held: Width | None
+) -> None:
+    """Whatever is held, and though the programme was made for less work than there is."""
+    less, more = (ROOMY.advise(hours, work, held=held).kept for work in sorted(works))
+    assert less >= more - 1e-6
+    if max(works) > min(hours, 10.0) + 1e-6:
+        assert more == 0.0
+
+
+def test_more_work_than_the_programme_is_for_has_no_date() -> None:
+    """Though nothing has to boot."""
+    plan = date_plan([NO_SPOT], horizon_hours=10.0, boot_hours=0.0, failure_hours=1e12, steps=100)
+    assert plan.dates(10.0, least=0.99)[0][0] == pytest.approx(10.0)
+    assert plan.dates(10.2, least=0.0) == []

@@ -387,3 +387,9 @@ def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
     ]
     for room in (10.0, 150.0, 1200.0, 6000.0):
         assert shares(claims, room) == plain_shares(claims, room)
+
+
+def test_nobody_shares_nothing() -> None:
+    """Without claims no widths, and room has no price."""
+    found = shares([], 4.0)
+    assert (dict(found.widths), found.order, found.price) == ({}, (), 0.0)

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.answer import Hold
-from policies.model import Width
+from policies.links.contention import Link
+from policies.links.link_share import network_share
+from policies.model import AllReduce, Width
+from policies.online import node_prices
+from policies.online.lending import LENT_ARRIVALS
 from policies.online.node_prices import (
     LEAST_NODE_PRICE,
     LENT_NODES,
@@ -206,3 +210,64 @@ def test_more_is_kept_stopped_than_idle_as_a_disk_is_cheaper() -> None:
     """With all of the boot saved and the disk at the price of the node it would be the idle hold."""
     nodes = some_nodes().priced(1.0)
     assert nodes.warm("gpu", saved_hours=BOOT, share=0.005).nodes > nodes.hold("gpu").nodes
+
+
+def test_hours_left_are_of_the_job_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that moved on is asked anew, a memory of one job forgets the others, and waiting has no end."""
+    nodes = some_nodes()
+    begun = a_job("a", width=Width("gpu", 2), remaining_gpu_hours=3.0)
+    later = replace(begun, remaining_gpu_hours=2.5)
+    assert nodes.hours_left(begun) - nodes.hours_left(later) == pytest.approx(0.5 / 1.8)
+    assert nodes.hours_left(replace(begun, width=None)) == math.inf
+    monkeypatch.setattr(node_prices, "MOST_KNOWN", 1)
+    few = some_nodes()
+    jobs = [replace(begun, id=name) for name in "abc"]
+    assert [few.hours_left(job) for job in jobs] == [nodes.hours_left(job) for job in jobs]
+    assert len(few._left) == 1
+
+
+def test_hours_of_sending_are_the_share_that_waits_times_their_worth() -> None:
+    """As measured, else by the network of the class; nothing where neither is known or no width is held."""
+    curve = Table(gpus=(1, 2), speeds=(1.0, 1.8))
+    need = AllReduce(message_bytes=1e7, compute_seconds=0.1)
+    problems = [a_problem(a_class(curve=curve, network=network)) for network in (None, need)]
+    plain, sends = (
+        WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
+        for problem in problems
+    )
+    job = a_job(width=Width("gpu", 2))
+    worth = 1.0 + plain.multiplier * 2.0
+
+    def sending(of: WholeNodes, share: float | None) -> float:
+        return of.hours_sending(job, share=share, gigabits=10.0, hours_left=3.0)
+
+    assert sending(plain, 0.25) == pytest.approx(3.0 * 0.25 * worth)
+    assert sending(plain, None) == 0.0
+    assert sends.hours_sending(a_job(), share=0.25, gigabits=10.0, hours_left=3.0) == 0.0
+    share = network_share(Link.of_gigabits(10.0), need)
+    assert 0.0 < share < 1.0
+    assert sending(sends, None) == pytest.approx(3.0 * share * worth)
+
+
+def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
+    """Speeds 1, 3 and 2 on 1, 2 and 4 GPUs."""
+    curve = Table(gpus=(1, 2, 4), speeds=(1.0, 3.0, 2.0))
+    problem = a_problem(a_class(curve=curve))
+    nodes = WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
+    claim = nodes.claim(a_job(), Width("gpu", 4), size_per_gpu=1.0, now=0.0)
+    assert [width.gpus for width in claim.menu.widths] == [1, 2]
+
+
+@pytest.mark.parametrize(("per_hour", "stretches"), [(0.0, True), (0.01, True), (1e6, False)])
+def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
+    per_hour: float, stretches: bool
+) -> None:
+    """Where nobody comes, what is lent stays for ever; where a job comes every instant, no restart pays."""
+    nodes = some_nodes(rescale=0.05)
+    demand = Demand(weighted_jobs_per_hour=per_hour, nodes_per_hour=1.0)
+    nodes = replace(nodes, demands={"gpu": demand})
+    job = a_job(width=Width("gpu", 1), remaining_gpu_hours=3.0)
+    found = nodes.stretch(job, Width("gpu", 1), most_gpus=4, hours_left=3.0)
+    assert (found is not None) is stretches
+    claim = nodes.claim(job, Width("gpu", 4), size_per_gpu=1.0, now=0.0)
+    assert claim.lasts_hours == (math.inf if per_hour == 0.0 else pytest.approx(LENT_ARRIVALS / per_hour))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -157,3 +158,13 @@ def test_the_same_list_gives_the_same_calendar() -> None:
     most = Limits(instances={"one": 2})
 
     assert search(jobs, most, {"one": 1.0}) == search(jobs, most, {"one": 1.0})
+
+
+def test_a_calendar_that_leaves_jobs_out_has_no_gap() -> None:
+    """Nothing says what a job that never runs would have waited; else it is a part of what was waited."""
+    found = search([a_job("a", 2.0), a_job("b", 1.0)], Limits(usd_per_hour=1.0), PRICES, tries=5)
+    some = replace(found, bound_weighted_hours=0.75 * found.calendar.weighted_hours)
+    assert some.gap == pytest.approx(0.25)
+    assert replace(some, bound_weighted_hours=2.0 * found.calendar.weighted_hours).gap == 0.0
+    short = replace(some, calendar=replace(found.calendar, left_out=found.order[:1]))
+    assert short.gap is None

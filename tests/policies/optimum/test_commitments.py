@@ -156,3 +156,37 @@ def test_commitments_that_only_compete_are_refused() -> None:
     pair = [Commitment(name=name, rates=(1.0,)) for name in ("x", "y")]
     with pytest.raises(InvalidProblem, match="x, y cover the same GPUs"):
         best_levels(a_load((1,)), [2.0], pair)
+
+
+def test_nothing_to_choose_from_is_the_bill_on_demand() -> None:
+    """Two hours of 3 and 5 GPUs at two dollars: eight dollars an hour, which is the bound as well."""
+    found = best_levels(a_load((3.0,), (5.0,)), [2.0], [])
+    assert (found.levels, found.bound) == ((), found.bill.total)
+    assert found.bill.total == pytest.approx(8.0)
+    twice = best_levels(a_load((3.0,), (5.0,)).times(2.0), [2.0], [])
+    assert twice.bill.total == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"gpus": np.ones((2, 1)), "share": np.array([1.0])}, "one share for each state"),
+        ({"gpus": np.ones((0, 1)), "share": np.array([])}, "one share for each state"),
+        ({"gpus": -np.ones((1, 1)), "share": np.array([1.0])}, "zero or more"),
+        ({"gpus": np.ones((2, 1)), "share": np.array([-0.5, 1.5])}, "shares that add up to 1"),
+        ({"gpus": np.ones((1, 1)), "share": np.array([0.9])}, "shares that add up to 1"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(values: dict[str, np.ndarray], says: str) -> None:
+    """Shapes, signs and shares."""
+    with pytest.raises(InvalidProblem, match=says):
+        Load(gpu_types=("a",), **values)
+
+
+def test_a_commitment_covers_something_at_a_rate() -> None:
+    """No type, or a rate of nothing."""
+    with pytest.raises(InvalidProblem, match="x covers no GPU type"):
+        Commitment(name="x", rates=(None, None))
+    for rate in (0.0, -1.0):
+        with pytest.raises(InvalidProblem, match="x: a rate is more than zero"):
+            Commitment(name="x", rates=(1.0, rate))

@@ -16,6 +16,7 @@ from strategies_planner import (
     undominated,
 )
 
+from policies.optimum import coupled
 from policies.optimum.coupled import CoupledClass, PlanHull, best_costs, plan_hulls
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import lower_hulls
@@ -118,3 +119,18 @@ def test_a_hundred_phases_of_ties_end(seed: int, scale: float) -> None:
     assert np.all(np.diff(slopes) >= -1e-9 * np.abs(slopes[1:]))
     points = np.column_stack([hull.cost, hull.time])
     assert len(undominated(points)) == len(points)
+
+
+def test_passes_of_bounded_memory_find_what_one_pass_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path at a time, or all at once."""
+    rng = np.random.default_rng(7)
+    job_class = CoupledClass(
+        phase_time=rng.uniform(0.1, 1.0, (4, 5)),
+        rate=np.arange(1.0, 6.0),
+        startup_hours=0.1,
+        rescale_hours=0.05,
+    )
+    whole = hull_of(job_class)
+    monkeypatch.setattr(coupled, "ROW_CELLS", 1)
+    parts = hull_of(job_class)
+    assert (parts.cost, parts.time) == (pytest.approx(whole.cost), pytest.approx(whole.time))

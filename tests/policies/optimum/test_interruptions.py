@@ -106,3 +106,11 @@ def test_the_ends() -> None:
     assert hours_with_interruptions(50.0, 4, doomed, Saves(), restart_hours=0.0) == math.inf
     with pytest.raises(InvalidProblem, match="per_node_hour"):
         Interruptions(per_node_hour=-1.0)
+
+
+def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it() -> None:
+    """An interval of nothing is refused; a restart that is surely interrupted never ends."""
+    with pytest.raises(ValueError, match="works for a while between two saves"):
+        hours_with_interruptions(0.0, 1, Interruptions(per_node_hour=0.1), Saves(), restart_hours=0.1)
+    often = Interruptions(per_node_hour=1e3, notice_hours=1.0)
+    assert hours_with_interruptions(1.0, 8, often, Saves(), restart_hours=1.0) == math.inf

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
 from policies.model import GpuType, JobClass, Phase, Problem
+from policies.optimum import job_list
 from policies.optimum.job_list import JobList, ListedJob
 from policies.speedup import Table
 
@@ -221,3 +222,16 @@ def test_the_error_names_what_would_do_rounded_up() -> None:
     with pytest.raises(InfeasibleBudget, match=r"1 job needs at least 0\.67 USD"):
         listed.solution_at(0.66)
     assert listed.solution_at(0.67).spend == pytest.approx(2.0 / 3.0)
+
+
+def test_where_finer_plans_are_too_many_the_timely_ones_of_the_hull_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the search between two vertices the plan is still in time, and costs no less than with it."""
+    problem = one_class(rescale_hours=0.1)
+    (single,) = problem.classes
+    problem = replace(problem, classes=(replace(single, phases=single.phases * 3),))
+    jobs = [ListedJob(id="a", class_name="c", deadline_hours=3.7)]
+    finer = JobList.of(problem, jobs).frontier.cheapest_feasible_spend
+    monkeypatch.setattr(job_list, "STATE_LIMIT", 0)
+    assert JobList.of(problem, jobs).frontier.cheapest_feasible_spend > finer

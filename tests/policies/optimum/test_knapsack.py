@@ -25,7 +25,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import Problem
 from policies.optimum.coupled import CoupledClass
 from policies.optimum.frontier import MixedFrontier
-from policies.optimum.knapsack import near_plans, solve_pure
+from policies.optimum.knapsack import TooManyStatesError, near_plans, solve_pure
 from policies.optimum.solution import ProblemTooLarge, Solution
 from policies.speedup import Table
 
@@ -140,3 +140,17 @@ def test_many_phases_are_proven_quickly() -> None:
     assert solution.status == "optimal"
     assert mixed.weighted_mean_jct_hours <= solution.weighted_mean_jct_hours
     assert solution.weighted_mean_jct_hours <= mixed.weighted_mean_jct_hours * (1 + 1e-3)
+
+
+def test_a_search_stops_at_its_limit_of_states() -> None:
+    """Rather than take all memory: near plans of one class, and plans of all."""
+    rng = np.random.default_rng(1)
+    job_class = CoupledClass(
+        phase_time=rng.uniform(0.1, 1.0, (3, 4)),
+        rate=np.arange(1.0, 5.0),
+        startup_hours=0.1,
+        rescale_hours=0.1,
+    )
+    assert len(near_plans(job_class, 0.1, 10.0).cost) > 1
+    with pytest.raises(TooManyStatesError):
+        near_plans(job_class, 0.1, 10.0, state_limit=1)

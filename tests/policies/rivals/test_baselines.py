@@ -241,3 +241,33 @@ def test_shortest_first_hands_out_no_more_than_there_is(jobs: list[Job], nodes: 
     assert left >= 0
     waiting = [job for job in jobs if job.id not in widths]
     assert all(policy.width_of(job).gpus > left for job in waiting)
+
+
+@pytest.mark.parametrize("share", [-0.01, 1.01, float("nan")])
+def test_a_share_of_jobs_is_one(share: float) -> None:
+    """From none to all."""
+    for rule in (EqualWidth, EfficiencyThreshold):
+        knob = {"gpus_per_job": 1} if rule is EqualWidth else {"efficiency": 0.5}
+        with pytest.raises(InvalidProblem, match="a share of jobs is a number from 0 to 1"):
+            rule(menu=a_menu(), share=share, **knob)  # type: ignore[arg-type]
+
+
+def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
+    """The next wider limit that changes anything, or the next lower threshold; the last has none."""
+    jobs = [a_job("low", draw=0.29), a_job("high", draw=0.3)]
+
+    def gpus(rule: EqualWidth | EfficiencyThreshold) -> list[int]:
+        return [width.gpus for width in rule.allocate(jobs, now=0.0).widths.values()]
+
+    for limit, expected in ((1, [2, 1]), (2, [4, 2]), (3, [4, 2]), (4, [4, 4])):
+        assert gpus(EqualWidth(menu=a_menu(), gpus_per_job=limit, share=0.3)) == expected
+    first, second, last = a_menu().thresholds()
+    for efficiency, expected in (
+        (first, [2, 1]),
+        (second, [4, 2]),
+        (0.8, [4, 2]),
+        (last, [4, 4]),
+        (0.0, [4, 4]),
+    ):
+        assert gpus(EfficiencyThreshold(menu=a_menu(), efficiency=efficiency, share=0.3)) == expected
+    assert (first, second, last) == pytest.approx((1.0, 0.9, 0.75))

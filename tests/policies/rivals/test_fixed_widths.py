@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class
-from policies.model import JobClass, Width
+from policies.model import JobClass, Phase, Width
 from policies.rivals.baselines import WidthMenu
-from policies.rivals.fixed_widths import Arrival, best_fixed_widths, mean_response_hours
+from policies.rivals.fixed_widths import Arrival, Plan, _hull, _plans, best_fixed_widths, mean_response_hours
 from policies.speedup import Table
 
 CURVE = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))
@@ -90,3 +93,31 @@ def test_no_width_is_wider_than_the_fleet(speeds: list[float], rate: float, gpus
     found = best_fixed_widths(a_menu(a_class(curve=curve, arrivals_per_hour=rate)), gpus=gpus)
 
     assert max(width.gpus for width in found["c"]) <= gpus
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=12))
+def test_the_hull_of_plans_is_convex_and_no_plan_is_below_it(points: list[tuple[int, int]]) -> None:
+    """From the cheapest plan to the fastest, each step saving less per GPU-hour than the one before."""
+    plans = [Plan(widths=(), hours=float(hours), gpu_hours=float(gpu)) for gpu, hours in points]
+    hull = [(plan.gpu_hours, plan.hours) for plan in _hull(plans)]
+    slopes = [(a[1] - b[1]) / (b[0] - a[0]) for a, b in pairwise(hull)]
+    assert all(slope > 0.0 for slope in slopes)
+    assert all(first > later for first, later in pairwise(slopes))
+    assert hull[0] == min((float(gpu), float(hours)) for gpu, hours in points)
+    assert all(np.interp(x, *np.array(hull).T) <= y + 1e-9 for x, y in points)
+
+
+@pytest.mark.parametrize("price", [0.02, 2.0])
+def test_the_plan_that_is_best_phase_by_phase_at_a_price_is_tried(price: float) -> None:
+    """One phase gains much of many GPUs and one little: no one width for both is on the hull there."""
+    steep = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 2.0, 4.0, 8.0))
+    flat = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.2, 1.35, 1.4))
+    phases = tuple(Phase(size_gpu_hours=1.0, speedups={"gpu": curve}) for curve in (steep, flat))
+    job_class = JobClass(name="c", phases=phases)
+    best = []
+    for curve in (steep, flat):
+        costs = {g: (1.0 + price * g) / s for g, s in zip(curve.gpus, curve.speeds, strict=True)}
+        best.append(min(costs, key=costs.__getitem__))
+    assert best[0] > best[1]
+    found = [tuple(width.gpus for width in plan.widths) for plan in _plans(a_menu(job_class), "c", 8)]
+    assert tuple(best) in found

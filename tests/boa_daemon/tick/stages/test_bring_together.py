@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from followers import Known
 
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.state import ClusterState, GatedJob, GateView
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.stages.bring_together import _must_stay
+from boa_daemon.tick.state import ClusterState, GatedJob, GateView, Plan
+from policies.answer import Allocation
 from policies.model import Job, NodeId, Width
 from policies.placement.lwf import LeastWorkloadFirst
 
@@ -73,3 +77,37 @@ def test_once_together_it_stays() -> None:
         held={**{job: entry.slots for job, entry in state.jobs.items()}, "a": moved},
     )
     assert decided(after, sends=1.0).plan.slots == {}
+
+
+@pytest.mark.parametrize(
+    ("draft", "job"),
+    [
+        ({}, {"is_stopping": True}),
+        ({"slots": {"a": ()}}, {}),
+        ({"stops": ("a",)}, {}),
+        ({"waiting": {"a": "budget"}}, {}),
+        ({"widths": {"a": Width("gpu", 3)}}, {}),
+        ({"widths": {}}, {}),
+        ({"lent": {"a": Width("gpu", 1)}}, {}),
+        ({"stay": frozenset({"a"})}, {}),
+    ],
+)
+def test_a_job_for_which_something_else_is_planned_is_left_alone(
+    draft: dict[str, Any], job: dict[str, Any]
+) -> None:
+    """Each reason alone keeps it where it is; without any it may move."""
+    state = scattered()
+    wanted = {"widths": {"a": Width("gpu", 2)}, "slots": {}}
+    for changes, of_job, stays in (({}, {}, False), (draft, job, True)):
+        facts = {**wanted, **changes}
+        lent, stay = facts.pop("lent", {}), facts.pop("stay", frozenset())
+        found = Draft(
+            rules=rules(),
+            allocator=Known(widths={}),
+            placer=LeastWorkloadFirst(),
+            allocation=Allocation(widths={}, stay=stay),
+            plan=Plan(**facts),
+            lent=lent,
+        )
+        assert _must_stay(found, "a", replace(state.jobs["a"], **of_job)) is stays
+    assert _must_stay(found, "a", replace(state.jobs["a"], job=replace(state.jobs["a"].job, width=None)))

@@ -153,3 +153,22 @@ def test_a_whole_run_waits_less_than_for_the_stock_to_come() -> None:
 
     assert run.finished == 3
     assert run.mean_jct_hours < 4.2
+
+
+def test_what_has_no_choice_is_passed_over() -> None:
+    """A job without a width, one that stops, one on a machine of another family, one whose node ends."""
+    large = a_node("n1", kind=LARGE)
+    held = {"a": some_slots("n1", 0)}
+    state = a_state(the_job(), nodes=[large], held=held, cooldowns=CLOSED)
+    assert plan_of(state).widths["a"].gpu_type == "t4"
+    leaving = replace(
+        state, nodes={"n1": replace(large, gpus=("a", None, None, None), ends_by=600.0, idle_since=None)}
+    )
+    assert plan_of(leaving).launches == {"l4": 1}, "it needs a node anyway, and there is no small one"
+    stopping = replace(state, jobs={"a": replace(state.jobs["a"], is_stopping=True)})
+    assert plan_of(stopping).reasons.get("a", "") != plan_of(state).reasons["a"]
+    other = InstanceType(name="h1", gpu_type="h100", gpus=1, usd_per_hour=9.0)
+    elsewhere = a_state(
+        the_job(), nodes=[a_node("n1", kind=other)], held={"a": some_slots("n1", 0)}, cooldowns=CLOSED
+    )
+    assert plan_of(elsewhere).widths["a"] == Width("t4@s1", 1)

@@ -55,3 +55,13 @@ def test_a_job_without_a_limit_is_never_looked_at() -> None:
     """No note, no wake-up."""
     found = decided(running(None), a=2)
     assert (found.plan.held, found.plan.stops) == ((), ())
+
+
+def test_hours_end_a_job_as_money_does_and_the_earlier_of_both_is_the_reason() -> None:
+    """A second later or earlier than its money: the code says which."""
+    for hours, why, at in ((9.0, "max-hours", 9.0), (10.0, "max-usd", 10.0), (11.0, "max-usd", 10.0)):
+        state = running(10.0, now=at)
+        job = state.jobs["a"]
+        job = replace(job, terms=replace(job.terms, hours_end_at=hours))
+        found = decided(replace(state, jobs={**state.jobs, "a": job}), a=2)
+        assert (found.plan.stops, [held.code for held in found.plan.held]) == (("a",), [why])

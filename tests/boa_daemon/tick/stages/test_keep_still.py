@@ -139,6 +139,7 @@ def test_a_job_that_is_started_over_and_over_comes_to_rest() -> None:
     assert decision.wake_at == NOW + 100.0
     later = decided(replace(state, now=NOW + 101.0), a=2)
     assert [type(action) for action in later.actions] == [StartJob]
+    assert decided(replace(state, now=NOW + 100.0), a=2).wake_at == NOW + 101.0, "never at once"
 
 
 def test_launches_that_start_no_job_come_to_rest() -> None:
@@ -150,7 +151,7 @@ def test_launches_that_start_no_job_come_to_rest() -> None:
     quick = decided(replace(state, acts=acts("launch", "gpu-x4", *range(80, 0, -10))), a=2)
 
     assert (decision.actions, codes(decision)) == ((), ["loop"])
-    assert decision.plan.waiting == {"a": "loop"}
+    assert (decision.plan.launches, decision.plan.waiting) == ({}, {"a": "loop"})
     assert decision.wake_at == NOW - 1000.0 + 3600.0
     assert [[type(action) for action in some.actions] for some in (fresh, quick)] == [[LaunchNodes]] * 2
 

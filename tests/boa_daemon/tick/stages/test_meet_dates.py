@@ -11,9 +11,12 @@ from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, 
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.stages.meet_dates import _usd_per_hour, meet_dates
 from boa_daemon.tick.state import ClusterState, Due, JobTerms, Rules, WarmPool
+from policies.answer import Allocation
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 
@@ -120,3 +123,13 @@ def test_what_a_tick_saw_of_a_date_can_be_read_back() -> None:
     state = a_case(due_in(2.5))
 
     assert loads(dumps(state)) == state
+
+
+def test_a_ceiling_makes_room_for_whole_nodes_of_what_dates_ask_for() -> None:
+    """Four nodes at a dollar beside what the policy's own ceiling allows; five GPUs are two nodes of four."""
+    assert _usd_per_hour(a_case(due_in(2.5)), ONES, Width("gpu", 4)) == 4.0
+    assert _usd_per_hour(a_case(due_in(2.5)), rules(), Width("gpu", 5)) == 8.0
+    draft = Draft(rules=ONES, allocator=Known(widths={}), placer=FirstFit())
+    wanted = Allocation(widths={name: Width("gpu", 1) for name in "ab"}, most_usd_per_hour=2.0)
+    found = meet_dates(a_case(due_in(2.5)), replace(draft, allocation=wanted)).allocation
+    assert (found.widths["a"], found.most_usd_per_hour) == (Width("gpu", 4), 6.0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 
+from boa_daemon.errors import BoaError
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.offers import Cooldown
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
-from policies.answer import Allocation
+from policies.answer import Allocation, Placement
 from policies.model import Job, Money, Width
 from policies.placement.first_fit import FirstFit
 
@@ -244,3 +246,17 @@ class Fixed:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return what it always says."""
         return self.allocation
+
+
+class Nowhere:
+    """A placer that never finds room."""
+
+    def place(self, widths: object, *, nodes: object, held: object) -> Placement:
+        """Place nobody."""
+        return Placement(slots={})
+
+
+def test_a_placer_that_leaves_jobs_out_of_empty_nodes_is_found_out() -> None:
+    """Rather than renting without end."""
+    with pytest.raises(BoaError, match="the placer leaves jobs out of empty nodes: a"):
+        decide(a_state(a_job("a")), allocator=Wishes(widths={"a": 2}), placer=Nowhere(), rules=rules())  # type: ignore[arg-type]

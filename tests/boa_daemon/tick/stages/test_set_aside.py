@@ -11,8 +11,9 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.codec import decode, encode
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.explain import explain_job
-from boa_daemon.tick.limits import DAY_SECONDS
+from boa_daemon.tick.limits import DAY_SECONDS, Caps
 from boa_daemon.tick.state import ClusterState, JobState, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from policies.placement.first_fit import FirstFit
 from policies.protocols import Allocator
 
@@ -107,3 +108,39 @@ def test_whoever_is_set_aside_changes_nothing_for_the_others(
     assert {name: why for name, why in found.plan.waiting.items() if name not in aside} == dict(
         other.plan.waiting
     )
+
+
+def test_a_job_waits_for_an_instant_or_for_another_job_and_says_so() -> None:
+    """Not before its instant, which wakes the plan; not before the end of the job that its file names."""
+    state = a_state(
+        *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0)}, now=NOON
+    )
+    state = changed(changed(state, "b", rests_until=NOON + 50.0), "c", waits_for="a")
+    found = decided(state, a=1, b=1, c=1)
+    assert (found.plan.waiting, found.wake_at) == ({"b": "not-before", "c": "after"}, NOON + 50.0)
+    assert "It is not to start before 1970-01-01" in found.explain("b")
+    assert "It waits for job a, which is running (after)." in found.explain("c")
+    for other, how in (("b", "waits itself"), ("gone", "is over")):
+        said = decided(changed(state, "c", waits_for=other), a=1).explain("c")
+        assert f"It waits for job {other}, which {how} (after)." in said
+
+
+def test_teams_without_money_or_ahead_of_their_share_start_nothing() -> None:
+    """The closed purse is named with its numbers; a claim of a team that is behind goes first."""
+    state = a_state(*(a_job(name, arrived_at=NOON) for name in "abc"), nodes=[a_node()], now=NOON)
+    for name, team in (("a", "red"), ("b", "blue"), ("c", "green")):
+        state = changed(state, name, team=team)
+    red = TeamMoney(day_cap_usd=1.0, spent_today_usd=1.0)
+    state = replace(
+        state, teams={"red": red, "blue": TeamMoney(ahead_usd=5.0), "green": TeamMoney(ahead_usd=-5.0)}
+    )
+    site = rules(caps=Caps(usd_per_day=1e6))
+    found = decide(state, allocator=Wishes(widths={"a": 1, "b": 1, "c": 1}), placer=FirstFit(), rules=site)
+    assert found.plan.waiting == {"a": "team-day-cap", "b": "team-share"}
+    assert set(found.plan.slots) == {"c"}
+    assert found.wake_at == DAY_SECONDS
+    assert [(held.what, held.code) for held in found.plan.held] == [
+        ("team blue", "team-share"),
+        ("team red", "team-day-cap"),
+    ]
+    assert "It is held back: team red: what its team may spend today (UTC)" in found.explain("a")

@@ -15,7 +15,7 @@ from boa_daemon.tick.diff import diff
 from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Act, Steady
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import ClusterState, JobTerms
 from policies.model import Job, Width
 from policies.placement.first_fit import FirstFit
 
@@ -371,3 +371,12 @@ def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
         if is_late:
             assert len(running) >= min(len(wishes.widths), 4 * max_nodes)
         assert running == wishes.widths.keys() or used >= 4 * max_nodes
+
+
+def test_widths_that_are_exact_and_jobs_that_stop_are_not_stretched() -> None:
+    """The user's word on a width stands, and who lets go needs no more."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 2, 3)}, now=NOW)
+    stopping = replace(state, jobs={"a": replace(state.jobs["a"], is_stopping=True)})
+    assert plan_of(stopping, Known(widths={"a": 2}, stretches=True)).slots == {}
+    ordered = replace(state, jobs={"a": replace(state.jobs["a"], terms=JobTerms(ordered_gpus=2))})
+    assert plan_of(ordered, Known(widths={"a": 2}, stretches=True)).slots == {}

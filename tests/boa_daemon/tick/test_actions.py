@@ -1,0 +1,43 @@
+"""Actions: what no launch asks for, and how history remembers each."""
+
+from __future__ import annotations
+
+import pytest
+
+from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob, TerminateNode, act_of
+from boa_daemon.tick.offers import Offer
+from policies.errors import InvalidProblem
+from policies.model import Width
+
+MACHINE = an_instance_type()
+
+
+def test_a_launch_asks_for_at_least_one_node_and_knows_where() -> None:
+    """Zero nodes are no launch; without an offer its key is that of the type."""
+    with pytest.raises(InvalidProblem, match="x: a launch asks for at least one node, got 0"):
+        LaunchNodes(id="x", instance_type=MACHINE, count=0, reason="")
+    one = LaunchNodes(id="x", instance_type=MACHINE, reason="")
+    assert (one.count, one.offer_key) == (1, "gpu-x4//on-demand")
+    there = LaunchNodes(id="x", instance_type=MACHINE, reason="", offer=Offer(instance_type="m", zone="z"))
+    assert there.offer_key == "m/z/on-demand"
+
+
+def test_history_remembers_whom_an_action_was_about() -> None:
+    """Jobs by their id, nodes by theirs, launches by their type."""
+    width = Width("gpu", 1)
+    acts = [
+        act_of(action, at=7.0)
+        for action in (
+            StopJob(id="x", job="a", generation=1, reason=""),
+            StartJob(id="x", job="b", generation=1, width=width, slots=(), reason=""),
+            TerminateNode(id="x", node="n1", reason=""),
+            LaunchNodes(id="x", instance_type=MACHINE, reason=""),
+        )
+    ]
+    assert [(act.kind, act.target, act.at) for act in acts] == [
+        ("stop", "a", 7.0),
+        ("start", "b", 7.0),
+        ("terminate", "n1", 7.0),
+        ("launch", "gpu-x4", 7.0),
+    ]

@@ -1,0 +1,74 @@
+"""What a port is at the least: a cloud that says no more than it must, orders of runs, launches in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import pytest
+
+from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.ports import FailureCause, JobSpec, OpenLaunch, Provider, RunPhase, RunReport
+from policies.errors import InvalidProblem
+
+
+class Plain(Provider):
+    """A cloud of no nodes, which is never looked after."""
+
+    def nodes(self) -> Sequence[object]:  # type: ignore[override]
+        """Return none."""
+        return ()
+
+    def offers(self) -> Sequence[object]:  # type: ignore[override]
+        """Return none."""
+        return ()
+
+    def launch(self, action: object) -> object:  # type: ignore[override]
+        """Launch nothing."""
+
+    def terminate(self, actions: object) -> Mapping[str, object]:  # type: ignore[override]
+        """End nothing."""
+        return {}
+
+
+def report(phase: RunPhase, cause: FailureCause | None = None) -> RunReport:
+    """Return what is known of a generation."""
+    return RunReport(job="a", generation=1, phase=phase, cause=cause)
+
+
+def test_a_cloud_that_needs_no_care_has_nothing_to_say() -> None:
+    """Nothing is remembered, renewed, swept or rehearsed, and everything is ours."""
+    cloud = Plain()
+    for found in (
+        cloud.remember([]),
+        cloud.listen(lambda: None),
+        cloud.renew([]),
+        cloud.refresh(),
+        cloud.close(),
+    ):
+        assert found is None  # type: ignore[func-returns-value]
+    assert (cloud.elsewhere(), cloud.sweep(), cloud.ages(), cloud.rehearse_end("n")) == ("", {}, {}, None)
+
+
+def test_some_failures_are_not_tried_again() -> None:
+    """The same command would meet them at once."""
+    final = {cause for cause in get_args(FailureCause) if not report("failed", cause).is_retryable}
+    assert final == {"out-of-memory", "missing-command"}
+    over = {phase for phase in get_args(RunPhase) if report(phase).is_over}
+    assert over == {"stopped", "finished", "failed"}
+
+
+@pytest.mark.parametrize("order", [{"job": "", "run": "x"}, {"job": "a", "run": " "}])
+def test_an_order_needs_an_id_and_a_command(order: dict[str, str]) -> None:
+    """A blank command runs nothing."""
+    with pytest.raises(InvalidProblem, match="needs an id and a command to run"):
+        JobSpec(name="n", class_name="c", **order)  # type: ignore[arg-type]
+
+
+def test_nodes_in_flight_are_those_that_no_listing_has_shown() -> None:
+    """By the names of the answer; made-up ones where it was lost, as many as are missing."""
+    launch = LaunchNodes(id="x", instance_type=an_instance_type(), count=3, reason="")
+    lost = OpenLaunch(action=launch, at=0.0, seen=frozenset({"n1"}))
+    answered = OpenLaunch(action=launch, at=0.0, nodes=("n1", "n2"), seen=frozenset({"n1"}))
+    assert (lost.unseen, answered.unseen) == (("x/1", "x/2"), ("n2",))

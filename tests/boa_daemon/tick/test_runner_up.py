@@ -1,0 +1,67 @@
+"""What else there was, and what it would have cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.testing import a_node, a_state, an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, StartJob, TerminateNode
+from boa_daemon.tick.offers import Cooldown, Offer
+from boa_daemon.tick.runner_up import Alternatives, action_choice, width_choice
+from boa_daemon.tick.state import Plan
+from policies.model import Width
+
+MACHINE = an_instance_type()
+PRICES = {"a": 4.0, "b": 3.0, "c": 5.0, "d": None}
+OFFERS = tuple(Offer(instance_type=MACHINE.name, zone=zone, usd_per_hour=usd) for zone, usd in PRICES.items())
+
+
+def launch(zone: str | None, *, count: int = 2) -> LaunchNodes:
+    """Return an order of nodes in a zone."""
+    offer = next((offer for offer in OFFERS if offer.zone == zone), None)
+    return LaunchNodes(id="x", instance_type=MACHINE, count=count, offer=offer, reason="")
+
+
+def test_beside_an_offer_stands_the_cheapest_other_one_that_is_open() -> None:
+    """Dollars per hour of all nodes together; what is closed or has no price is no choice."""
+    state = a_state(offers=OFFERS)
+    found = action_choice(state, launch("b"), {})
+    assert found is not None
+    assert (found.chosen, found.cost, found.runner_up, found.runner_up_cost, found.unit) == (
+        "gpu-x4/b/on-demand", 6.0, "gpu-x4/a/on-demand", 8.0, "USD/hour"
+    )  # fmt: skip
+    closed = replace(state, cooldowns={"gpu-x4/a": Cooldown(until=1.0)})
+    assert (other := action_choice(closed, launch("b"), {})) is not None
+    assert other.runner_up == "gpu-x4/c/on-demand"
+
+
+@pytest.mark.parametrize("zone", [None, "d"])
+def test_a_launch_without_a_price_has_no_runner_up(zone: str | None) -> None:
+    """No offer was named, or nobody knows what it costs."""
+    assert action_choice(a_state(offers=OFFERS), launch(zone), {}) is None
+
+
+def test_an_only_offer_has_no_runner_up() -> None:
+    """Offers of other types, and those without a price, are none."""
+    for others in ((OFFERS[3],), (replace(OFFERS[0], instance_type="other"),)):
+        assert action_choice(a_state(offers=(OFFERS[1], *others)), launch("b"), {}) is None
+
+
+def test_a_node_is_given_back_or_held_at_its_price() -> None:
+    """What is gone from the state was weighed by nobody."""
+    end = TerminateNode(id="x", node="n1", reason="")
+    found = action_choice(a_state(nodes=[a_node("n1")]), end, {})
+    assert found is not None
+    assert (found.cost, found.runner_up_cost, found.unit) == (0.0, 4.0, "USD/hour")
+    assert action_choice(a_state(), end, {}) is None
+
+
+def test_a_policy_without_prices_weighs_nothing() -> None:
+    """No costs, and no other width."""
+    state, plan = a_state(), Plan(widths={"a": Width("gpu", 1)}, slots={})
+    assert Alternatives.of(state, plan).costs == (None, None)
+    assert width_choice(state, plan, "a") is None
+    start = StartJob(id="x", job="a", width=Width("gpu", 1), slots=(), generation=1, reason="")
+    assert action_choice(state, start, {}) is None

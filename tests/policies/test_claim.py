@@ -1,0 +1,75 @@
+"""What a job asks of scarce room: the corners of its speeds, and who goes first."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.testing import a_job
+from policies.claim import Claim, Menu
+from policies.model import Width
+
+MENUS = st.dictionaries(st.integers(1, 64), st.integers(1, 50), min_size=1, max_size=8).map(
+    lambda found: Menu(
+        widths=tuple(Width("gpu", gpus) for gpus in sorted(found)),
+        speeds=tuple(float(found[gpus]) for gpus in sorted(found)),
+    )
+)
+
+
+@given(MENUS)
+def test_corners_are_those_of_the_least_concave_curve_through_nothing(menu: Menu) -> None:
+    """Each step gains less per GPU than the one before; the last width is a corner, and none is above."""
+    slopes = [slope for slope, _ in menu.steps]
+    assert all(first > later for first, later in pairwise(slopes))
+    assert menu.corners[-1] == len(menu.widths) - 1
+    assert sum(gpus for _, gpus in menu.steps) == menu.gpus[-1]
+    gpus = [0, *(menu.gpus[corner] for corner in menu.corners)]
+    speeds = [0.0, *(menu.speeds[corner] for corner in menu.corners)]
+    assert speeds[-1] == pytest.approx(sum(slope * more for slope, more in menu.steps))
+    at_all = np.interp(menu.gpus, gpus, speeds)
+    assert all(at_all >= np.array(menu.speeds) - 1e-9)
+    assert [menu.numbers[width] for width in menu.widths] == list(range(len(menu.widths)))
+
+
+MENU = Menu(widths=(Width("gpu", 1), Width("gpu", 2)), speeds=(1.0, 1.5))
+
+
+def a_claim(**changes: object) -> Claim:
+    """Return the claim of a job with three hours of work on one GPU, which runs there."""
+    values: dict[str, object] = {
+        "job": a_job(width=Width("gpu", 1)),
+        "menu": MENU,
+        "weight": 2.0,
+        "work": 3.0,
+        "size_per_gpu": 0.5,
+        "money_per_gpu": 1.0,
+    }
+    return Claim(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_who_is_overdue_weighs_more() -> None:
+    """By how often its promised time has passed; before that, its weight."""
+    for overdue, urgency in ((0.0, 2.0), (1.0, 2.0), (1.5, 3.0)):
+        claim = a_claim(overdue=overdue)
+        assert (claim.is_overdue, claim.urgency) == (overdue > 1.0, urgency)
+        assert claim.room_hours_over_weight == pytest.approx(3.0 * 0.5 / urgency)
+
+
+def test_a_restart_costs_its_share_of_the_time_that_the_change_lasts() -> None:
+    """Until others come, or the job ends; never more than all. Who does not run has nothing to lose."""
+    assert a_claim(restart_hours=0.3).restart_share == pytest.approx(0.3 / 3.0)
+    assert a_claim(restart_hours=0.3, lasts_hours=1.0).restart_share == pytest.approx(0.3 * (1.0 + 1.0 / 3.0))
+    assert a_claim(restart_hours=30.0).restart_share == 1.0
+    assert a_claim(restart_hours=0.3, work=0.0).restart_share == 1.0
+    for nothing in (
+        a_claim(),
+        a_claim(restart_hours=0.3, job=a_job()),
+        a_claim(restart_hours=0.3, job=a_job(width=Width("gpu", 8))),
+    ):
+        assert (nothing.restart_share, nothing.lasts_hours) == (0.0, math.inf)

@@ -1,0 +1,23 @@
+"""Errors travel between processes with all that they say."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem, PolicyError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidProblem("no jobs"),
+        InfeasibleBudget("too small", least_spend=2.5),
+        InfeasibleDeadline("too early", least_hours=3.5),
+    ],
+)
+def test_an_error_comes_back_as_it_was(error: PolicyError) -> None:
+    """Its class, its words and its numbers, though its constructor wants them by name."""
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
