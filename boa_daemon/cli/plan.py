@@ -38,7 +38,6 @@ from boa_daemon.cli.planning import (
     committed,
     curve_answers,
     money,
-    on_both_markets,
     phases_text,
     read_market,
     read_problem,
@@ -68,7 +67,7 @@ from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_anyway import paid_sentence
 from boa_daemon.planning.plots import curve_figure, curve_plot
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
-from boa_daemon.sim.spot_market import saves_of
+from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
