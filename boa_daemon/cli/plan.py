@@ -109,6 +109,10 @@ def plan(
     start: Annotated[
         str | None, typer.Option(metavar="DATE", help="With --jobs: the instant from which hours count.")
     ] = None,
+    off: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHEN", help="With --jobs: hours off, 20:00-08:00 or sat-sun; may be repeated."),
+    ] = None,
     boot_seconds: Annotated[
         float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: seconds of a boot, paid.")
     ] = 180.0,
@@ -137,8 +141,9 @@ def plan(
     if live:
         show_live_plan(config, socket, chosen_format(output, as_json))
         return
-    if jobs is None and (quota or start is not None or gantt is not None):
-        raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
+    if jobs is None and (quota or off or start is not None or gantt is not None):
+        problem = "--quota, --start, --off and --gantt need --jobs"
+        raise InputError(problem, hint="They are about a list of jobs")
     if jobs is not None and world is not None:
         raise InputError("--world is for a stream of jobs", hint="A list is planned on demand")
     check_report(report)
@@ -166,9 +171,10 @@ def plan(
             boot_seconds=boot_seconds,
             report=report,
             old=old,
+            off=tuple(off or ()),
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
-        if not flags.are_given and not listed.has_arrivals:
+        if not (flags.are_given or listed.has_arrivals or listed.off):
             _plan_list(file, listed.jobs, budget, min_budget, form)
         elif min_budget:
             hint = "Give a budget: the answer says which one saves each deadline"

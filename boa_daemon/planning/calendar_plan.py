@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from policies.model import InstanceType
 from policies.optimum.calendar import CalendarJob, Entry, Limits, calendar_jobs, per_period
 from policies.optimum.calendar_search import Change, Found, search, what_saves
 from policies.optimum.job_list import ListedJob
+from policies.optimum.working_time import ALWAYS, WorkingTime
 
 PERIODS = {"day": HOURS_PER_DAY, "week": HOURS_PER_WEEK, "month": HOURS_PER_MONTH}
 
@@ -173,6 +174,8 @@ class CalendarPlan:
         if change.kind == "quota":
             name = self.machines[change.gpu_type].name
             return f"a quota of {change.instances} x {name}{more}"
+        if change.kind == "always":
+            return f"no hours off{more}"
         if change.kind == "first":
             others = ", ".join(change.misses)
             instead = f"; then late: {others}" if others else "; nobody else is late then"
@@ -214,10 +217,12 @@ def calendar_plan(
     quota: Mapping[str, int],
     start: datetime | None,
     boot_hours: float,
+    working: WorkingTime = ALWAYS,
 ) -> CalendarPlan:
     """Return the best calendar found for a list, and what would save each deadline that it misses."""
     machines = file.instance_types
     limits = Limits(instances=quota) if budget is None else budget.limits(quota)
+    limits = replace(limits, working=working)
     prices = {name: machine.usd_per_hour for name, machine in machines.items()}
     found = search(calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices)
     return CalendarPlan(

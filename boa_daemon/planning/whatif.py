@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.jobs_file import JobsFile
+from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.calendar_plan import calendar_budget, calendar_plan, read_quota
 from boa_daemon.planning.curve import Curve
@@ -203,6 +204,7 @@ def _list(file: ProblemFile, scenario: Scenario, listed: JobsFile, boot_hours: f
         quota=scenario.quota,
         start=listed.start,
         boot_hours=boot_hours,
+        working=working_time(listed.off, listed.start, boot_hours=boot_hours),
     )
     document = plan.to_document()
     keys = ("status", "mean_jct_hours", "spend", "all_done_hours", "all_done_at", "left_out")

@@ -15,6 +15,7 @@ import numpy as np
 
 from policies.optimum.calendar import Calendar, CalendarJob, Limits, placed
 from policies.optimum.calendar_bound import bound_weighted_hours, least_missed
+from policies.optimum.working_time import ALWAYS
 
 WORK = 150_000
 """Options placed in one search, over all candidates."""
@@ -57,6 +58,7 @@ class Change:
     """One change that saves a deadline: of which kind, to what, and what the calendar then costs more.
 
     `factor` multiplies the budget (kind `budget`), `instances` is the quota of `gpu_type` (kind `quota`),
+    kind `always` works through what is off,
     `misses` are the jobs that are late instead (kind `first`), `ends` is the date to agree on (kind `date`).
     """
 
@@ -161,9 +163,10 @@ def _moved(
 def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
     """Return for each missed deadline, by job id, the cheapest change of those tried that saves it.
 
-    Tried are a larger budget, a larger quota of each type that has one, and the job first in line. A change
-    counts if the job then ends in time and no deadline that was met is missed; with the job first in line
-    others may be late, and are named. The last resort is another date: the job's end in this calendar.
+    Tried are a larger budget, a larger quota of each type that has one, no hours off, and the job first in
+    line. A change counts if the job then ends in time and no deadline that was met is missed; with the job
+    first in line others may be late, and are named. The last resort is another date: the job's end in this
+    calendar.
     """
     missed = found.calendar.missed
     met = {e.job.job.id for e in found.calendar.entries if not e.is_late}
@@ -214,6 +217,8 @@ def _changes(limits: Limits, *, is_fine: bool) -> Iterator[tuple[Change, Limits]
                 usd_in_all=limits.usd_in_all * factor,
             )
             yield Change(kind="budget", factor=factor), changed
+    if not limits.working.is_always:
+        yield Change(kind="always"), replace(limits, working=ALWAYS)
     for name, number in limits.instances.items():
         for more in (1, 2, 4, 8) if is_fine else (2,):
             changed = replace(limits, instances={**limits.instances, name: number + more})

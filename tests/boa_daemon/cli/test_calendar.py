@@ -124,10 +124,28 @@ def test_a_job_that_no_quota_lets_run_is_named(files: list[str]) -> None:
     assert "No place within the budget and the quota for: first, second, third." in result.stdout
 
 
+def test_weekends_off_pause_jobs_and_move_their_ends(files: list[str], tmp_path: Path) -> None:
+    """Written in the list or typed, it is the same; to work through them saves a date."""
+    busy = document(*files, "--quota", "gpu=1", "--off", "04:00-20:00", code=3)
+    listed = tmp_path / "jobs.csv"
+    listed.write_text(f"off: 04:00-20:00\n{listed.read_text()}")
+    found = document(*files, "--quota", "gpu=1", code=3)
+    picture = tmp_path / "off.svg"
+
+    assert found["jobs"] == busy["jobs"]
+    assert found["off"] == ["04:00-20:00"]
+    assert [job["end_hours"] for job in found["jobs"]] == [21.0, 26.0, 47.0]
+    assert [missed["change"]["kind"] for missed in found["missed"]] == ["always", "quota"]
+    assert found["missed"][0]["message"] == "no hours off"
+    assert boa(*files, "--quota", "gpu=1", "--gantt", picture).exit_code == 3
+    assert picture.exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         ([], "no budget"),
+        (["--quota", "gpu=1", "--off", "nights"], "'nights' are no window"),
         (["--budget", "gpus:8"], "a calendar counts dollars"),
         (["--budget", "80/year"], "unknown unit of time 'year'"),
         (["--quota", "gup=1"], "unknown type 'gup'"),
