@@ -25,7 +25,7 @@ from boa_daemon.cli.working import OnOption, OutOption, working
 from boa_daemon.comparing.replayed import sentences
 from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
-from boa_daemon.planning.whatif import Kind, compared
+from boa_daemon.planning.whatif import Kind, compared, why_later
 from boa_daemon.units import counted, format_hours
 
 Row = dict[str, Any]
@@ -124,7 +124,9 @@ def whatif(
 def _lines(kind: Kind, document: Row) -> list[str]:
     """Return the answer in words, the first line what a page begins with."""
     rows = document["scenarios"]
-    lines = [_lead(rows)] if kind != "trace" else sentences(rows)
+    lines = [_lead(rows), *(why_later(rows) if kind == "list" else [])]
+    if kind == "trace":
+        lines = sentences(rows)
     seen = document.get("happened")
     if seen is not None:
         lines.append(_agreement(seen, rows[0], document["days"]))
@@ -190,9 +192,10 @@ def _print(document: Row, kind: Kind) -> None:
             )
         table.add_row(cell(row["scenario"]), *cells)
     stdout_console().print(table)
-    if kind == "trace":
+    lines = _lines(kind, document)[0 if kind == "trace" else 1 :]
+    if lines:
         stdout_console().print()
-        stdout_console().print(said(map(cell, _lines(kind, document))))
+        stdout_console().print(said(map(cell, lines)))
 
 
 def _of_a_list(row: Row) -> list[str]:

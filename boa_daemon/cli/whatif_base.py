@@ -68,16 +68,17 @@ def of_plan(jobs: Path | None, prices: list[Path] | None, flags: Flags) -> Asked
     names = [one.name for one in file.problem.classes]
     spot = None if flags.world is None else load_world(flags.world, machines, names).spot
     kind: Kind = "stream" if listed is None else "list"
+    base = Scenario(name="base", budget=budget, quota=read_quota(flags.quota, file.instance_types))
     return Asked(
         name=classes.name,
         base=Base(
-            scenario=Scenario(name="base", budget=budget, quota=read_quota(flags.quota, file.instance_types)),
+            scenario=base,
             kind=kind,
             problem=file.problem,
             machines=file.instance_types,
             spot=spot or Spot(),
         ),
-        row=lambda tasks, scenario: tasks.submit(planned, file, scenario, listed, boot_hours).result,
+        row=lambda tasks, scenario: tasks.submit(planned, file, scenario, listed, boot_hours, base).result,
         assumed=assumptions(
             file,
             is_list=listed is not None,

@@ -218,13 +218,20 @@ def calendar_plan(
     start: datetime | None,
     boot_hours: float,
     working: WorkingTime = ALWAYS,
+    known: CalendarPlan | None = None,
 ) -> CalendarPlan:
-    """Return the best calendar found for a list, and what would save each deadline that it misses."""
+    """Return the best calendar found for a list, and what would save each deadline that it misses.
+
+    It is no worse than a `known` one of the same list at the same prices, where that fits these limits.
+    """
     machines = file.instance_types
     limits = Limits(instances=quota) if budget is None else budget.limits(quota)
     limits = replace(limits, working=working)
     prices = {name: machine.usd_per_hour for name, machine in machines.items()}
-    found = search(calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices)
+    before = known.found if known is not None and limits.allows(known.limits) else None
+    found = search(
+        calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices, known=before
+    )
     return CalendarPlan(
         found=found,
         budget=budget,

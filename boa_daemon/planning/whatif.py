@@ -15,7 +15,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.jobs_file import JobsFile
 from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
-from boa_daemon.planning.calendar_plan import calendar_budget, calendar_plan, read_quota
+from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, calendar_plan, read_quota
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_anyway import PaidAnyway
 from boa_daemon.sim.settings import Spot, WorldSettings
@@ -159,14 +159,21 @@ def _factor(text: str, part: str) -> float:
 
 
 def planned(
-    file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float
+    file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float, base: Scenario
 ) -> dict[str, Any]:
-    """Return one row: the plan of a stream, or of a list where there is one."""
+    """Return one row: the plan of a stream, or of a list where there is one.
+
+    A list with more money or quota than the base is no worse than the base.
+    """
     machines = scenario.machines(file.instance_types)
     now = replace(file, problem=scenario.problem(file.problem), instance_types=machines)
     if scenario.spot is not None:
         now = on_both_markets(now, WorldSettings(spot=scenario.spot))
-    return _stream(now, scenario) if listed is None else _list(now, scenario, listed, boot_hours)
+    if listed is None:
+        return _stream(now, scenario)
+    is_alike = (scenario.prices, scenario.load, scenario.sizes) == (base.prices, base.load, base.sizes)
+    before = _calendar(now, base, listed, boot_hours) if is_alike and scenario != base else None
+    return _list(scenario, _calendar(now, scenario, listed, boot_hours, before))
 
 
 def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -195,9 +202,15 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
     return row | {"status": "optimal", "mean_jct_hours": solution.mean_jct_hours, "spend": spend}
 
 
-def _list(file: ProblemFile, scenario: Scenario, listed: JobsFile, boot_hours: float) -> dict[str, Any]:
-    """Return the calendar of a list in one row; `spend` is in all."""
-    plan = calendar_plan(
+def _calendar(
+    file: ProblemFile,
+    scenario: Scenario,
+    listed: JobsFile,
+    boot_hours: float,
+    known: CalendarPlan | None = None,
+) -> CalendarPlan:
+    """Return the calendar of a list."""
+    return calendar_plan(
         file,
         [replace(job, scale=job.scale * scenario.load) for job in listed.jobs],
         budget=calendar_budget(scenario.budget),
@@ -205,9 +218,29 @@ def _list(file: ProblemFile, scenario: Scenario, listed: JobsFile, boot_hours: f
         start=listed.start,
         boot_hours=boot_hours,
         working=working_time(listed.off, listed.start, boot_hours=boot_hours),
+        known=known,
     )
+
+
+def _list(scenario: Scenario, plan: CalendarPlan) -> dict[str, Any]:
+    """Return the calendar of a list in one row; `spend` is in all."""
     document = plan.to_document()
     keys = ("status", "mean_jct_hours", "spend", "all_done_hours", "all_done_at", "left_out")
     row = {"scenario": scenario.name, "budget": scenario.budget}
     missed = [job["job_id"] for job in document["missed"]]
     return row | {key: document[key] for key in keys} | {"missed": missed}
+
+
+def why_later(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why a list with more money may wait longer: dates that are kept come before waiting."""
+    found, base = [], rows[0]
+    for row in rows[1:]:
+        kept = [job for job in base["missed"] if job not in row["missed"]]
+        later = row["all_done_hours"] > base["all_done_hours"]
+        if kept and (later or (row["mean_jct_hours_more"] or 0.0) > 0.0):
+            others = "the list is done later" if later else "others wait longer on average"
+            found.append(
+                f"{row['scenario']} keeps the dates of {', '.join(kept)}: dates come before waiting, "
+                f"so {others}."
+            )
+    return found

@@ -60,6 +60,17 @@ class Limits:
     instances: Mapping[str, int] = field(default_factory=dict)
     working: WorkingTime = ALWAYS
 
+    def allows(self, other: Limits) -> bool:
+        """Whether whatever keeps other limits keeps these as well."""
+        return (
+            other.usd_per_hour <= self.usd_per_hour
+            and other.usd_in_all <= self.usd_in_all
+            and other.usd_per_period <= self.usd_per_period
+            and (np.isinf(self.usd_per_period) or other.period_hours == self.period_hours)
+            and all(other.instances.get(name, np.inf) <= most for name, most in self.instances.items())
+            and (self.working.is_always or self.working == other.working)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarJob:
@@ -301,11 +312,17 @@ class Timeline:
             self._taken = np.insert(self._taken, place, self._taken[:, place - 1], axis=1)
 
 
-def placed(order: Sequence[CalendarJob], limits: Limits, hours_per_usd: float) -> Calendar:
+def placed(
+    order: Sequence[CalendarJob],
+    limits: Limits,
+    hours_per_usd: float,
+    own: Mapping[str, float] | None = None,
+) -> Calendar:
     """Return the calendar of an order: each job at once takes the option that is best for it.
 
-    A job prefers options that end in time, then the least of weight x end + `hours_per_usd` x dollars. Of a
-    sum in all enough is set aside for the cheapest options of those that follow, where it is enough for all.
+    A job prefers options that end in time, then the least of weight x end + `hours_per_usd` x dollars; some
+    have a price of a dollar of their `own`, by id. Of a sum in all enough is set aside for the cheapest
+    options of those that follow, where it is enough for all.
     """
     timeline, working = Timeline(limits), limits.working
     aside = sum(job.least_usd for job in order)
@@ -317,6 +334,7 @@ def placed(order: Sequence[CalendarJob], limits: Limits, hours_per_usd: float) -
         room = limits.usd_in_all * (1.0 + TIE) - timeline.spent - (aside if is_enough else 0.0)
         best: tuple[bool, float] = (True, np.inf)
         chosen: Entry | None = None
+        price = hours_per_usd if own is None else own.get(job.job.id, hours_per_usd)
         began, submitted = 0.0, job.job.submit_hours
         if not working.is_always:
             submitted = working.worked(submitted)
@@ -328,7 +346,7 @@ def placed(order: Sequence[CalendarJob], limits: Limits, hours_per_usd: float) -
                 continue
             at = start if working.is_always else working.start(start)
             entry = Entry(job=job, option=option, starts=at, working=working)
-            score = (entry.is_late, job.job.weight * entry.ends + hours_per_usd * option.usd)
+            score = (entry.is_late, job.job.weight * entry.ends + price * option.usd)
             if chosen is None or score < best:
                 best, chosen, began = score, entry, start
         if chosen is None:

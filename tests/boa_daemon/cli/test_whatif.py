@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
+from boa_daemon.planning.whatif import why_later
 
 CLASSES = """
 gpu_types: {{gpu: {{usd_per_gpu_hour: {price}, gpus_per_instance: 4}}}}
@@ -125,6 +126,16 @@ def test_a_scenario_of_a_list_is_its_calendar(tmp_path: Path) -> None:
     assert len(base["missed"]) == 1
     assert found["missed"] == []
     assert found["all_done_hours"] == answer("plan", *listed, "--quota", "gpu=2")["all_done_hours"]
+
+
+def test_more_money_says_why_a_list_may_wait_longer(tmp_path: Path) -> None:
+    """Dates that are kept come before waiting: said where it is so."""
+    base = {"scenario": "base", "missed": ["a", "b"], "all_done_hours": 9.0, "mean_jct_hours_more": 0.0}
+    more = {"scenario": "more", "missed": ["b"], "all_done_hours": 12.0, "mean_jct_hours_more": 1.0}
+
+    said = "more keeps the dates of a: dates come before waiting, so the list is done later."
+    assert why_later([base, more]) == [said]
+    assert why_later([base, base | {"all_done_hours": 8.0}]) == []
 
 
 def test_what_is_infeasible_is_said_in_its_line(tmp_path: Path) -> None:
