@@ -385,7 +385,10 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
         f"Whole instances add {least:.0%} to the planned spend with perfect packing, {most:.0%} if no two "
         "jobs share a node; leave that part of the budget out of the plan."
     )
-    return found
+    if result.not_spent > 0.005 * result.budget.amount:
+        month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
+        found.append(f"Of the budget {money(result.not_spent, unit)}{month} is not spent.")
+    return found + [one.sentence for one in result.unused]
 
 
 def _show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:

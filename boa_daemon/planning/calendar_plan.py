@@ -11,6 +11,7 @@ import numpy as np
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.unused_types import Unused, unused_by_calendar
 from boa_daemon.units import (
     HOURS_PER_DAY,
     HOURS_PER_MONTH,
@@ -65,6 +66,14 @@ class CalendarPlan:
         return tuple(sorted(self.found.calendar.entries, key=lambda e: (e.starts, e.job.job.id)))
 
     @property
+    def unused(self) -> tuple[Unused, ...]:
+        """GPU types that no job is on, and why."""
+        entries = self.found.calendar.entries
+        return unused_by_calendar(
+            self.machines, self.found.order, {entry.option.gpu_type for entry in entries}
+        )
+
+    @property
     def is_met(self) -> bool:
         """Whether every job has a place and no deadline is missed."""
         return not self.found.calendar.missed and not self.found.calendar.left_out
@@ -106,6 +115,7 @@ class CalendarPlan:
             "jobs": [self._entry_document(entry) for entry in entries],
             "missed": [self._missed_document(job) for job in found.calendar.missed],
             "left_out": [job.job.id for job in found.calendar.left_out],
+            "unused": [one.to_document() for one in self.unused],
         }
 
     def _periods(self) -> list[dict[str, Any]]:
@@ -206,7 +216,7 @@ class CalendarPlan:
                 f"${part['not_spent']:,.2f} not spent."
                 for number, part in enumerate(self._periods()[:12], start=1)
             ]
-        return said
+        return said + [one.sentence for one in self.unused]
 
 
 def calendar_plan(

@@ -67,12 +67,12 @@ def test_one_instance_misses_a_date_and_the_answer_says_what_saves_it(files: lis
 
 
 def test_a_budget_by_the_month_is_kept_in_every_month(files: list[str]) -> None:
-    """80 dollars a month pay for two jobs; the third waits for the next month, of 730 hours."""
+    """80 dollars a month pay for two jobs; the third waits for the next one, of 730 hours."""
     found = document(*files, "--budget", "80/month")
 
     assert (found["budget"], found["budget_unit"]) == (pytest.approx(80.0), "usd_per_month")
-    assert [round(month["spend"], 6) for month in found["periods"]] == [80.0, 40.0]
-    assert found["periods"][1]["not_spent"] == pytest.approx(40.0)
+    assert [round(month["spend"], 6) for month in found["periods"]] == [80.0, 51.2]
+    assert found["periods"][1]["not_spent"] == pytest.approx(28.8)
     assert max(job["start_hours"] for job in found["jobs"]) == 730.0
     assert found["status"] == "met"
 
@@ -101,7 +101,7 @@ def test_the_table_the_csv_and_the_json_say_the_same(files: list[str]) -> None:
 
     assert f"for ${found['spend']:,.2f}." in shown
     assert "2 of 2 deadlines met." in shown
-    assert "Month 2: $40.00 spent, $40.00 not spent." in shown
+    assert "Month 2: $51.20 spent, $28.80 not spent." in shown
     assert [row["job_id"] for row in rows] == [job["job_id"] for job in found["jobs"]]
 
 
