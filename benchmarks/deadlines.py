@@ -6,8 +6,10 @@
 that fail once in 1,000 hours; widths 2 and 4 are 95 and 85 % efficient. Spot comes and goes in Markov
 markets. The rivals run one GPU, as published: Uniform Progress (Can't Be Late, NSDI 2024) rents on demand
 when behind the straight line to the date until it is ahead again, greedy only when nothing else is left. All
-three keep two starts in hand. `x 2` and `/ 2` are markets whose rates are twice and half of what the
-programme believes. Costs are dollars per job of one dollar per GPU-hour on demand.
+three keep two starts in hand. Under each line stands what hindsight would have paid that knows when spot
+will be there, a bound that no policy beats, and the most that could be saved of the best rival. `x 2` and
+`/ 2` are markets whose rates are twice and half of what the programme believes. Costs are dollars per job of
+one dollar per GPU-hour on demand.
 """
 
 from __future__ import annotations
@@ -133,6 +135,43 @@ def _rival(date: float, *, keeps_pace: bool) -> Chooser:
     return choose
 
 
+def hindsight(
+    widths: list[Rung],
+    market: Market,
+    date: float,
+    *,
+    jobs: int,
+    seed: int = 1,
+    work_hours: float = WORK_HOURS,
+) -> float:
+    """Return mean dollars below which no policy comes on the draws of `simulate`, whatever it foresees.
+
+    Spot does work in a step only if it is there before, in which it starts, and after, or what the step did
+    is lost; one step more may end the job. Starts and failures of machines on demand are free here.
+    So many hours of spot are filled at the narrowest width, then widened, then filled up on demand.
+    """
+    rng = np.random.default_rng(seed)
+    up = rng.random(jobs) < market.up_hours / (market.up_hours + market.down_hours)
+    before, steps, useful = np.zeros(jobs, dtype=bool), round(date / STEP_HOURS), np.ones(jobs)
+    stays, returns = np.exp(-STEP_HOURS / market.up_hours), 1.0 - np.exp(-STEP_HOURS / market.down_hours)
+    for _ in range(steps):
+        next_up = np.where(up, rng.random(jobs) < stays, rng.random(jobs) < returns)
+        rng.random(jobs)  # `simulate` draws what fails
+        useful += before & up & next_up
+        before, up = up, next_up
+    spot = useful * STEP_HOURS
+    left, usd = np.full(jobs, work_hours), np.zeros(jobs)
+    for hours, part in ((spot, SPOT), (date - spot, 1.0)):
+        speed = price = 0.0
+        for rung in widths:
+            # The price of work rises with each step to a wider one, and is less on spot than on demand.
+            more = np.minimum(left, np.maximum(hours, 0.0) * (rung.speed - speed))
+            usd += more * part * (rung.usd_per_hour - price) / (rung.speed - speed)
+            left -= more
+            speed, price = rung.speed, rung.usd_per_hour
+    return float(usd.mean())
+
+
 def on_demand(_steps: int, _left: Numbers, held: Choices, _up: NDArray[np.bool_]) -> Choices:
     """Return one GPU on demand from the beginning."""
     return np.ones_like(held)
@@ -167,6 +206,10 @@ def main() -> None:
             best = min(o.usd for o in found[:3])
             saved = "".join(f"{1.0 - o.usd / best:6.0%}" for o in found[3:])
             print(f"{up:g}/{down:g} h, {date:g} h{label:6}".ljust(26) + cells + saved, flush=True)
+            bounds = [hindsight(w, market, date, jobs=jobs) for w in (one, many)]
+            line = "".join(f"{usd:14.2f} {'':8} " for usd in bounds)
+            most = "".join(f"{1.0 - usd / best:6.0%}" for usd in bounds)
+            print("  hindsight".ljust(26) + " " * 72 + line + most, flush=True)
     print(f"{perf_counter() - began:.1f} s")
 
 

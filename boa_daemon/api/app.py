@@ -341,6 +341,11 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         """Say what is believed of the classes."""
         return service.classes()
 
+    @router.get("/past")
+    def past(caller: Caller = ask, days: Annotated[float, Query(gt=0.0, le=366.0)] = 30.0) -> dict[str, Any]:
+        """Return the jobs of the last days that are over, for `boa whatif --history`."""
+        return service.past(days=days)
+
     @router.get("/plan")
     def plan(caller: Caller = ask) -> dict[str, Any]:
         """Say what a tick would do now."""

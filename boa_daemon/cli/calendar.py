@@ -16,6 +16,7 @@ from boa_daemon.cli.planning import cell, said
 from boa_daemon.cli.report import assumptions, check_report, write_report
 from boa_daemon.errors import INFEASIBLE, InputError, MissingPrice
 from boa_daemon.inputs.jobs_file import JobsFile, a_date
+from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.calendar_plan import (
     CalendarPlan,
@@ -43,6 +44,7 @@ class CalendarFlags:
     boot_seconds: float
     report: Path | None = None
     old: Mapping[str, Any] | None = None
+    off: tuple[str, ...] = ()
 
     @property
     def are_given(self) -> bool:
@@ -55,6 +57,7 @@ class CalendarFlags:
             or self.gantt is not None
             or self.report is not None
             or self.old is not None
+            or bool(self.off)
         )
 
 
@@ -84,6 +87,9 @@ def plan_calendar(
         raise InputError(
             "no budget", hint="Give --budget 40000/month, 40/h or 1500 in all, or --quota TYPE=4"
         )
+    boot_hours = flags.boot_seconds / SECONDS_PER_HOUR
+    off = (*listed.off, *flags.off)
+    working = working_time(off, listed.start or since(flags.start), boot_hours=boot_hours, file=path)
     with stderr_console().status(f"placing {len(listed.jobs)} jobs"):
         plan = calendar_plan(
             file,
@@ -91,17 +97,19 @@ def plan_calendar(
             budget=None if flags.budget is None else calendar_budget(flags.budget),
             quota=read_quota(flags.quota, file.instance_types),
             start=listed.start,
-            boot_hours=flags.boot_seconds / SECONDS_PER_HOUR,
+            boot_hours=boot_hours,
+            working=working,
         )
     if flags.gantt is not None:
         draw_gantt(plan, flags.gantt, f"{path.name}: when each job runs")
         stderr_console().print(f"wrote {flags.gantt}")
-    document = plan.to_document()
+    document = plan.to_document() | {"off": list(off)}
     limits = {
         "list": str(path),
         "budget": "no limit of money" if plan.budget is None else plan.budget.said(),
         "quota": ", ".join(flags.quota) or "none",
         "boot": f"{flags.boot_seconds:g} seconds, waited for and paid",
+        "hours off": "; ".join(off) or "none",
     }
     write_report(
         flags.report,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,7 @@ from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.answers import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plots import check_plot_path, curve_figure, curve_plot, draw_curve
+from boa_daemon.planning.unused_types import Unused, unused_by_plans
 from boa_daemon.units import format_hours
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
@@ -93,14 +95,16 @@ def frontier(
             stderr_console().print(f"[yellow]note[/] {marked} is infeasible, so it is not marked")
         draw_curve(curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
         stderr_console().print(f"wrote {plot}", markup=False)
-    document = _document(curve, points)
+    solved = [point for _, point in points if isinstance(point, Solution)]
+    unused = unused_by_plans(problem_file.problem, problem_file.instance_types, solved)
+    document = _document(curve, points) | {"unused": [one.to_document() for one in unused]}
     heading = title or f"What a budget buys: {file.stem}"
     write_report(
         report,
         heading,
         curve_sentences(curve)[1],
         document=document,
-        table=lambda: _print_table(curve, points, file),
+        table=lambda: _print_table(curve, points, file, unused),
         figures=lambda: [curve_figure(curve_plot(curve, heading, marked))],
         assumed=assumptions(problem_file),
     )
@@ -108,7 +112,7 @@ def frontier(
         chosen_format(output, as_json),
         document,
         rows=lambda: [_row(budget, point) for budget, point in points],
-        table=lambda: _print_table(curve, points, file),
+        table=lambda: _print_table(curve, points, file, unused),
     )
     if all(isinstance(point, InfeasibleBudget) for _, point in points):
         raise typer.Exit(INFEASIBLE)
@@ -217,7 +221,7 @@ def _row(budget: float, point: Solution | InfeasibleBudget) -> dict[str, Any]:
     }
 
 
-def _print_table(curve: Curve, points: list[Point], file: Path) -> None:
+def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence[Unused]) -> None:
     """Print the curve for people, a bar for each waiting time."""
     console = stdout_console()
     unit = curve.problem.budget_unit
@@ -238,7 +242,9 @@ def _print_table(curve: Curve, points: list[Point], file: Path) -> None:
             )
     console.print(table)
     console.print()
-    console.print(said(curve_sentences(curve)))
+    console.print(
+        said([*curve_sentences(curve), *(f"At all these budgets {one.sentence}" for one in unused)])
+    )
 
 
 def curve_sentences(curve: Curve) -> list[str]:

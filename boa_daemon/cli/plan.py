@@ -38,7 +38,6 @@ from boa_daemon.cli.planning import (
     committed,
     curve_answers,
     money,
-    on_both_markets,
     phases_text,
     read_market,
     read_problem,
@@ -68,7 +67,7 @@ from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_anyway import paid_sentence
 from boa_daemon.planning.plots import curve_figure, curve_plot
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
-from boa_daemon.sim.spot_market import saves_of
+from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH, format_hours, parse_dollars
@@ -110,6 +109,10 @@ def plan(
     start: Annotated[
         str | None, typer.Option(metavar="DATE", help="With --jobs: the instant from which hours count.")
     ] = None,
+    off: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHEN", help="With --jobs: hours off, 20:00-08:00 or sat-sun; may be repeated."),
+    ] = None,
     boot_seconds: Annotated[
         float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: seconds of a boot, paid.")
     ] = 180.0,
@@ -138,8 +141,9 @@ def plan(
     if live:
         show_live_plan(config, socket, chosen_format(output, as_json))
         return
-    if jobs is None and (quota or start is not None or gantt is not None):
-        raise InputError("--quota, --start and --gantt need --jobs", hint="They are about a list of jobs")
+    if jobs is None and (quota or off or start is not None or gantt is not None):
+        problem = "--quota, --start, --off and --gantt need --jobs"
+        raise InputError(problem, hint="They are about a list of jobs")
     if jobs is not None and world is not None:
         raise InputError("--world is for a stream of jobs", hint="A list is planned on demand")
     check_report(report)
@@ -167,9 +171,10 @@ def plan(
             boot_seconds=boot_seconds,
             report=report,
             old=old,
+            off=tuple(off or ()),
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
-        if not flags.are_given and not listed.has_arrivals:
+        if not (flags.are_given or listed.has_arrivals or listed.off):
             _plan_list(file, listed.jobs, budget, min_budget, form)
         elif min_budget:
             hint = "Give a budget: the answer says which one saves each deadline"
@@ -380,7 +385,10 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
         f"Whole instances add {least:.0%} to the planned spend with perfect packing, {most:.0%} if no two "
         "jobs share a node; leave that part of the budget out of the plan."
     )
-    return found
+    if result.not_spent > 0.005 * result.budget.amount:
+        month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
+        found.append(f"Of the budget {money(result.not_spent, unit)}{month} is not spent.")
+    return found + [one.sentence for one in result.unused]
 
 
 def _show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:

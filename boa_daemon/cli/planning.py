@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -22,7 +21,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.planning.paid_anyway import PaidAnyway
 from boa_daemon.sim.settings import WorldSettings
-from boa_daemon.sim.spot_market import interrupted, with_spot
+from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_file import load_world
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
@@ -55,8 +54,6 @@ MarketOption: TypeAlias = Annotated[
         help="Plan on the spot market of a world file as well: its price, interruptions and checkpoints.",
     ),
 ]
-BOOT_SECONDS = 180.0
-"""What a boot after an interruption takes where the world does not say."""
 _NO_PRICES = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}"
 
 BestEffortOption: TypeAlias = Annotated[
@@ -105,13 +102,6 @@ def read_market(path: Path, file: ProblemFile) -> WorldSettings:
     if not file.has_prices:
         raise MissingPrice("a spot market needs prices", file=file.path, hint=_NO_PRICES)
     return world
-
-
-def on_both_markets(file: ProblemFile, world: WorldSettings) -> ProblemFile:
-    """Return the file with the options of the spot market, at the speeds that interruptions leave."""
-    wide = with_spot(file, world)
-    problem = interrupted(wide.problem, wide.instance_types, world, boot_seconds=BOOT_SECONDS)
-    return replace(wide, problem=problem)
 
 
 def budgeted(file: ProblemFile, text: str | None, *, is_plan: bool = False) -> tuple[ProblemFile, Budget]:

@@ -59,6 +59,8 @@ from policies.registry import DEFAULT_KAPPA, PLACERS, POLICIES, find_policy, par
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
 MOST_JOBS = 100
 """The bound that knows boots is computed unasked for no more jobs, of one phase each: it takes seconds."""
+OVER = 0.005
+"""Spending this part more than the budget is said."""
 PATIENCE_SECONDS = 1.0
 """A run that takes longer shows its progress."""
 
@@ -252,11 +254,30 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)
+    if (sentence := overspend_sentence(result)) is not None:
+        stdout_console().print(said([sentence]))
     if bill is not None:
         stdout_console().print(said([paid_sentence(bill)]))
     if result.shortfall is not None:
         sentence = shortfall_sentence(result.shortfall)
         stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
+
+
+def overspend_sentence(result: Simulation) -> str | None:
+    """Return why more was spent than the budget, in words; None where it was not."""
+    over = result.mean_usd_per_hour / result.budget_usd_per_hour - 1.0
+    if over <= OVER:
+        return None
+    per_hour = "GPUs" if result.budget_gpus is not None else "USD/hour"
+    said = f"{result.mean_usd_per_hour - result.budget_usd_per_hour:,.2f} {per_hour} over the budget: "
+    tail = result.simulated_hours - result.arrival_window_hours
+    if result.mean_usd_per_simulated_hour <= result.budget_usd_per_hour * (1.0 + OVER):
+        return f"{said}the last job left {format_hours(tail)} after the last arrival, and that is counted in."
+    unplanned = (result.gpu_hours_booting + result.gpu_hours_idle + result.gpu_hours_lost) / max(
+        result.gpu_hours_rented, 1e-9
+    )
+    said += f"boots, idle GPUs and lost work were {unplanned:.0%} of what was rented"
+    return f"{said}; --rehearse plans for them."
 
 
 def _pool(result: Simulation) -> list[tuple[str, str]]:

@@ -17,38 +17,53 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import PricesOption, cell, read_problem
-from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
+from boa_daemon.cli.planning import PricesOption, cell, said
+from boa_daemon.cli.report import ReportOption, check_report, write_report
+from boa_daemon.cli.talking import ConfigOption, SocketOption
+from boa_daemon.cli.whatif_base import Flags, of_history, of_plan, of_trace
 from boa_daemon.cli.working import OnOption, OutOption, working
-from boa_daemon.errors import InputError, MissingPrice
-from boa_daemon.inputs.jobs_file import read_list
-from boa_daemon.planning.calendar_plan import read_quota
+from boa_daemon.comparing.replayed import sentences
+from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
-from boa_daemon.planning.whatif import Scenario, changed, compared, planned
-from boa_daemon.units import SECONDS_PER_HOUR, format_hours
+from boa_daemon.planning.whatif import Kind, compared, why_later
+from boa_daemon.units import counted, format_hours
+
+Row = dict[str, Any]
 
 
 def whatif(
     *,
-    classes: Annotated[Path, typer.Option(metavar="FILE", help="Classes and prices.")],
+    classes: Annotated[Path | None, typer.Option(metavar="FILE", help="Classes and prices.")] = None,
     budget: Annotated[
-        str, typer.Option(help="The base: 40/h, 900/day, 25000/month; with --jobs also in all.")
-    ],
+        str | None, typer.Option(help="The base: 40/h, 900/day, 25000/month; with --jobs also in all.")
+    ] = None,
     change: Annotated[
         list[str],
         typer.Option(
             metavar="KEY=VALUE",
-            help="budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2; commas join, "
-            "and it may be repeated.",
+            help="budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot, "
+            "commit=FILE; commas join, and it may be repeated.",
         ),
     ],
     jobs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A list, planned as a calendar; else the stream.")
     ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A trace, run through the daemon's policy for each.")
+    ] = None,
+    history: Annotated[
+        float | None,
+        typer.Option(metavar="DAYS", min=0.01, max=366, help="The daemon's own last days, run the same way."),
+    ] = None,
     quota: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=N", help="The base's quota; may be repeated.")
     ] = None,
-    boot_seconds: Annotated[float, typer.Option(min=0, help="With --jobs: seconds of a boot, paid.")] = 180.0,
+    boot_seconds: Annotated[
+        float, typer.Option(min=0, help="With --jobs or --trace: seconds of a boot, paid.")
+    ] = 180.0,
+    world: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Terms of market=spot; with --trace its whole world.")
+    ] = None,
     prices: PricesOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw waiting against money; .svg, .png or .pdf.")
@@ -56,6 +71,8 @@ def whatif(
     report: ReportOption = None,
     on: OnOption = "local:1",
     out: OutOption = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,60 +80,94 @@ def whatif(
     if plot is not None:
         check_plot_path(plot)
     check_report(report)
-    file = read_problem(classes, prices, require_rates=jobs is None)
-    if not file.has_prices:
-        hint = "Add gpu_types: {a100: {instance_type: p4d.24xlarge}}"
-        raise MissingPrice("boa whatif compares dollars", file=file.path, hint=hint)
-    if jobs is None and (quota or any("quota" in text for text in change)):
-        raise InputError(
-            "a quota is for a list", hint="Add --jobs FILE; for a stream see boa simulate --world"
-        )
-    listed = None if jobs is None else read_list(jobs, [c.name for c in file.problem.classes])
-    base = Scenario(name="base", budget=budget, quota=read_quota(quota or [], file.instance_types))
-    scenarios = [base, *(changed(base, text, file) for text in change)]
+    if sum(one is not None for one in (jobs, trace, history)) > 1:
+        raise InputError("--jobs, --trace and --history exclude each other", hint="Compare one of them")
+    flags = Flags(classes=classes, budget=budget, quota=quota or [], boot_seconds=boot_seconds, world=world)
+    if history is not None:
+        asked = of_history(history, flags, config, socket)
+    elif trace is not None:
+        asked = of_trace(trace, flags)
+    else:
+        asked = of_plan(jobs, prices, flags)
+    scenarios = [asked.base.scenario, *(asked.base.changed(text) for text in change)]
     with working(on, out, len(scenarios), "scenarios") as headway:
-        tasks, boot_hours = headway.tasks, boot_seconds / SECONDS_PER_HOUR
-        asked = [tasks.submit(planned, file, scenario, listed, boot_hours) for scenario in scenarios]
-        rows = compared([future.result() for future in asked])
+        waiting = [asked.row(headway.tasks, scenario) for scenario in scenarios]
+        rows = []
+        for done in waiting:
+            rows.append(done())
+            headway.step()
+    rows = compared(rows)
+    unit = "usd_per_hour" if asked.base.kind == "stream" else "usd"
+    document: Row = {"spend_unit": unit, "scenarios": rows, **asked.more(rows)}
+    axis = "dollars per hour" if asked.base.kind == "stream" else "dollars in all"
     if plot is not None:
-        draw_scenarios(rows, plot, "dollars in all" if listed else "dollars per hour")
+        draw_scenarios(rows, plot, axis)
         stderr_console().print(f"wrote {plot}")
-    document = {"spend_unit": "usd" if listed else "usd_per_hour", "scenarios": rows}
-    more = {"list": str(jobs), "boot": f"{boot_seconds:g} seconds"} if listed else {}
+    lines = _lines(asked.base.kind, document)
     write_report(
         report,
-        f"What if: {classes.name}",
-        _lead(rows),
+        f"What if: {asked.name}",
+        lines[0],
         document=document,
-        table=lambda: _print(rows, is_list=listed is not None),
-        figures=lambda: [scenario_figure(rows, "dollars in all" if listed else "dollars per hour")],
-        assumed=assumptions(file, is_list=listed is not None, **{"the base's budget": budget}, **more),
+        table=lambda: _print(document, asked.base.kind),
+        figures=lambda: [scenario_figure(rows, axis)],
+        assumed=asked.assumed,
     )
     show(
         chosen_format(output, as_json),
         document,
         rows=lambda: [{k: " ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows],
-        table=lambda: _print(rows, is_list=listed is not None),
+        table=lambda: _print(document, asked.base.kind),
     )
 
 
-def _lead(rows: list[dict[str, Any]]) -> str:
+def _lines(kind: Kind, document: Row) -> list[str]:
+    """Return the answer in words, the first line what a page begins with."""
+    rows = document["scenarios"]
+    lines = [_lead(rows), *(why_later(rows) if kind == "list" else [])]
+    if kind == "trace":
+        lines = sentences(rows)
+    seen = document.get("happened")
+    if seen is not None:
+        lines.append(_agreement(seen, rows[0], document["days"]))
+    return lines
+
+
+def _agreement(seen: Row, base: Row, days: float) -> str:
+    """Return how well the replayed base meets what was seen."""
+    of = f"Of the last {days:g} days {counted(seen['jobs'], 'job')} were replayed"
+    if base["mean_jct_hours"] is None:
+        return f"{of}."
+    waits, spends = (
+        "" if (ratio := seen[f"replayed_over_seen_{what}"]) is None else f" ({ratio - 1.0:+.0%})"
+        for what in ("jct", "spend")
+    )
+    return (
+        f"{of}: the base takes {format_hours(base['mean_jct_hours'])} from submission to end where "
+        f"{format_hours(seen['mean_jct_hours'])} were seen{waits}, and ${base['spend']:,.2f} where "
+        f"${seen['spend']:,.2f} were spent{spends}."
+    )
+
+
+def _lead(rows: list[Row]) -> str:
     """Return what the changes do, in a sentence."""
     planned = [row for row in rows if row["mean_jct_hours"] is not None]
     if not planned:
         return "None of these budgets is enough."
     best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
-    said = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
+    words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
     return (
-        f"{said}: {format_hours(best['mean_jct_hours'])} from submission to end, for ${best['spend']:,.2f}."
+        f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, for ${best['spend']:,.2f}."
     )
 
 
-def _print(rows: list[dict[str, Any]], *, is_list: bool) -> None:
+def _print(document: Row, kind: Kind) -> None:
     """Print one line for each scenario."""
-    spend = "$" if is_list else "$/h"
+    rows = document["scenarios"]
+    spend = "$/h" if kind == "stream" else "$"
     columns = ["scenario", "mean JCT", "more", spend, f"more {spend}"]
-    table = a_table("What if", *columns, *(["all done", "missed"] if is_list else []), right=columns[1:])
+    others = {"list": ["all done", "missed"], "trace": ["p95 JCT", "$/h"], "stream": []}[kind]
+    table = a_table("What if", *columns, *others, right=[*columns[1:], *(others if kind == "trace" else [])])
     for row in rows:
         hours, more, usd = row["mean_jct_hours"], row["mean_jct_hours_more"], row["spend"]
         cells = ["infeasible", "", "", ""]
@@ -126,14 +177,29 @@ def _print(rows: list[dict[str, Any]], *, is_list: bool) -> None:
             extra = row["spend_more"]
             dollars = "" if extra is None or row is rows[0] else f"{extra:+,.2f}"
             cells = [format_hours(hours), delta, f"{usd:,.2f}", dollars]
-        if is_list:
-            done = row["all_done_at"] or format_hours(row["all_done_hours"])
-            late = [*row["missed"], *(job for job in row["left_out"] if job not in row["missed"])]
-            cells += [
-                done[:16].replace("T", " "),
-                cell(", ".join(late[:5]) + (" …" if len(late) > 5 else "")),
-            ]
-        elif hours is None:
+        elif kind != "list":
             cells[0] = f"infeasible below {row['cheapest_feasible_spend']:,.2f}"
+        if kind == "list":
+            cells += _of_a_list(row)
+        elif kind == "trace":
+            cells += (
+                ["", ""]
+                if hours is None
+                else [
+                    format_hours(row["p95_jct_hours"]),
+                    f"{row['usd_per_hour']:,.2f}",
+                ]
+            )
         table.add_row(cell(row["scenario"]), *cells)
     stdout_console().print(table)
+    lines = _lines(kind, document)[0 if kind == "trace" else 1 :]
+    if lines:
+        stdout_console().print()
+        stdout_console().print(said(map(cell, lines)))
+
+
+def _of_a_list(row: Row) -> list[str]:
+    """Return when a list is done, and who misses a date."""
+    done = row["all_done_at"] or format_hours(row["all_done_hours"])
+    late = [*row["missed"], *(job for job in row["left_out"] if job not in row["missed"])]
+    return [done[:16].replace("T", " "), cell(", ".join(late[:5]) + (" …" if len(late) > 5 else ""))]

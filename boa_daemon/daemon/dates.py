@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from boa_daemon.inputs.job_file import due_at
 from boa_daemon.learning.beliefs import Rest, phase_at
 from boa_daemon.store.records import JobRecord
-from boa_daemon.tick.dates import LIKELY, RARE, advice_of, programme
+from boa_daemon.tick.dates import HOPELESS, LIKELY, RARE, advice_of, programme
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
@@ -105,7 +105,21 @@ class DateAnswer:
             said += f"; by {format_instant(self.earliest[0])} it would, for about ${self.earliest[1]:,.2f}"
         if self.cheapest is not None and self.cheapest != self.earliest:
             said += f", and by {format_instant(self.cheapest[0])} for ${self.cheapest[1]:,.2f}"
-        return said
+        return f"{said}. {self.what_is_done}"
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether anything is paid for the date."""
+        return self.kept >= HOPELESS
+
+    @property
+    def what_is_done(self) -> str:
+        """What the daemon does about a date that cannot be relied on."""
+        if self.is_tried:
+            return "The job is taken, and the date is tried while it has one chance in ten"
+        return (
+            "The job is taken, and runs as cheaply as if it had no date: none is paid for that cannot be met"
+        )
 
     @property
     def document(self) -> dict[str, Any]:
@@ -118,6 +132,7 @@ class DateAnswer:
             "verdict": self.verdict,
             "at": self.at,
             "probability": self.kept,
+            "is_tried": self.is_tried,
             "usd": self.usd,
             "earliest": one(self.earliest),
             "cheapest": one(self.cheapest),

@@ -10,7 +10,7 @@ from boa_daemon.daemon.finishes import Finish, Known, finishes
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.inputs.job_file import due_at
 from boa_daemon.store.records import JobRecord
-from boa_daemon.tick.dates import boot_hours_of
+from boa_daemon.tick.dates import HOPELESS, boot_hours_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.units import format_instant
@@ -87,9 +87,11 @@ class Outlook:
         if note is not None:
             asked = "nothing more than is planned" if note.width is None else str(note.width)
             firm = ", on demand" if note.is_firm else ""
+            then = f"what that asks for now: {asked}{firm}"
+            if note.kept < HOPELESS:
+                then = "too little to pay for, so it runs as cheaply as if it had no date"
             said.append(
-                f"Its date is {format_instant(note.at)}, met with a probability of {note.kept:.1%}; "
-                f"what that asks for now: {asked}{firm}."
+                f"Its date is {format_instant(note.at)}, met with a probability of {note.kept:.1%}; {then}."
             )
         return said
 
@@ -102,6 +104,7 @@ class Outlook:
             "finishes": {name: found.document for name, found in self.finishes().items()},
             "dates": {
                 name: {"at": note.at, "probability": note.kept, "usd": note.usd, "is_firm": note.is_firm}
+                | {"is_tried": note.kept >= HOPELESS}
                 for name, note in notes.items()
             },
         }

@@ -2,7 +2,8 @@
 
 `scale` multiplies the phase sizes of the class, `weight` is the worth of an hour of the job's time, and
 `deadline_hours` is the latest completion, counted from the job's arrival; an empty cell leaves it out.
-`submit_hours` or `submit_at` is when a job arrives, `deadline_at` its latest completion as a date.
+`submit_hours` or `submit_at` is when a job arrives, `deadline_at` its latest completion as a date. A first
+line ``off: sat-sun, 20:00-08:00`` names hours in which nothing runs (`boa_daemon.inputs.off_hours`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ REQUIRED = ("job_id", "class_name")
 NUMBERS = ("scale", "weight", "deadline_hours", "submit_hours")
 DATES = ("submit_at", "deadline_at")
 COLUMNS = (*REQUIRED, *NUMBERS, *DATES)
+OFF = "off:"
 LEAST, MOST = 1e-12, 1e12
 """Numbers outside are slips, as in a problem file."""
 _HEADER = f"The first line names the columns: {','.join(REQUIRED)} and any of {', '.join(COLUMNS[2:])}"
@@ -31,12 +33,13 @@ _HEADER = f"The first line names the columns: {','.join(REQUIRED)} and any of {'
 class JobsFile:
     """A list of jobs; `start` is the instant from which hours count, None where no dates are given.
 
-    `has_arrivals` is whether the list says when jobs arrive, or has dates.
+    `has_arrivals` is whether the list says when jobs arrive, or has dates; `off` are windows as written.
     """
 
     jobs: tuple[ListedJob, ...]
     start: datetime | None
     has_arrivals: bool
+    off: tuple[str, ...] = ()
 
 
 def read_jobs(path: Path, classes: Collection[str]) -> tuple[ListedJob, ...]:
@@ -54,6 +57,10 @@ def read_list(path: Path, classes: Collection[str], start: datetime | None = Non
     """
     rows = _rows(path)
     _, header = next(rows, (0, []))
+    off: tuple[str, ...] = ()
+    if header and header[0].lower().startswith(OFF):
+        off = tuple(text for text in (header[0][len(OFF) :].strip(), *header[1:]) if text)
+        _, header = next(rows, (0, []))
     _check_header(header, path)
     cells: dict[str, tuple[int, dict[str, str]]] = {}
     for line, row in rows:
@@ -89,6 +96,7 @@ def read_list(path: Path, classes: Collection[str], start: datetime | None = Non
         jobs=tuple(_a_job(row, hours, path, line) for line, row in cells.values()),
         start=start,
         has_arrivals=bool({*DATES, "submit_hours"} & set(header)),
+        off=off,
     )
 
 

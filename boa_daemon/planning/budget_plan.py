@@ -13,6 +13,7 @@ import numpy as np
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.unused_types import Unused, unused_by_plans
 from boa_daemon.planning.without_machines import Without, without_machines
 from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.traces.rates import at_mean_scale, with_rates
@@ -74,6 +75,12 @@ class BudgetPlan:
     next_unit_saves_hours: float
     packing: tuple[Packing, ...]
     without: tuple[Without, ...] = ()
+    unused: tuple[Unused, ...] = ()
+
+    @property
+    def not_spent(self) -> float:
+        """What the plan leaves of the budget, in its unit."""
+        return max(0.0, self.budget.amount - self.solution.mean_spend)
 
     @property
     def waste(self) -> tuple[float, float]:
@@ -98,6 +105,8 @@ class BudgetPlan:
             ],
             "next_unit_saves_hours": self.next_unit_saves_hours,
             **landmarks(self.curve),
+            "not_spent": self.not_spent,
+            "unused": [one.to_document() for one in self.unused],
             "packing_waste_fraction": {"least": least, "most": most},
             "swing": [
                 {
@@ -136,6 +145,7 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
         knee=curve.knee(),
         next_unit_saves_hours=float(here - there),
         without=without_machines(problem, file.instance_types, solution, budget.amount),
+        unused=unused_by_plans(problem, file.instance_types, [solution]),
         packing=tuple(
             Packing(
                 gpu_type=swing.gpu_type,

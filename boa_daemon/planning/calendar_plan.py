@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.unused_types import Unused, unused_by_calendar
 from boa_daemon.units import (
     HOURS_PER_DAY,
     HOURS_PER_MONTH,
@@ -23,6 +24,7 @@ from policies.model import InstanceType
 from policies.optimum.calendar import CalendarJob, Entry, Limits, calendar_jobs, per_period
 from policies.optimum.calendar_search import Change, Found, search, what_saves
 from policies.optimum.job_list import ListedJob
+from policies.optimum.working_time import ALWAYS, WorkingTime
 
 PERIODS = {"day": HOURS_PER_DAY, "week": HOURS_PER_WEEK, "month": HOURS_PER_MONTH}
 
@@ -62,6 +64,14 @@ class CalendarPlan:
     def entries(self) -> tuple[Entry, ...]:
         """Entries in the order in which they start."""
         return tuple(sorted(self.found.calendar.entries, key=lambda e: (e.starts, e.job.job.id)))
+
+    @property
+    def unused(self) -> tuple[Unused, ...]:
+        """GPU types that no job is on, and why."""
+        entries = self.found.calendar.entries
+        return unused_by_calendar(
+            self.machines, self.found.order, {entry.option.gpu_type for entry in entries}
+        )
 
     @property
     def is_met(self) -> bool:
@@ -105,6 +115,7 @@ class CalendarPlan:
             "jobs": [self._entry_document(entry) for entry in entries],
             "missed": [self._missed_document(job) for job in found.calendar.missed],
             "left_out": [job.job.id for job in found.calendar.left_out],
+            "unused": [one.to_document() for one in self.unused],
         }
 
     def _periods(self) -> list[dict[str, Any]]:
@@ -173,6 +184,8 @@ class CalendarPlan:
         if change.kind == "quota":
             name = self.machines[change.gpu_type].name
             return f"a quota of {change.instances} x {name}{more}"
+        if change.kind == "always":
+            return f"no hours off{more}"
         if change.kind == "first":
             others = ", ".join(change.misses)
             instead = f"; then late: {others}" if others else "; nobody else is late then"
@@ -203,7 +216,7 @@ class CalendarPlan:
                 f"${part['not_spent']:,.2f} not spent."
                 for number, part in enumerate(self._periods()[:12], start=1)
             ]
-        return said
+        return said + [one.sentence for one in self.unused]
 
 
 def calendar_plan(
@@ -214,12 +227,21 @@ def calendar_plan(
     quota: Mapping[str, int],
     start: datetime | None,
     boot_hours: float,
+    working: WorkingTime = ALWAYS,
+    known: CalendarPlan | None = None,
 ) -> CalendarPlan:
-    """Return the best calendar found for a list, and what would save each deadline that it misses."""
+    """Return the best calendar found for a list, and what would save each deadline that it misses.
+
+    It is no worse than a `known` one of the same list at the same prices, where that fits these limits.
+    """
     machines = file.instance_types
     limits = Limits(instances=quota) if budget is None else budget.limits(quota)
+    limits = replace(limits, working=working)
     prices = {name: machine.usd_per_hour for name, machine in machines.items()}
-    found = search(calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices)
+    before = known.found if known is not None and limits.allows(known.limits) else None
+    found = search(
+        calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices, known=before
+    )
     return CalendarPlan(
         found=found,
         budget=budget,

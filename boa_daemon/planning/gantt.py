@@ -24,7 +24,7 @@ def draw_gantt(plan: CalendarPlan, path: Path, title: str) -> None:
 
 
 def gantt_figure(plan: CalendarPlan, title: str) -> Figure:
-    """Return when each job waits and runs, its deadline, and the ends of the budget's periods."""
+    """Return when each job waits and runs, its deadline, the budget's periods, and hours off in grey."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
@@ -51,6 +51,11 @@ def gantt_figure(plan: CalendarPlan, title: str) -> Figure:
         period = PERIODS[plan.budget.per]
         for end in np.arange(period, plan.found.calendar.all_done, period):
             axes.axvline(end / scale, color=SOFT, lw=1.0, ls=(0, (4, 3)), zorder=0)
+    working, last = plan.limits.working, plan.found.calendar.all_done
+    for begin, end in zip(working.begins, working.ends, strict=True):
+        if begin < last:
+            axes.axvspan(begin / scale, end / scale, color="white", alpha=0.75, lw=0, zorder=2.5)
+            axes.axvspan(begin / scale, end / scale, color=SOFT, alpha=0.15, lw=0, zorder=0)
     names = [entry.job.job.id for entry in entries] if len(entries) <= MOST_NAMES else []
     axes.set_yticks(range(len(names)), names, fontsize=7.5)
     axes.invert_yaxis()

@@ -25,6 +25,12 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: rig
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
 tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
 """
+DARK = """
+:root { color-scheme: light dark; }
+@media screen and (prefers-color-scheme: dark) { body { color: #e4e7eb; background: #14191f; }
+  th, td { border-color: #323f4b; } p.note, footer { color: #9aa5b1; } tr.boa td { color: #62b0e8; }
+  svg { filter: invert(.92) hue-rotate(180deg); } td.bad { color: #ff8787; } }
+"""
 REPORT_STYLE = """
 p.lead { font-size: 1.25rem; font-weight: 600; } .table { overflow-x: auto; margin: 1rem 0; }
 th.text, td.text { text-align: left; white-space: normal; }
@@ -101,7 +107,7 @@ def whole_page(title: str, parts: Iterable[str], *, style: str = STYLE) -> str:
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>\n"
+        f"<title>{escape(title)}</title><style>{style}{DARK}</style></head><body>\n"
     )
     return head + "\n".join(parts) + "\n</body></html>\n"
 

@@ -1,27 +1,50 @@
-"""A base and changes to it, side by side: money, prices, quotas, load, larger classes; each planned anew."""
+"""A base and changes to it, side by side: money, prices, market, commitments, quotas, load, larger classes.
+
+A stream and a list are planned anew for each; traces are replayed (`boa_daemon.comparing.replayed`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.jobs_file import JobsFile
+from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
-from boa_daemon.planning.calendar_plan import calendar_budget, calendar_plan, read_quota
+from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, calendar_plan, read_quota
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.paid_anyway import PaidAnyway
+from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
-from policies.model import JobClass
+from policies.model import InstanceType, JobClass, Problem
 
-KEYS = ("budget", "prices", "load", "quota", "class")
-_HINT = "Write budget=60000/month, prices=+10%, load=x1.5, quota=a100:4 or class=NAME:x2; commas join several"
+Kind: TypeAlias = Literal["stream", "list", "trace"]
+"""What is compared: the plan of a stream, the calendar of a list, or runs of a trace."""
+KEYS = ("budget", "prices", "load", "quota", "class", "market", "commit")
+MARKETS = ("on-demand", "spot")
+_HINT = (
+    "Write budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot or "
+    "commit=FILE; commas join several"
+)
+_NOT_FOR: Mapping[str, tuple[Kind, str, str]] = {
+    "quota": ("stream", "a quota is for a list or a trace", "Add --jobs FILE or --trace FILE"),
+    "market": ("list", "market is for a stream or a trace", "A list is planned on demand"),
+    "commit": ("list", "commit is for a stream or a trace", "A list ends long before a term"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is planned: a budget as it is typed, and factors on what the files say."""
+    """What is planned or run: a budget as it is typed, and factors on what the files say.
+
+    `spot` are the terms of the spot market, None for on demand alone; `commit` is a file of commitments.
+    """
 
     name: str
     budget: str
@@ -29,63 +52,94 @@ class Scenario:
     load: float = 1.0
     quota: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
+    spot: Spot | None = None
+    commit: Path | None = None
 
-    def applied(self, file: ProblemFile) -> ProblemFile:
+    def problem(self, base: Problem) -> Problem:
         """Return the classes and prices of this scenario."""
-        problem = file.problem
         return replace(
-            file,
-            problem=replace(
-                problem,
-                gpu_types=tuple(
-                    replace(gpu, usd_per_gpu_hour=gpu.usd_per_gpu_hour * self.prices)
-                    for gpu in problem.gpu_types
-                ),
-                classes=tuple(self._sized(job_class) for job_class in problem.classes),
+            base,
+            gpu_types=tuple(
+                replace(gpu, usd_per_gpu_hour=gpu.usd_per_gpu_hour * self.prices) for gpu in base.gpu_types
             ),
-            instance_types={
-                name: replace(machine, usd_per_hour=machine.usd_per_hour * self.prices)
-                for name, machine in file.instance_types.items()
-            },
+            classes=tuple(self._sized(job_class) for job_class in base.classes),
         )
 
+    def machines(self, base: Mapping[str, InstanceType]) -> dict[str, InstanceType]:
+        """Return machines at the prices of this scenario."""
+        return {
+            name: replace(machine, usd_per_hour=machine.usd_per_hour * self.prices)
+            for name, machine in base.items()
+        }
+
+    def paid(self, machines: Mapping[str, InstanceType]) -> PaidAnyway | None:
+        """Return the commitments that are paid today.
+
+        Raises:
+            InputError: when their file is wrong.
+        """
+        if self.commit is None:
+            return None
+        return PaidAnyway.read(self.commit, tuple(machines.values()), datetime.now(UTC).date())
+
     def _sized(self, job_class: JobClass) -> JobClass:
-        """Return a class with its size and its rate in this scenario."""
-        factor = self.sizes.get(job_class.name, 1.0)
+        """Return a class, or a variant of it, with its size and its rate in this scenario."""
+        factor = self.sizes.get(job_class.name.partition("[")[0], 1.0)
         phases = tuple(replace(p, size_gpu_hours=p.size_gpu_hours * factor) for p in job_class.phases)
         return replace(job_class, phases=phases, arrivals_per_hour=job_class.arrivals_per_hour * self.load)
 
 
-def changed(base: Scenario, text: str, file: ProblemFile) -> Scenario:
-    """Return the base with changes such as ``budget=60000/month,prices=+10%``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What changes may be about: the base, its kind, classes and machines, and spot where it is asked for."""
 
-    Raises:
-        InputError: when a change means nothing.
-    """
-    found = replace(base, name=text)
-    for part in text.split(","):
-        key, _, value = (word.strip() for word in part.partition("="))
-        if key not in KEYS or not value:
-            hint = did_you_mean(key, KEYS) if value else ""
-            raise InputError(f"--change {part.strip()!r} is no change that BOA knows", hint=hint or _HINT)
+    scenario: Scenario
+    kind: Kind
+    problem: Problem
+    machines: Mapping[str, InstanceType]
+    spot: Spot = field(default_factory=Spot)
+
+    def changed(self, text: str) -> Scenario:
+        """Return the base with changes such as ``budget=60000/month,prices=+10%``.
+
+        Raises:
+            InputError: when a change means nothing.
+        """
+        found = replace(self.scenario, name=text)
+        for part in text.split(","):
+            key, _, value = (word.strip() for word in part.partition("="))
+            if key not in KEYS or not value:
+                hint = did_you_mean(key, KEYS) if value else ""
+                raise InputError(f"--change {part.strip()!r} is no change that BOA knows", hint=hint or _HINT)
+            kind, problem, hint = _NOT_FOR.get(key, ("", "", ""))
+            if kind == self.kind:
+                raise InputError(problem, hint=hint)
+            found = self._with(found, key, value, part.strip())
+        return found
+
+    def _with(self, found: Scenario, key: str, value: str, part: str) -> Scenario:
+        """Return a scenario with one change more."""
         if key == "budget":
-            found = replace(found, budget=value)
-        elif key == "prices":
-            found = replace(found, prices=found.prices * _factor(value, part))
-        elif key == "load":
-            found = replace(found, load=found.load * _factor(value, part))
-        else:
-            name, _, number = (word.strip() for word in value.rpartition(":"))
-            if key == "quota":
-                more = read_quota([f"{name}={number}"], file.instance_types)
-                found = replace(found, quota={**found.quota, **more})
-                continue
-            known = [job_class.name for job_class in file.problem.classes]
-            if name not in known:
-                hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
-                raise InputError(f"--change {part.strip()!r}: unknown class {name!r}", hint=hint)
-            found = replace(found, sizes={**found.sizes, name: _factor(number, part)})
-    return found
+            return replace(found, budget=value)
+        if key == "commit":
+            return replace(found, commit=Path(value))
+        if key == "prices":
+            return replace(found, prices=found.prices * _factor(value, part))
+        if key == "load":
+            return replace(found, load=found.load * _factor(value, part))
+        if key == "market":
+            if value not in MARKETS:
+                hint = did_you_mean(value, MARKETS) or f"Known: {', '.join(MARKETS)}"
+                raise InputError(f"--change {part!r}: unknown market {value!r}", hint=hint)
+            return replace(found, spot=self.spot if value == "spot" else None)
+        name, _, number = (word.strip() for word in value.rpartition(":"))
+        if key == "quota":
+            return replace(found, quota={**found.quota, **read_quota([f"{name}={number}"], self.machines)})
+        known = sorted({job_class.name.partition("[")[0] for job_class in self.problem.classes})
+        if name not in known:
+            hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
+            raise InputError(f"--change {part!r}: unknown class {name!r}", hint=hint)
+        return replace(found, sizes={**found.sizes, name: _factor(number, part)})
 
 
 def _factor(text: str, part: str) -> float:
@@ -100,16 +154,26 @@ def _factor(text: str, part: str) -> float:
     except ValueError:
         factor = -1.0
     if not 1e-6 <= factor <= 1e6:
-        raise InputError(f"--change {part.strip()!r}: {text!r} is no factor", hint="Write x1.5, +10% or -20%")
+        raise InputError(f"--change {part!r}: {text!r} is no factor", hint="Write x1.5, +10% or -20%")
     return factor
 
 
 def planned(
-    file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float
+    file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float, base: Scenario
 ) -> dict[str, Any]:
-    """Return one row: the plan of a stream, or of a list where there is one."""
-    now = scenario.applied(file)
-    return _stream(now, scenario) if listed is None else _list(now, scenario, listed, boot_hours)
+    """Return one row: the plan of a stream, or of a list where there is one.
+
+    A list with more money or quota than the base is no worse than the base.
+    """
+    machines = scenario.machines(file.instance_types)
+    now = replace(file, problem=scenario.problem(file.problem), instance_types=machines)
+    if scenario.spot is not None:
+        now = on_both_markets(now, WorldSettings(spot=scenario.spot))
+    if listed is None:
+        return _stream(now, scenario)
+    is_alike = (scenario.prices, scenario.load, scenario.sizes) == (base.prices, base.load, base.sizes)
+    before = _calendar(now, base, listed, boot_hours) if is_alike and scenario != base else None
+    return _list(scenario, _calendar(now, scenario, listed, boot_hours, before))
 
 
 def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -125,28 +189,58 @@ def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
     """Return the plan of a stream in one row; `spend` is per hour."""
     budget = parse_budget(scenario.budget)
-    curve = Curve.of(with_budget(file, budget).problem, "integer-mixed")
+    problem, paid = with_budget(file, budget).problem, scenario.paid(file.instance_types)
+    curve = Curve.of(problem, "integer-mixed")
     row = {"scenario": scenario.name, "budget": scenario.budget, "cheapest_feasible_spend": curve.cheapest}
     try:
-        solution = curve.solution_at(budget.amount)
-    except InfeasibleBudget:
-        return row | {"status": "infeasible", "mean_jct_hours": None, "spend": None}
-    spend = solution.mean_spend
+        amount = budget.amount if paid is None else paid.planning_budget(problem, budget.amount)
+        solution = curve.solution_at(amount)
+    except InfeasibleBudget as error:
+        least = {"cheapest_feasible_spend": error.least_spend}
+        return row | least | {"status": "infeasible", "mean_jct_hours": None, "spend": None}
+    spend = solution.mean_spend if paid is None else paid.bill(paid.load_of(problem, solution)).total
     return row | {"status": "optimal", "mean_jct_hours": solution.mean_jct_hours, "spend": spend}
 
 
-def _list(file: ProblemFile, scenario: Scenario, listed: JobsFile, boot_hours: float) -> dict[str, Any]:
-    """Return the calendar of a list in one row; `spend` is in all."""
-    plan = calendar_plan(
+def _calendar(
+    file: ProblemFile,
+    scenario: Scenario,
+    listed: JobsFile,
+    boot_hours: float,
+    known: CalendarPlan | None = None,
+) -> CalendarPlan:
+    """Return the calendar of a list."""
+    return calendar_plan(
         file,
         [replace(job, scale=job.scale * scenario.load) for job in listed.jobs],
         budget=calendar_budget(scenario.budget),
         quota=scenario.quota,
         start=listed.start,
         boot_hours=boot_hours,
+        working=working_time(listed.off, listed.start, boot_hours=boot_hours),
+        known=known,
     )
+
+
+def _list(scenario: Scenario, plan: CalendarPlan) -> dict[str, Any]:
+    """Return the calendar of a list in one row; `spend` is in all."""
     document = plan.to_document()
     keys = ("status", "mean_jct_hours", "spend", "all_done_hours", "all_done_at", "left_out")
     row = {"scenario": scenario.name, "budget": scenario.budget}
     missed = [job["job_id"] for job in document["missed"]]
     return row | {key: document[key] for key in keys} | {"missed": missed}
+
+
+def why_later(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why a list with more money may wait longer: dates that are kept come before waiting."""
+    found, base = [], rows[0]
+    for row in rows[1:]:
+        kept = [job for job in base["missed"] if job not in row["missed"]]
+        later = row["all_done_hours"] > base["all_done_hours"]
+        if kept and (later or (row["mean_jct_hours_more"] or 0.0) > 0.0):
+            others = "the list is done later" if later else "others wait longer on average"
+            found.append(
+                f"{row['scenario']} keeps the dates of {', '.join(kept)}: dates come before waiting, "
+                f"so {others}."
+            )
+    return found

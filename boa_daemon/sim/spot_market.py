@@ -29,6 +29,8 @@ from policies.speedup import Table
 
 SPOT = "spot"
 _Value = TypeVar("_Value")
+BOOT_SECONDS = 180.0
+"""What a boot after an interruption takes where the world does not say."""
 _LEAST_SPEED = 1e-9
 """Where interruptions leave less of a speed, a width is not offered."""
 
@@ -91,6 +93,13 @@ def with_spot(file: ProblemFile, world: WorldSettings) -> ProblemFile:
     )
     problem = replace(file.problem, classes=classes, gpu_types=prices)
     return replace(file, problem=problem, instance_types=MappingProxyType(machines))
+
+
+def on_both_markets(file: ProblemFile, world: WorldSettings) -> ProblemFile:
+    """Return the file with the options of the spot market, at the speeds that interruptions leave."""
+    wide = with_spot(file, world)
+    problem = interrupted(wide.problem, wide.instance_types, world, boot_seconds=BOOT_SECONDS)
+    return replace(wide, problem=problem)
 
 
 def _on_both(phase: Phase, machines: Mapping[str, InstanceType]) -> Phase:

@@ -19,6 +19,8 @@ from policies.online.deadlines import Advice, DatePlan, Rung
 
 LIKELY = 0.5
 """The size that a date is planned for is the largest with which it has this probability."""
+HOPELESS = 0.1
+"""A date with less probability than this asks for nothing: its job runs as if it had none."""
 RARE = 0.01
 """No date is planned for sizes with less probability than this."""
 NEARLY_ALL = 0.97

@@ -4,7 +4,8 @@ Where `job_list` has one sum and GPUs without end, here money comes by the hour 
 how many instances there are. A job takes whole instances for itself, at one width, from boot to end.
 Jobs are placed one after the other in some order, each at the earliest moment that every limit allows; which
 of its options a job takes is a matter of the price of money. Orders and prices are what `calendar_search`
-searches. Cost: O(jobs x options x changes of the profile).
+searches. Cost: O(jobs x options x changes of the profile). Where some hours are off, jobs are placed on the
+clock of `working_time`: what runs pauses and goes on.
 
     symbol   here          meaning
     r        starts        hours after the calendar's beginning at which a job was submitted
@@ -22,9 +23,12 @@ import numpy as np
 from policies.errors import InvalidProblem
 from policies.model import InstanceType, JobClass, Problem
 from policies.optimum.job_list import ListedJob
+from policies.optimum.working_time import ALWAYS, WorkingTime
 from policies.speedup import Floats
 
 TIE = 1e-9
+_FEW = 14
+"""Periods that are looked at for the longest: two weeks of days, a year of months."""
 MOST_OPTIONS = 12
 """Options of a job that are weighed: of more, the ones that are evenly spread from slow to fast."""
 
@@ -47,13 +51,25 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What may be spent at a moment, in each period and in all, and how many instances there are."""
+    """What may be spent at a moment, in each period and in all, how many instances there are, and when."""
 
     usd_per_hour: float = np.inf
     usd_per_period: float = np.inf
     period_hours: float = np.inf
     usd_in_all: float = np.inf
     instances: Mapping[str, int] = field(default_factory=dict)
+    working: WorkingTime = ALWAYS
+
+    def allows(self, other: Limits) -> bool:
+        """Whether whatever keeps other limits keeps these as well."""
+        return (
+            other.usd_per_hour <= self.usd_per_hour
+            and other.usd_in_all <= self.usd_in_all
+            and other.usd_per_period <= self.usd_per_period
+            and (np.isinf(self.usd_per_period) or other.period_hours == self.period_hours)
+            and all(other.instances.get(name, np.inf) <= most for name, most in self.instances.items())
+            and (self.working.is_always or self.working == other.working)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +98,19 @@ class CalendarJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """When a job runs and on what."""
+    """When a job runs and on what; it pauses in hours that are off."""
 
     job: CalendarJob
     option: Option
     starts: float
+    working: WorkingTime = ALWAYS
 
     @property
     def ends(self) -> float:
         """Hours after the calendar's beginning."""
-        return self.starts + self.option.hours
+        if self.working.is_always:
+            return self.starts + self.option.hours
+        return self.working.end(self.working.worked(self.starts) + self.option.hours)
 
     @property
     def is_late(self) -> bool:
@@ -197,7 +216,7 @@ def _beats(one: Option, other: Option) -> bool:
 
 
 class Timeline:
-    """What is taken of every limit over time: a step function for machines and money, sums for periods."""
+    """What is taken of every limit over working time: a step function for machines and money, and periods."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -214,7 +233,7 @@ class Timeline:
             return np.inf
         # At most the end of one period and the beginning of the next, unless a whole one can be paid for.
         paid = most.usd_per_period / rate
-        if paid < most.period_hours * (1.0 - TIE) and option.hours > 2.0 * paid * (1.0 + TIE):
+        if paid < self._longest_period() * (1.0 - TIE) and option.hours > 2.0 * paid * (1.0 + TIE):
             return np.inf
         quota = most.instances.get(option.gpu_type, np.inf)
         if option.instances > quota:
@@ -245,16 +264,31 @@ class Timeline:
         for number, hours in self._parts(start, start + option.hours):
             left = most.usd_per_period - self._periods.get(number, 0.0)
             if rate * hours > left + TIE * most.usd_per_period:
-                ends = (number + 1) * most.period_hours
+                ends = self._edge(number + 1)
                 return max(ends - max(left, 0.0) / rate, float(np.nextafter(start, np.inf)))
         return start
 
     def _parts(self, starts: float, ends: float) -> list[tuple[int, float]]:
         """Return the periods that a stretch of time touches, with its hours in each."""
-        period = self.limits.period_hours
-        first, last = int(starts // period), int(np.ceil(ends / period))
-        parts = ((k, min(ends, (k + 1) * period) - max(starts, k * period)) for k in range(first, last))
+        period, working = self.limits.period_hours, self.limits.working
+        if not working.is_always:
+            first, last = int(working.start(starts) // period), int(np.ceil(working.end(ends) / period))
+        else:
+            first, last = int(starts // period), int(np.ceil(ends / period))
+        parts = ((k, min(ends, self._edge(k + 1)) - max(starts, self._edge(k))) for k in range(first, last))
         return [(number, hours) for number, hours in parts if hours > 0.0]
+
+    def _edge(self, number: int) -> float:
+        """Return the working time at which a period begins."""
+        at = number * self.limits.period_hours
+        return at if self.limits.working.is_always else self.limits.working.worked(at)
+
+    def _longest_period(self) -> float:
+        """Return the most working hours of a period, of the first few."""
+        period, working = self.limits.period_hours, self.limits.working
+        if working.is_always or not np.isfinite(period):
+            return period
+        return max(self._edge(number + 1) - self._edge(number) for number in range(_FEW))
 
     def take(self, option: Option, start: float) -> None:
         """Take the option's part of every limit from `start` on."""
@@ -278,13 +312,19 @@ class Timeline:
             self._taken = np.insert(self._taken, place, self._taken[:, place - 1], axis=1)
 
 
-def placed(order: Sequence[CalendarJob], limits: Limits, hours_per_usd: float) -> Calendar:
+def placed(
+    order: Sequence[CalendarJob],
+    limits: Limits,
+    hours_per_usd: float,
+    own: Mapping[str, float] | None = None,
+) -> Calendar:
     """Return the calendar of an order: each job at once takes the option that is best for it.
 
-    A job prefers options that end in time, then the least of weight x end + `hours_per_usd` x dollars. Of a
-    sum in all enough is set aside for the cheapest options of those that follow, where it is enough for all.
+    A job prefers options that end in time, then the least of weight x end + `hours_per_usd` x dollars; some
+    have a price of a dollar of their `own`, by id. Of a sum in all enough is set aside for the cheapest
+    options of those that follow, where it is enough for all.
     """
-    timeline = Timeline(limits)
+    timeline, working = Timeline(limits), limits.working
     aside = sum(job.least_usd for job in order)
     is_enough = aside <= limits.usd_in_all * (1.0 + TIE)
     entries: list[Entry] = []
@@ -294,20 +334,25 @@ def placed(order: Sequence[CalendarJob], limits: Limits, hours_per_usd: float) -
         room = limits.usd_in_all * (1.0 + TIE) - timeline.spent - (aside if is_enough else 0.0)
         best: tuple[bool, float] = (True, np.inf)
         chosen: Entry | None = None
+        price = hours_per_usd if own is None else own.get(job.job.id, hours_per_usd)
+        began, submitted = 0.0, job.job.submit_hours
+        if not working.is_always:
+            submitted = working.worked(submitted)
         for option in job.options:
             if option.usd > room:
                 continue
-            start = timeline.earliest(option, job.job.submit_hours)
+            start = timeline.earliest(option, submitted)
             if not np.isfinite(start):
                 continue
-            entry = Entry(job=job, option=option, starts=start)
-            score = (entry.is_late, job.job.weight * entry.ends + hours_per_usd * option.usd)
+            at = start if working.is_always else working.start(start)
+            entry = Entry(job=job, option=option, starts=at, working=working)
+            score = (entry.is_late, job.job.weight * entry.ends + price * option.usd)
             if chosen is None or score < best:
-                best, chosen = score, entry
+                best, chosen, began = score, entry, start
         if chosen is None:
             left_out.append(job)
             continue
-        timeline.take(chosen.option, chosen.starts)
+        timeline.take(chosen.option, began)
         entries.append(chosen)
     return Calendar(entries=tuple(entries), left_out=tuple(left_out))
 
@@ -318,5 +363,8 @@ def per_period(calendar: Calendar, period_hours: float) -> Floats:
     edges = np.arange(periods + 1) * period_hours
     spent = np.zeros(periods)
     for entry in calendar.entries:
-        spent += entry.option.usd_per_hour * np.diff(np.clip(edges, entry.starts, entry.ends))
+        held = np.clip(edges, entry.starts, entry.ends)
+        if not entry.working.is_always:
+            held = np.array([entry.working.worked(float(at)) for at in held])
+        spent += entry.option.usd_per_hour * np.diff(held)
     return spent

@@ -3,18 +3,21 @@
 Lists by date, by submission and by size (EDF, FIFO, SRPT), each with the fastest end and with the cheapest
 width, are the first candidates, so the answer is never worse than any of them. Then come lists by weight per
 dollar under several prices of money, and then moves: late jobs to the end, a late job to the front, two jobs
-exchanged. How many candidates are tried depends on the size of the list alone: same list, same answer.
+exchanged, another price for one job alone. How many candidates are tried depends on the size of the list
+alone: same list, same answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from policies.optimum.calendar import Calendar, CalendarJob, Limits, placed
 from policies.optimum.calendar_bound import bound_weighted_hours, least_missed
+from policies.optimum.working_time import ALWAYS
 
 WORK = 150_000
 """Options placed in one search, over all candidates."""
@@ -41,6 +44,7 @@ class Found:
     calendar: Calendar
     order: tuple[CalendarJob, ...]
     hours_per_usd: float
+    own: Mapping[str, float]
     bound_weighted_hours: float
     least_missed: int
 
@@ -57,6 +61,7 @@ class Change:
     """One change that saves a deadline: of which kind, to what, and what the calendar then costs more.
 
     `factor` multiplies the budget (kind `budget`), `instances` is the quota of `gpu_type` (kind `quota`),
+    kind `always` works through what is off,
     `misses` are the jobs that are late instead (kind `first`), `ends` is the date to agree on (kind `date`).
     """
 
@@ -80,30 +85,38 @@ def search(
     usd_per_hour: Mapping[str, float],
     *,
     tries: int | None = None,
+    known: Found | None = None,
 ) -> Found:
-    """Return the best calendar found; `usd_per_hour` is the price of an instance of each GPU type."""
+    """Return the best calendar found; `usd_per_hour` is the price of an instance of each GPU type.
+
+    A `known` one under limits that are as tight or tighter is kept where no better one is found: so more
+    money or machines never make a calendar worse.
+    """
     options = sum(len(job.options) for job in jobs)
     tries = tries or int(np.clip(WORK // max(options, 1), LEAST_TRIES, MOST_TRIES))
-    best: tuple[Calendar, tuple[CalendarJob, ...], float] | None = None
+    best: _Best | None = None
     count = 0
     for order, price in _starts(jobs):
         found = placed(order, limits, price)
         count += 1
-        if best is None or found.key < best[0].key:
-            best = (found, tuple(order), price)
+        if best is None or found.key < best.calendar.key:
+            best = _Best(found, tuple(order), price, {})
         if count >= tries:
             break
     assert best is not None
     for step in range(max(tries - count, 0)):
-        order, price = _moved(best, step)
-        found = placed(order, limits, price)
-        if found.key < best[0].key:
-            best = (found, tuple(order), price)
+        order, price, own = _moved(best, step)
+        found = placed(order, limits, price, own)
+        if found.key < best.calendar.key:
+            best = _Best(found, tuple(order), price, own)
+    if known is not None and known.calendar.key <= best.calendar.key:
+        best = _Best(known.calendar, known.order, known.hours_per_usd, known.own)
     prices = dict(usd_per_hour)
     return Found(
-        calendar=best[0],
-        order=best[1],
-        hours_per_usd=best[2],
+        calendar=best.calendar,
+        order=best.order,
+        hours_per_usd=best.hours_per_usd,
+        own=best.own,
         bound_weighted_hours=bound_weighted_hours(jobs, limits, prices),
         least_missed=least_missed(jobs, limits, prices),
     )
@@ -131,15 +144,29 @@ def _slack(job: CalendarJob) -> float:
     return job.due_hours - job.job.submit_hours - job.least_hours
 
 
-def _moved(
-    best: tuple[Calendar, tuple[CalendarJob, ...], float], step: int
-) -> tuple[list[CalendarJob], float]:
-    """Return the best order with one job moved or two exchanged, or with another price."""
-    calendar, order, price = best
+class _Best(NamedTuple):
+    """The best so far, and the order and prices that gave it."""
+
+    calendar: Calendar
+    order: tuple[CalendarJob, ...]
+    hours_per_usd: float
+    own: Mapping[str, float]
+
+
+def _moved(best: _Best, step: int) -> tuple[list[CalendarJob], float, Mapping[str, float]]:
+    """Return the best order with one job moved or two exchanged, or with another price, of all or of one."""
+    price, own, late = best.hours_per_usd, best.own, best.calendar.missed
     draws = np.random.default_rng(step)
-    changed = list(order)
-    late = calendar.missed
-    kind = step % 5
+    changed = list(best.order)
+    kind = step % 7
+    if kind >= 5:
+        # Time matters most to one job, which gives way to dates where it has none to keep; or dollars do.
+        free = [job for job in changed if not 0.0 <= _slack(job) < np.inf] or changed
+        job = free[(step // 7) % len(free)] if kind == 5 else changed[int(draws.integers(len(changed)))]
+        if kind == 5:
+            changed.remove(job)
+            changed.append(job)
+        return changed, price, {**own, job.job.id: float(draws.choice([0.0, CHEAPEST])) if kind == 6 else 0.0}
     if kind == 0 and late:
         names = {job.job.id for job in late}
         changed.sort(key=lambda job: job.job.id in names)
@@ -155,15 +182,16 @@ def _moved(
     else:
         job = changed.pop(int(draws.integers(len(changed))))
         changed.insert(int(draws.integers(len(changed) + 1)), job)
-    return changed, price
+    return changed, price, own
 
 
 def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
     """Return for each missed deadline, by job id, the cheapest change of those tried that saves it.
 
-    Tried are a larger budget, a larger quota of each type that has one, and the job first in line. A change
-    counts if the job then ends in time and no deadline that was met is missed; with the job first in line
-    others may be late, and are named. The last resort is another date: the job's end in this calendar.
+    Tried are a larger budget, a larger quota of each type that has one, no hours off, and the job first in
+    line. A change counts if the job then ends in time and no deadline that was met is missed; with the job
+    first in line others may be late, and are named. The last resort is another date: the job's end in this
+    calendar.
     """
     missed = found.calendar.missed
     met = {e.job.job.id for e in found.calendar.entries if not e.is_late}
@@ -183,7 +211,7 @@ def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
                     answers[job.job.id].append(replace(change, extra_usd=extra))
     for job in hopeful[: WORK // (50 * len(found.order))]:
         order = (job, *(other for other in found.order if other is not job))
-        first = placed(order, limits, found.hours_per_usd)
+        first = placed(order, limits, found.hours_per_usd, found.own)
         late = {other.job.id for other in (*first.missed, *first.left_out)}
         if job.job.id not in late:
             extra = max(0.0, first.spend - found.calendar.spend)
@@ -214,6 +242,8 @@ def _changes(limits: Limits, *, is_fine: bool) -> Iterator[tuple[Change, Limits]
                 usd_in_all=limits.usd_in_all * factor,
             )
             yield Change(kind="budget", factor=factor), changed
+    if not limits.working.is_always:
+        yield Change(kind="always"), replace(limits, working=ALWAYS)
     for name, number in limits.instances.items():
         for more in (1, 2, 4, 8) if is_fine else (2,):
             changed = replace(limits, instances={**limits.instances, name: number + more})
@@ -227,5 +257,5 @@ def _best_again(found: Found, late: Sequence[CalendarJob], limits: Limits, *, is
     by_date = sorted(found.order, key=lambda job: (_slack(job) < 0.0, job.due_hours))
     prices = (found.hours_per_usd, CHEAPEST, 0.0) if is_fine else (found.hours_per_usd,)
     orders = (found.order, first, by_date)
-    tried = (placed(order, limits, price) for price in prices for order in orders)
+    tried = (placed(order, limits, price, found.own) for price in prices for order in orders)
     return min(tried, key=lambda calendar: calendar.key)

@@ -16,15 +16,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from boa_daemon.tick.dates import advice_of, boot_hours_of
+from boa_daemon.tick.dates import HOPELESS, advice_of, boot_hours_of
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.state import ClusterState, DateNote, Rules
 from policies.answer import Allocation
 from policies.model import JobId, Width
 
-HOPELESS = 0.1
-"""A date with less probability than this asks for nothing."""
 LOOK_AGAIN_PART = 0.05
 """The next look comes after this part of the time left, at the latest."""
 

@@ -67,12 +67,12 @@ def test_one_instance_misses_a_date_and_the_answer_says_what_saves_it(files: lis
 
 
 def test_a_budget_by_the_month_is_kept_in_every_month(files: list[str]) -> None:
-    """80 dollars a month pay for two jobs; the third waits for the next month, of 730 hours."""
+    """80 dollars a month pay for two jobs; the third waits for the next one, of 730 hours."""
     found = document(*files, "--budget", "80/month")
 
     assert (found["budget"], found["budget_unit"]) == (pytest.approx(80.0), "usd_per_month")
-    assert [round(month["spend"], 6) for month in found["periods"]] == [80.0, 40.0]
-    assert found["periods"][1]["not_spent"] == pytest.approx(40.0)
+    assert [round(month["spend"], 6) for month in found["periods"]] == [80.0, 51.2]
+    assert found["periods"][1]["not_spent"] == pytest.approx(28.8)
     assert max(job["start_hours"] for job in found["jobs"]) == 730.0
     assert found["status"] == "met"
 
@@ -101,7 +101,7 @@ def test_the_table_the_csv_and_the_json_say_the_same(files: list[str]) -> None:
 
     assert f"for ${found['spend']:,.2f}." in shown
     assert "2 of 2 deadlines met." in shown
-    assert "Month 2: $40.00 spent, $40.00 not spent." in shown
+    assert "Month 2: $51.20 spent, $28.80 not spent." in shown
     assert [row["job_id"] for row in rows] == [job["job_id"] for job in found["jobs"]]
 
 
@@ -124,10 +124,28 @@ def test_a_job_that_no_quota_lets_run_is_named(files: list[str]) -> None:
     assert "No place within the budget and the quota for: first, second, third." in result.stdout
 
 
+def test_weekends_off_pause_jobs_and_move_their_ends(files: list[str], tmp_path: Path) -> None:
+    """Written in the list or typed, it is the same; to work through them saves a date."""
+    busy = document(*files, "--quota", "gpu=1", "--off", "04:00-20:00", code=3)
+    listed = tmp_path / "jobs.csv"
+    listed.write_text(f"off: 04:00-20:00\n{listed.read_text()}")
+    found = document(*files, "--quota", "gpu=1", code=3)
+    picture = tmp_path / "off.svg"
+
+    assert found["jobs"] == busy["jobs"]
+    assert found["off"] == ["04:00-20:00"]
+    assert [job["end_hours"] for job in found["jobs"]] == [21.0, 26.0, 47.0]
+    assert [missed["change"]["kind"] for missed in found["missed"]] == ["always", "quota"]
+    assert found["missed"][0]["message"] == "no hours off"
+    assert boa(*files, "--quota", "gpu=1", "--gantt", picture).exit_code == 3
+    assert picture.exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         ([], "no budget"),
+        (["--quota", "gpu=1", "--off", "nights"], "'nights' are no window"),
         (["--budget", "gpus:8"], "a calendar counts dollars"),
         (["--budget", "80/year"], "unknown unit of time 'year'"),
         (["--quota", "gup=1"], "unknown type 'gup'"),

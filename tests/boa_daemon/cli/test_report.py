@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,14 @@ one,train,1.0,2026-12-01,2026-12-03
 
 
 def reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, *words: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    *words: str,
+    size: str = "8.0",
 ) -> tuple[dict[str, Any], str]:
     """Run a verb with a report; return what it printed as JSON, and the page."""
-    (folder / "classes.yaml").write_text(CLASSES)
+    (folder / "classes.yaml").write_text(CLASSES.replace("8.0", size, 1))
     (folder / "list.csv").write_text(LIST)
     monkeypatch.chdir(folder)
     code = exit_code(monkeypatch, *words, "--report", "page.html", "-o", "json")
@@ -84,6 +89,57 @@ def test_a_page_holds_the_answer_its_picture_and_what_was_assumed(
     assert "JCT is job completion time" in page
     assert not re.search(r"(src|href)=\"(?!#)|url\((?!#)|@import", page)
     assert "@media print" in page
+
+
+def figures(value: Any) -> Iterator[float]:
+    """Yield every number of an answer, counts of its lists among them."""
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from figures(one)
+    elif isinstance(value, list):
+        yield float(len(value))
+        for one in value:
+            yield from figures(one)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+UNITS = (1.0, 60.0, 3600.0, 1.0 / 24.0, 100.0, 730.0)
+"""Hours as minutes, seconds and days; fractions in per cent; dollars per hour as dollars a month."""
+
+
+def unexplained(page: str, document: dict[str, Any]) -> list[str]:
+    """Return the figures of a page's tables and sentences that round no number of the answer."""
+    shown = page.partition("<h2>What was assumed")[0]
+    shown = re.sub(
+        r"<svg.*?</svg>|<style>.*?</style>|<h1>.*?</h1>|<title>.*?</title>", " ", shown, flags=re.DOTALL
+    )
+    words = unescape(re.sub(r"<[^>]+>", " ", shown))
+    words = re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?|\d\d \w{3} \d\d:\d\d|\S*[a-z@=]\S*\d\S*|x\d\S*", " ", words)
+    known = [value * unit for value in figures(document) for unit in UNITS]
+    known += [100.0 - value for value in known]
+    found = []
+    for text in re.findall(r"\d[\d,]*(?:\.\d+)?", words):
+        value, digits = float(text.replace(",", "")), len(text.partition(".")[2])
+        if not any(abs(abs(one) - value) <= 0.5000001 * 10.0**-digits for one in known):
+            found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("size", ["8.0", "13.7"])
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_every_figure_of_a_page_rounds_one_of_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+    size: str,
+) -> None:
+    """Of every table and sentence; were the answer another one, many would be without their number."""
+    document, page = reported(monkeypatch, capsys, tmp_path, *words, size=size)
+
+    assert unexplained(page, document) == []
+    assert len(unexplained(page, {"a": 0.123})) > 10
 
 
 def test_the_figures_of_a_calendar_are_those_of_the_answer(

@@ -56,6 +56,18 @@ def test_tables_and_csv_say_the_same(case: list[str]) -> None:
     assert dict(zip(header.split(","), row.split(","), strict=True))["jobs"] == "10"
 
 
+def test_more_than_the_budget_is_said_with_the_reason(case: list[str]) -> None:
+    """On the demo's trace boots and idle GPUs take what no plan counts."""
+    demo = Path(__file__).resolve().parents[3] / "boa_daemon/data/demo"
+    files = ["--trace", str(demo / "trace.csv"), "--classes", str(demo / "classes.yaml")]
+    flags = [*files, "--budget", "60/h", "--bound", "plain"]
+    shown, found = boa(*flags).stdout, json.loads(boa(*flags, "--json").stdout)
+
+    over = found["mean_usd_per_hour"] - found["budget_usd_per_hour"]
+    assert f"{over:,.2f} USD/hour over the budget: boots, idle GPUs and lost work were" in shown
+    assert "over the budget" not in boa(*case, "--budget", "1000/h").stdout
+
+
 def test_a_budget_in_gpus_is_reported_as_gpus(case: list[str]) -> None:
     """gpus:20 is 20 GPUs."""
     document = json.loads(boa(*case, "--budget", "gpus:20", "--json").stdout)

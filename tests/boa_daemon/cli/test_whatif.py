@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
+from boa_daemon.planning.whatif import why_later
 
 CLASSES = """
 gpu_types: {{gpu: {{usd_per_gpu_hour: {price}, gpus_per_instance: 4}}}}
@@ -18,6 +19,15 @@ classes:
 - name: vision
   arrivals_per_hour: {rate}
   phases: [{{size_gpu_hours: {size}, speedup: {{table: {{1: 1.0, 2: 1.8, 4: 3.2, 8: 5.0}}}}}}]
+"""
+COMMITTED = """
+as_of = 2026-11-01
+source = "made up"
+[[commitments]]
+name = "ours"
+kind = "compute"
+discounts = {gpu = 0.4}
+usd_per_hour = 10.0
 """
 JOBS = "job_id,class_name,submit_hours,deadline_hours\na,vision,0,6\nb,vision,0,6\n"
 
@@ -61,6 +71,51 @@ def test_a_scenario_of_a_stream_is_the_plan_of_its_file(
     assert found["spend_more"] == pytest.approx(found["spend"] - base["spend"])
 
 
+def test_spot_and_commitments_make_a_stream_cheaper(tmp_path: Path) -> None:
+    """As in `boa plan` with the same file, the bill stays within the budget and pays for wider jobs."""
+    offers = tmp_path / "commit.toml"
+    offers.write_text(COMMITTED)
+    flags = ["whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "market=spot"]
+    base, spot, committed = answer(*flags, "--change", f"commit={offers}")["scenarios"]
+
+    alone = answer("plan", *a_site(tmp_path), "--budget", "45/h", "--commitments", offers)
+    assert committed["mean_jct_hours"] == pytest.approx(alone["mean_jct_hours"])
+    assert committed["spend"] == pytest.approx(alone["commitments"]["usd_per_hour"])
+    assert max(spot["mean_jct_hours"], committed["mean_jct_hours"]) < base["mean_jct_hours"]
+
+
+def test_a_trace_is_run_for_every_scenario(tmp_path: Path) -> None:
+    """What `boa simulate` says of the daemon's policy; differences are against the base."""
+    trace = tmp_path / "trace.csv"
+    rows = [f"{n},{1800 * n},vision" for n in range(12)]
+    trace.write_text("\n".join(["job_id,arrived_at_seconds,class_name", *rows]) + "\n")
+    flags = [*a_site(tmp_path, rate=2.0), "--trace", trace, "--budget", "90/h"]
+    found = answer("whatif", *flags, "--change", "budget=70/h")
+    base, less = found["scenarios"]
+    run = answer("simulate", *flags, "--policy", "boa-paced")
+
+    assert (found["spend_unit"], base["status"]) == ("usd", "planned")
+    assert (base["mean_jct_hours"], base["spend"]) == (run["mean_jct_hours"], run["spent_usd"])
+    assert less["spend_more"] == less["spend"] - base["spend"] < 0.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--jobs", "x.csv", "--trace", "y.csv"], "exclude each other"),
+        (["--trace", "y.csv"], "no budget"),
+        (["--budget", "40/h"], "--classes is missing"),
+        ([], "or --history 30 for the daemon's own past"),
+    ],
+)
+def test_a_base_that_is_missing_is_said(flags: list[str], says: str) -> None:
+    """Each says what to type."""
+    error = boa("whatif", *flags, "--change", "load=x2").exception
+
+    assert isinstance(error, InputError)
+    assert says in str(error)
+
+
 def test_a_scenario_of_a_list_is_its_calendar(tmp_path: Path) -> None:
     """One instance misses a date, two do not."""
     jobs = tmp_path / "jobs.csv"
@@ -71,6 +126,16 @@ def test_a_scenario_of_a_list_is_its_calendar(tmp_path: Path) -> None:
     assert len(base["missed"]) == 1
     assert found["missed"] == []
     assert found["all_done_hours"] == answer("plan", *listed, "--quota", "gpu=2")["all_done_hours"]
+
+
+def test_more_money_says_why_a_list_may_wait_longer(tmp_path: Path) -> None:
+    """Dates that are kept come before waiting: said where it is so."""
+    base = {"scenario": "base", "missed": ["a", "b"], "all_done_hours": 9.0, "mean_jct_hours_more": 0.0}
+    more = {"scenario": "more", "missed": ["b"], "all_done_hours": 12.0, "mean_jct_hours_more": 1.0}
+
+    said = "more keeps the dates of a: dates come before waiting, so the list is done later."
+    assert why_later([base, more]) == [said]
+    assert why_later([base, base | {"all_done_hours": 8.0}]) == []
 
 
 def test_what_is_infeasible_is_said_in_its_line(tmp_path: Path) -> None:
@@ -99,6 +164,8 @@ def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
         ("class=visoin:x2", "unknown class 'visoin'"),
         ("quota=gpu:2", "a quota is for a list"),
         ("budget=60", "has no unit that BOA knows"),
+        ("market=spto", "Did you mean 'spot'"),
+        ("commit=there-is-none.toml", "there-is-none.toml"),
     ],
 )
 def test_changes_that_mean_nothing_are_refused(tmp_path: Path, change: str, says: str) -> None:

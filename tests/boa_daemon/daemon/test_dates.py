@@ -94,6 +94,23 @@ def test_a_date_that_cannot_be_met_is_answered_with_those_that_can(play: DaemonI
     assert yes["probability"] > 0.97
 
 
+def test_nothing_is_paid_for_a_date_that_cannot_be_met(play: DaemonInAFolder) -> None:
+    """Three minutes for four GPU-hours: the job is as slow, and costs no more, than one without a date."""
+    (free,) = submitted(play)["jobs"]
+    as_planned, cost = ended_after(play, free), play.service.job(free)["usd"]
+    answer = submitted(play, deadline_hours=0.05)
+    (job,) = answer["jobs"]
+    date = answer["dates"][job]
+    play.daemon.tick()
+
+    assert (date["verdict"], date["is_tried"]) == ("infeasible", False)
+    assert "runs as cheaply as if it had no date" in date["text"]
+    assert "runs as cheaply as if it had no date" in play.service.explain(job)["text"]
+    assert play.service.status()["dates"][job]["is_tried"] is False
+    assert ended_after(play, job) > 0.9 * as_planned
+    assert play.service.job(job)["usd"] < 1.1 * cost
+
+
 def test_what_dates_of_others_take_is_not_promised_twice(tmp_path: Path) -> None:
     """Eight instances: the first of two jobs that need six each has them."""
     settings = {**SETTINGS, "budget": {"usd_per_hour": 1.3, "max_instances": 8}}

@@ -209,3 +209,32 @@ def test_more_work_than_the_programme_is_for_has_no_date() -> None:
     plan = date_plan([NO_SPOT], horizon_hours=10.0, boot_hours=0.0, failure_hours=1e12, steps=100)
     assert plan.dates(10.0, least=0.99)[0][0] == pytest.approx(10.0)
     assert plan.dates(10.2, least=0.0) == []
+
+
+@pytest.mark.parametrize(("up", "down", "date"), [(4.0, 2.0, 52.0), (2.0, 4.0, 60.0), (8.0, 1.0, 56.0)])
+def test_no_policy_pays_less_than_hindsight(
+    benchmark: ModuleType, up: float, down: float, date: float
+) -> None:
+    """On the same draws, job by job on average: the programme, at one width and at three, and every rival."""
+    market = Market(up_hours=up, down_hours=down)
+    for gpus in ((1,), (1, 2, 4)):
+        widths = benchmark.rungs(*gpus)
+        least = benchmark.hindsight(widths, market, date, jobs=200)
+        plan = date_plan(
+            widths, horizon_hours=date, boot_hours=benchmark.BOOT_HOURS, market=market, steps=120
+        )
+        chosen = [benchmark.by_plan(plan, widths)]
+        if gpus == (1,):
+            chosen += [benchmark.greedy(date), benchmark.uniform_progress(date), benchmark.on_demand]
+        for choose in chosen:
+            assert benchmark.simulate(widths, market, date, choose, jobs=200).usd >= least
+
+
+def test_hindsight_without_luck_pays_on_demand(benchmark: ModuleType) -> None:
+    """Where spot is hardly ever there, 48 hours cost 48 dollars; where it always is, 0.3 of that."""
+    (one,) = benchmark.rungs(1)
+
+    never = benchmark.hindsight([one], Market(up_hours=1e-6, down_hours=1e6), 60.0, jobs=50)
+    assert never == pytest.approx(48.0, abs=0.1)
+    always = benchmark.hindsight([one], Market(up_hours=1e6, down_hours=1e-6), 60.0, jobs=50)
+    assert always == pytest.approx(0.3 * 48.0, abs=0.1)

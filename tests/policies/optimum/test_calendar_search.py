@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis.strategies import floats, integers
 
 from policies.optimum.calendar import Calendar, CalendarJob, Limits, Option, placed
 from policies.optimum.calendar_search import CHEAPEST, RULES, by_rule, search, what_saves
@@ -43,6 +44,28 @@ def test_never_worse_than_a_list_by_hand(jobs: list[CalendarJob], most: Limits) 
     check_limits(found.calendar, most)
     for rule, price in itertools.product(RULES, (0.0, CHEAPEST)):
         assert found.calendar.key <= by_rule(jobs, rule, most, price).key
+
+
+@settings(max_examples=30)
+@given(jobs=job_lists(), most=limits(), factor=floats(1.0, 3.0), more=integers(0, 2))
+def test_more_money_and_machines_are_never_worse(
+    jobs: list[CalendarJob], most: Limits, factor: float, more: int
+) -> None:
+    """In the order of what counts: places, dates, waiting. A later end is no promise: dates come first."""
+    looser = replace(
+        most,
+        usd_per_hour=most.usd_per_hour * factor,
+        usd_per_period=most.usd_per_period * factor,
+        usd_in_all=most.usd_in_all * factor,
+        instances={name: number + more for name, number in most.instances.items()},
+    )
+    known = search(jobs, most, PRICES, tries=8)
+    found = search(jobs, looser, PRICES, tries=8, known=known)
+
+    assert looser.allows(most)
+    assert (factor == 1.0 and not more) or most == looser or not most.allows(looser)
+    check_limits(found.calendar, looser)
+    assert found.calendar.key <= known.calendar.key
 
 
 @given(jobs=job_lists(most=3), most=limits())

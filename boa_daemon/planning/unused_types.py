@@ -1,0 +1,121 @@
+"""Why a GPU type is unused: dearer per unit of work than what is used, or slower, or without measured speeds.
+
+Of all work that could run on the type as well as on those in use, the cheapest dollars and the least hours
+are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policies.model import InstanceType, Problem
+from policies.optimum.calendar import CalendarJob
+from policies.optimum.solution import Solution
+
+EVEN = 1.005
+"""Types within this factor of each other are alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """A type that no job is on, and how it stands beside those that are used; None where nothing compares."""
+
+    gpu_type: str
+    instance_type: str
+    times_dearer: float | None
+    times_slower: float | None
+
+    @property
+    def sentence(self) -> str:
+        """Say why in a line."""
+        dearer, slower = self.times_dearer, self.times_slower
+        if dearer is None or slower is None:
+            return f"{self.gpu_type} is unused: no job of these has a speed on it."
+        if dearer > EVEN:
+            return f"{self.gpu_type} is unused: {dearer:.1f} times dearer per unit of work."
+        if slower > EVEN:
+            return f"{self.gpu_type} is unused: no dearer per unit of work, but {slower:.1f} times slower."
+        return f"{self.gpu_type} is unused: it does the work no cheaper and no faster."
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "gpu_type": self.gpu_type,
+            "instance_type": self.instance_type,
+            "times_dearer": self.times_dearer,
+            "times_slower": self.times_slower,
+            "message": self.sentence,
+        }
+
+
+Offer = Mapping[str, tuple[float, float]]
+"""By GPU type, the least dollars and the least hours of one piece of work."""
+
+
+def _unused(
+    machines: Mapping[str, InstanceType], used: Collection[str], work: Iterable[tuple[float, Offer]]
+) -> tuple[Unused, ...]:
+    """Return the types that are not used; `work` is weighted."""
+    pieces = list(work)
+    found: list[Unused] = []
+    if not used:
+        return ()
+    for kind, machine in machines.items():
+        if kind in used:
+            continue
+        shared = [
+            (weight, offer[kind], [offer[other] for other in used if other in offer])
+            for weight, offer in pieces
+            if kind in offer and any(other in offer for other in used)
+        ]
+        ratios: list[float | None] = [None, None]
+        if shared:
+            ratios = [
+                sum(weight * here[i] for weight, here, _ in shared)
+                / sum(weight * min(one[i] for one in others) for weight, _, others in shared)
+                for i in (0, 1)
+            ]
+        found.append(
+            Unused(gpu_type=kind, instance_type=machine.name, times_dearer=ratios[0], times_slower=ratios[1])
+        )
+    return tuple(found)
+
+
+def unused_by_plans(
+    problem: Problem, machines: Mapping[str, InstanceType], solutions: Iterable[Solution]
+) -> tuple[Unused, ...]:
+    """Return the types that none of these plans of a stream uses."""
+    used = {
+        width.gpu_type
+        for solution in solutions
+        for answer in solution.classes
+        for plan in answer.plans
+        for width in plan.widths
+    }
+    work = []
+    for job_class in problem.classes:
+        for phase in job_class.phases:
+            offer = {}
+            for kind, curve in phase.speedups.items():
+                widths = curve.whole_widths()
+                hours = phase.size_gpu_hours / curve.speed_at(widths)
+                usd = float((widths * hours).min()) * problem.price_of(kind)
+                offer[kind] = (usd, float(hours.min()))
+            work.append((job_class.arrivals_per_hour, offer))
+    return _unused(machines, used, work)
+
+
+def unused_by_calendar(
+    machines: Mapping[str, InstanceType], jobs: Iterable[CalendarJob], used: Collection[str]
+) -> tuple[Unused, ...]:
+    """Return the types that a calendar does not use."""
+    work = []
+    for job in jobs:
+        offer: dict[str, tuple[float, float]] = {}
+        for option in job.options:
+            usd, hours = offer.get(option.gpu_type, (option.usd, option.hours))
+            offer[option.gpu_type] = (min(usd, option.usd), min(hours, option.hours))
+        work.append((1.0, offer))
+    return _unused(machines, used, work)

@@ -1,0 +1,71 @@
+"""Hours off: what the words mean, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.off_hours import working_time
+
+TUESDAY = datetime(2026, 12, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("texts", "worked"),
+    [
+        (["sat-sun"], 5 * 24.0),
+        (["Saturday", "sunday"], 5 * 24.0),
+        (["20:00-08:00"], 7 * 12.0),
+        (["20:00-08:00", "sat-sun"], 5 * 12.0),
+        (["mon-fri 18:30-06:30", "sat-sun"], 5 * 12.0 + 6.5 - 6.5),
+        (["fri-mon 00:00-12:00"], 7 * 24.0 - 4 * 12.0),
+        (["2026-12-02/2026-12-04"], 4 * 24.0),
+    ],
+)
+def test_windows_take_hours_from_the_week(texts: list[str], worked: float) -> None:
+    """Of the week from a Tuesday on."""
+    found = working_time(texts, TUESDAY, boot_hours=0.0)
+    extra = 6.5 if texts[0].startswith("mon-fri") else 0.0  # Saturday begins while Friday's night is off.
+
+    assert found.worked(168.0) == pytest.approx(worked, abs=extra + 1e-9)
+
+
+def test_windows_come_again_and_a_boot_is_waited_for() -> None:
+    """In the fifth week as in the first, with half an hour of boot after each weekend."""
+    found = working_time(["sat-sun"], TUESDAY, boot_hours=0.5)
+
+    assert found.worked(5 * 168.0) - found.worked(4 * 168.0) == pytest.approx(5 * 24.0 - 0.5)
+
+
+def test_the_list_begins_within_a_window() -> None:
+    """At two in the morning the night is not over."""
+    found = working_time(["20:00-08:00"], TUESDAY.replace(hour=2), boot_hours=0.0)
+
+    assert found.start(0.0) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["weekends"], "are no window"),
+        (["20-8"], "are no window"),
+        (["sat 20:00"], "are no window"),
+        (["25:00-26:00"], "there is no such time"),
+        (["2026-13-01/2026-13-02"], "are no days"),
+        (["mon-sun"], "leave no time to work"),
+        (["08:00-08:00"], "leave no time to work"),
+        ([""], "are no window"),
+    ],
+)
+def test_words_that_are_no_window_are_refused(texts: list[str], says: str) -> None:
+    """Each says what to type."""
+    with pytest.raises(InputError, match=says):
+        working_time(texts, TUESDAY, boot_hours=0.0)
+
+
+def test_without_a_day_there_is_no_weekend() -> None:
+    """Hours alone have no Saturday."""
+    with pytest.raises(InputError, match=r"need a day.*--start"):
+        working_time(["sat"], None, boot_hours=0.0)

@@ -1,0 +1,81 @@
+"""Why a GPU type is unused: the factors are those of a hand calculation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.planning.budget_plan import budget_plan
+from boa_daemon.planning.unused_types import Unused, unused_by_calendar
+from policies.model import Budget, InstanceType
+from policies.optimum.calendar import CalendarJob, Option, calendar_jobs
+from policies.optimum.job_list import ListedJob
+
+FILE = """
+gpu_types:
+  fast: {usd_per_gpu_hour: 2.0, gpus_per_instance: 1}
+  dear: {usd_per_gpu_hour: 3.4, gpus_per_instance: 1}
+  slow: {usd_per_gpu_hour: 0.5, gpus_per_instance: 1}
+  other: {usd_per_gpu_hour: 1.0, gpus_per_instance: 1}
+classes:
+- name: c
+  arrivals_per_hour: 1.0
+  phases:
+  - size_gpu_hours: 6.0
+    speedup: {fast: {table: {1: 2.0, 2: 4.0}}, dear: {table: {1: 1.0}}, slow: {table: {1: 0.5}}}
+"""
+
+
+def reasons(budget: float, folder: Path) -> dict[str, Unused]:
+    """Return what a plan does not use."""
+    path = folder / "p.yaml"
+    path.write_text(FILE)
+    plan = budget_plan(load_problem(path), Budget(amount=budget), "integer-mixed")
+    return {one.gpu_type: one for one in plan.unused}
+
+
+def test_dearer_and_slower_types_say_by_how_much(tmp_path: Path) -> None:
+    """6 hours of work: 6 dollars on fast, 3.4 x 6 on dear, 0.5 x 12 on slow, at 8 times the hours of fast."""
+    found = reasons(7.0, tmp_path)
+
+    assert found["dear"].times_dearer == pytest.approx(3.4 * 6.0 / 6.0)
+    assert found["dear"].sentence == "dear is unused: 3.4 times dearer per unit of work."
+    assert found["slow"].times_slower == pytest.approx((6.0 / 0.5) / (6.0 / 4.0))
+    assert "no dearer per unit of work, but 8.0 times slower" in found["slow"].sentence
+    assert "no job of these has a speed on it" in found["other"].sentence
+
+
+def test_what_is_used_is_not_named(tmp_path: Path) -> None:
+    """And a plan says what it leaves of the budget: at most 6 dollars per hour are of use."""
+    assert "fast" not in reasons(100.0, tmp_path)
+
+
+def test_a_calendar_compares_the_options_of_its_jobs(tmp_path: Path) -> None:
+    """The same factors, boots in them."""
+    path = tmp_path / "p.yaml"
+    path.write_text(FILE)
+    file = load_problem(path)
+    listed = [ListedJob(id="a", class_name="c")]
+    jobs = calendar_jobs(file.problem, listed, file.instance_types, boot_hours=1.0)
+    found = {one.gpu_type: one for one in unused_by_calendar(file.instance_types, jobs, {"fast"})}
+
+    assert found["dear"].times_dearer == pytest.approx(3.4 * 7.0 / (2.0 * 4.0))
+
+
+def test_where_nothing_runs_nothing_is_said() -> None:
+    """A calendar without a place for any job uses no type, for which no price is to blame."""
+    machine = InstanceType(name="m", gpu_type="a", gpus=1, usd_per_hour=1.0)
+
+    assert unused_by_calendar({"a": machine}, [], set()) == ()
+
+
+def test_types_that_are_alike_are_said_to_be() -> None:
+    """Neither cheaper nor faster."""
+    options = tuple(Option(gpu_type=name, instances=1, gpus=1, hours=1.0, usd=1.0) for name in ("a", "b"))
+    job = CalendarJob(job=ListedJob(id="j", class_name="c"), options=options)
+    machine = InstanceType(name="m", gpu_type="a", gpus=1, usd_per_hour=1.0)
+    (found,) = unused_by_calendar({"a": machine, "b": machine}, [job], {"a"})
+
+    assert found.sentence == "b is unused: it does the work no cheaper and no faster."
