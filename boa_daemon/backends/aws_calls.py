@@ -254,16 +254,6 @@ class ServiceCalls:
         return partial(self._calls.call, self._operations[method])
 
 
-def known_regions() -> list[str]:
-    """Return the regions that this boto3 knows, of all partitions."""
-    session = boto3.session.Session()
-    return [
-        name
-        for part in session.get_available_partitions()
-        for name in session.get_available_regions("ec2", part)
-    ]
-
-
 def _code_of(error: BotoCoreError) -> str:
     """Return our word for a failure that is none of AWS's answers."""
     name = type(error).__name__

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
+import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.tick.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
@@ -87,6 +89,35 @@ class AwsSettings(BaseModel):
         return ("spot", "on-demand") if self.market == "spot-then-on-demand" else (self.market,)
 
 
+def known_regions() -> list[str]:
+    """Return the regions that this boto3 knows, of all partitions."""
+    import boto3  # noqa: PLC0415 - slow to import, for AWS alone
+
+    session = boto3.session.Session()
+    return [
+        name
+        for part in session.get_available_partitions()
+        for name in session.get_available_regions("ec2", part)
+    ]
+
+
+def check_region(region: str) -> None:
+    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
+
+    Raises:
+        InputError: when it is not known.
+    """
+    if os.environ.get("AWS_ENDPOINT_URL"):
+        return
+    known = known_regions()
+    if region not in known:
+        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
+        raise InputError(
+            f"[cloud] region: {region!r} is not known",
+            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+        )
+
+
 def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
     """Return the `[cloud]` table of a settings file, flags that are not None on top.
 
@@ -96,26 +127,26 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         InputError: when the file cannot be read, or a setting is unknown or wrong.
     """
     table: dict[str, Any] = {}
-    if path.exists():
-        try:
-            table = dict(tomllib.loads(path.read_text(encoding="utf-8")).get("cloud", {}))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"cannot read the settings: {error}", file=path) from error
+    document = read_document(path) if path.exists() else Document(name=str(path), content={})
+    table = dict(document.content.get("cloud", {}))
     provider = table.get("provider", "aws")
     if provider != "aws":
-        raise InputError(
-            f'[cloud] provider is {provider!r}, and this verb is about "aws"', file=path,
-            hint='Set provider = "aws" under [cloud]',
-        )  # fmt: skip
+        problem = f'[cloud] provider is {provider!r}, and this verb is about "aws"'
+        at = ("cloud", "provider")
+        raise document.error(problem, at=at, hint='Set provider = "aws" under [cloud]')
     # The daemon's own keys of the section, which say nothing about AWS.
     for name in ("boot_seconds", "start_seconds", "stock"):
         table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})
     try:
-        return AwsSettings.model_validate(table)
+        found = AwsSettings.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         hint = did_you_mean(name, AwsSettings.model_fields) if first["type"] == "extra_forbidden" else ""
         problem = f"unknown setting {name!r}" if hint else f"{name}: {first['msg']}"
-        raise InputError(f"[cloud] {problem}", file=path, hint=hint) from error
+        where = ("cloud", *map(str, first["loc"]))
+        raise document.error(f"[cloud] {problem}", at=where, hint=hint) from error
+    if not found.endpoint:
+        check_region(found.region)
+    return found

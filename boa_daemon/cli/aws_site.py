@@ -9,7 +9,7 @@ import typer
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_policy import Uses
-from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings, check_region, load_aws_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.config import load_settings
 from boa_daemon.errors import InputError
@@ -36,6 +36,17 @@ def settings_of(config: Path, *, region: str | None = None, cluster: str | None 
     if config != DEFAULT_CONFIG and not config.exists():
         raise InputError("there is no such settings file", file=config)
     return load_aws_settings(config, region=region, cluster=cluster)
+
+
+def regions_of(named: list[str] | None, settings: AwsSettings) -> list[str]:
+    """Return the regions that a flag names, each once, or that of the settings.
+
+    Raises:
+        InputError: when there is none of a name.
+    """
+    for region in named or ():
+        check_region(region)
+    return list(dict.fromkeys(named or [settings.region]))
 
 
 def uses_of(config: Path) -> Uses:

@@ -20,6 +20,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
+from boa_daemon.errors import InputError
 from boa_daemon.units import counted
 
 
@@ -34,6 +35,7 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
+    from boa_daemon.daemon.origins import located  # noqa: PLC0415
     from boa_daemon.daemon.reloading import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
 
@@ -48,7 +50,10 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
         if sys.stderr.isatty():
             stderr_console().print(f"listening at {path}; [dim]boa status, boa submit FILE[/]")
 
-    serve(SettingsReader(config, flags), announce=announce, standby=standby)
+    try:
+        serve(SettingsReader(config, flags), announce=announce, standby=standby)
+    except InputError as error:
+        raise located(error, config) from None
 
 
 class What(StrEnum):

@@ -43,7 +43,7 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Give jobs to the daemon, all or none."""
-    contents = [content for path in files for content in read_submission(path)]
+    contents = [content for path in files for content in read_submission(path, now=time.time())]
     form = chosen_format(output, as_json)
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]

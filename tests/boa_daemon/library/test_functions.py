@@ -94,7 +94,7 @@ def test_a_run_and_a_comparison(problem: Problem, tmp_path: Path) -> None:
     ("ask", "kind", "sentence"),
     [
         (solve, InputError, 'Give one, such as "40/h"'),
-        (lambda one: solve(one, "40"), InputError, "unit"),
+        (lambda one: solve(one, "40"), InputError, "the budget .40. does not say for how long"),
         (lambda one: solve(one, -3.0), InputError, "positive"),
         (lambda one: plan(one, "1/h"), InfeasibleBudget, "at least"),
         (lambda one: simulate(one, [(0.0, "vison")], "60/h"), InputError, "vison"),
