@@ -138,7 +138,17 @@ def read_commitments(
         InputError: with file and line, when it cannot be read, a family is unknown, a commitment is longer
             than its term or stands there twice at one time, or a discount is not from 0 to less than 1.
     """
-    document = read_document(path)
+    return parse_commitments(read_document(path), machines, catalog)
+
+
+def parse_commitments(
+    document: Document, machines: Collection[InstanceType], catalog: Catalog | None = None
+) -> CommitmentsFile:
+    """Return what a document offers and holds, as `read_commitments` does.
+
+    Raises:
+        InputError: when it is wrong, with the line where it has one.
+    """
     file = checked(_File, document.content, document=document)
     known = _Known.of(machines, catalog or Catalog.load())
     offers: list[Terms] = []

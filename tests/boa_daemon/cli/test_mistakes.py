@@ -102,7 +102,7 @@ def test_a_mistake_is_named_with_what_to_type(
 def test_there_is_one_row_for_each_mistake() -> None:
     """Every row of the page is read, no two type the same, each file is used, and there are enough."""
     page = (ROOT / "docs/reference/mistakes.md").read_text()
-    assert len(MISTAKES) == page.count("| `boa ")
+    assert len(MISTAKES) == sum(line.endswith((" 2 |", " 3 |", " 5 |")) for line in page.splitlines())
     assert len({mistake.typed for mistake in MISTAKES}) == len(MISTAKES) >= 35
     typed = " ".join(mistake.typed for mistake in MISTAKES)
     assert [name for name in FILES if name.partition("/")[0] not in typed and name != "tokens"] == []
