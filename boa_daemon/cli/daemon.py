@@ -66,6 +66,11 @@ class What(StrEnum):
     study = "study"
     world = "world"
     network = "network"
+    trace = "trace"
+    jobs = "jobs"
+    offers = "offers"
+    usage = "usage"
+    samples = "samples"
 
 
 _SCHEMAS = {
@@ -76,13 +81,16 @@ _SCHEMAS = {
     What.study: "comparing.study_file:StudyFile.model_json_schema",
     What.world: "sim.world_file:world_schema",
     What.network: "network.case:CaseEntry.model_json_schema",
+    What.trace: "inputs.table_schemas:trace_schema",
+    What.jobs: "inputs.table_schemas:jobs_schema",
+    What.offers: "inputs.commitments_file:offers_schema",
+    What.usage: "planning.rentals:usage_schema",
+    What.samples: "network.fit:samples_schema",
 }
 
 
 def schema(
-    what: Annotated[
-        What, typer.Argument(help="job, settings, problem, prices, study, world or network.")
-    ] = What.job,
+    what: Annotated[What, typer.Argument(help="What is in the file.")] = What.job,
 ) -> None:
     """Print the JSON schema of a file, for editors and for checks of your own."""
     module, _, path = _SCHEMAS[what].partition(":")

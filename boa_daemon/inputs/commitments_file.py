@@ -129,6 +129,11 @@ class CommitmentsFile:
     source: str
 
 
+def offers_schema() -> dict[str, Any]:
+    """Return the JSON schema of a file of offers and commitments, for editors."""
+    return _File.model_json_schema()
+
+
 def read_commitments(
     path: str | Path, machines: Collection[InstanceType], catalog: Catalog | None = None
 ) -> CommitmentsFile:
