@@ -43,7 +43,7 @@ const money = {
     const [curve, past, cost] = await Promise.all([
       ask("page/frontier").catch((error) => ({ error: error.message })),
       ask("page/history", { hours: chosen.hours }).catch(() => null),
-      ask("page/cost", { by: ["class", "user"].includes(chosen.kind) ? chosen.kind : "class", hours: chosen.hours }).catch(() => null)]);
+      ask("page/cost", { by: ["class", "user", "team"].includes(chosen.kind) ? chosen.kind : "class", hours: chosen.hours }).catch(() => null)]);
     return { curve, past, cost };
   },
   draw({ curve, past, cost }) {
