@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from boa_daemon.errors import InputError
-from policies.model import Budget
+
+if TYPE_CHECKING:
+    from policies.model import Budget
 
 SECONDS_PER_HOUR = 3600.0
 HOURS_PER_DAY = 24.0
@@ -38,6 +41,8 @@ def parse_budget(text: str, *, name: str = "--budget") -> Budget:
     Raises:
         InputError: when the text is none of these, or the amount is not a positive finite number.
     """
+    from policies.model import Budget  # noqa: PLC0415 - numpy comes with it, which most verbs do without
+
     cleaned = text.strip()
     if cleaned.lower().startswith("gpus:"):
         return Budget(amount=_amount(cleaned[5:], text, name), unit="gpus")
