@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import did_you_mean
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.tick.offers import Market
 
@@ -89,35 +87,6 @@ class AwsSettings(BaseModel):
         return ("spot", "on-demand") if self.market == "spot-then-on-demand" else (self.market,)
 
 
-def known_regions() -> list[str]:
-    """Return the regions that this boto3 knows, of all partitions."""
-    import boto3  # noqa: PLC0415 - slow to import, for AWS alone
-
-    session = boto3.session.Session()
-    return [
-        name
-        for part in session.get_available_partitions()
-        for name in session.get_available_regions("ec2", part)
-    ]
-
-
-def check_region(region: str) -> None:
-    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
-
-    Raises:
-        InputError: when it is not known.
-    """
-    if os.environ.get("AWS_ENDPOINT_URL"):
-        return
-    known = known_regions()
-    if region not in known:
-        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
-        raise InputError(
-            f"[cloud] region: {region!r} is not known",
-            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
-        )
-
-
 def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
     """Return the `[cloud]` table of a settings file, flags that are not None on top.
 
@@ -139,7 +108,7 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})
     try:
-        found = AwsSettings.model_validate(table)
+        return AwsSettings.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -147,6 +116,3 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         problem = f"unknown setting {name!r}" if hint else f"{name}: {first['msg']}"
         where = ("cloud", *map(str, first["loc"]))
         raise document.error(f"[cloud] {problem}", at=where, hint=hint) from error
-    if not found.endpoint:
-        check_region(found.region)
-    return found

@@ -17,7 +17,7 @@ import platformdirs
 from pydantic import Field, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from boa_daemon.backends.settings import AwsSettings, check_region
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.job_file import Event
 from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict, checked
@@ -141,6 +141,8 @@ def aws_settings(cloud: _CloudSettings) -> AwsSettings:
     given = {
         name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
     }
+    from boa_daemon.backends.aws_calls import check_region  # noqa: PLC0415 - slow to import, for AWS alone
+
     check_region(cloud.region)
     try:
         return AwsSettings.model_validate(given)
