@@ -98,7 +98,7 @@ def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
         ("load", "is no change that BOA knows"),
         ("class=visoin:x2", "unknown class 'visoin'"),
         ("quota=gpu:2", "a quota is for a list"),
-        ("budget=60", "has no unit that BOA knows"),
+        ("budget=60", "does not say for how long"),
     ],
 )
 def test_changes_that_mean_nothing_are_refused(tmp_path: Path, change: str, says: str) -> None:
