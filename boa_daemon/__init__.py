@@ -9,10 +9,10 @@ from boa_daemon.version import __version__
 TYPE_CHECKING = False  # As typing's, without its import.
 if TYPE_CHECKING:
     from boa_daemon.api.client import Client
-    from boa_daemon.library.functions import compare, frontier, plan, simulate, solve
+    from boa_daemon.library.functions import commit, compare, frontier, plan, simulate, solve
     from boa_daemon.library.problem import Problem
 
-__all__ = ["Client", "Problem", "__version__", "compare", "frontier", "plan", "simulate", "solve"]
+__all__ = ["Client", "Problem", "__version__", "commit", "compare", "frontier", "plan", "simulate", "solve"]
 
 
 def __getattr__(name: str) -> object:

@@ -82,6 +82,23 @@ def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str]
     return f"Known: {', '.join(words)}" if 0 < len(words) <= 20 else ""
 
 
+def column_hint(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a column that a CSV file should not have; most often its cells are not separated."""
+    for sign, said in ((";", "';'"), ("\t", "TABs")):
+        if sign in name:
+            return f"Separate the columns by commas, not by {said}"
+    return did_you_mean(name, known)
+
+
+def near_files(path: str | Path) -> str:
+    """Return a hint for a file that is not there: the one in its folder whose name is closest."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        return f"There is no folder {str(path.parent)!r} either"
+    close = get_close_matches(path.name, [file.name for file in path.parent.iterdir()], n=1, cutoff=0.75)
+    return f"Did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+
+
 def exit_code_of(error: Exception) -> int:
     """Return the exit code that `interfaces.md` gives an error."""
     if isinstance(error, BoaError):

@@ -256,17 +256,40 @@ def serve(
             return
     else:
         lock.take()
+    try:
+        _serve_alone(load, settings, there, stop, reload, announce=announce, standby=standby)
+    except _Stopped:
+        return
+    finally:
+        lock.give_back()
+
+
+def _serve_alone(
+    load: Callable[[], Settings],
+    settings: Settings,
+    there: Places,
+    stop: threading.Event,
+    reload: threading.Event,
+    *,
+    announce: Callable[[str], None],
+    standby: bool,
+) -> None:
+    """Run the daemon whose lock this process holds.
+
+    Raises:
+        _Stopped: when a standby was told to stop while it waited.
+        InputError: when the settings are wrong.
+    """
     keep_answering()
     if standby and not _until_free(lambda: reach(database_url(settings)), StoreUnreachable, stop):
-        lock.give_back()
         return
+    daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
     try:
-        daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
-    except _Stopped:
-        lock.give_back()
-        return
-    gatekeeper = Gatekeeper(settings.api)
-    servers = _servers(settings, there, an_app(Service(daemon), gatekeeper, version=__version__))
+        gatekeeper = Gatekeeper(settings.api)
+        servers = _servers(settings, there, an_app(Service(daemon), gatekeeper, version=__version__))
+    except InputError:
+        daemon.close()
+        raise
     if standby:
         # It waited for months, perhaps: the caps of its own start may be old ones.
         _read_again(daemon, load)
@@ -285,7 +308,6 @@ def serve(
             server.stop()
         daemon.close()
         there.socket.unlink(missing_ok=True)
-        lock.give_back()
         _LOG.info("stopped; jobs and instances go on")
 
 
@@ -296,13 +318,13 @@ def _servers(settings: Settings, there: Places, app: Any) -> list[ApiServer]:
         InputError: when TCP would reach other machines without TLS.
     """
     api = settings.api
-    found = [ApiServer(app, [unix_socket(there.socket)])]
+    found: list[ApiServer] = []
     if api.listen is not None:
         if (api.tls_cert is None) != (api.tls_key is None):
             raise InputError("[api] tls_cert and tls_key go together", hint="Set both, or neither")
         tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
         found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
-    return found
+    return [ApiServer(app, [unix_socket(there.socket)]), *found]
 
 
 class _Stopped(BoaError):

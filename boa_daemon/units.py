@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from boa_daemon.errors import InputError
-from policies.model import Budget
+
+if TYPE_CHECKING:
+    from policies.model import Budget
 
 SECONDS_PER_HOUR = 3600.0
 HOURS_PER_DAY = 24.0
@@ -30,22 +33,28 @@ _RATE = re.compile(r"\$?\s*(?P<amount>[^/\s]+)\s*/\s*(?P<per>[a-z]+)", re.IGNORE
 _BUDGET_HINT = "Write dollars per time, such as 60/h, 900/day or 25000/month, or a GPU count, such as gpus:48"
 
 
-def parse_budget(text: str) -> Budget:
+def parse_budget(text: str, *, name: str = "--budget") -> Budget:
     """Return the budget that `text` says: ``60/h``, ``900/day``, ``25000/month`` or ``gpus:48``.
+
+    `name` is what the person typed it for.
 
     Raises:
         InputError: when the text is none of these, or the amount is not a positive finite number.
     """
+    from policies.model import Budget  # noqa: PLC0415 - numpy comes with it, which most verbs do without
+
     cleaned = text.strip()
     if cleaned.lower().startswith("gpus:"):
-        return Budget(amount=_amount(cleaned[5:], text), unit="gpus")
+        return Budget(amount=_amount(cleaned[5:], text, name), unit="gpus")
     match = _RATE.fullmatch(cleaned)
     if match is None:
-        raise InputError(f"--budget {text!r} has no unit that BOA knows", hint=_BUDGET_HINT)
+        is_bare = re.fullmatch(r"\$?\s*\d[\d,.]*", cleaned) is not None
+        problem = "does not say for how long" if is_bare else "has no unit that BOA knows"
+        raise InputError(f"{name} {text!r} {problem}", hint=_BUDGET_HINT)
     per = match["per"].lower()
     if per not in _HOURS:
-        raise InputError(f"--budget {text!r}: unknown unit of time {match['per']!r}", hint=_BUDGET_HINT)
-    return Budget(amount=_amount(match["amount"], text) / _HOURS[per])
+        raise InputError(f"{name} {text!r}: unknown unit of time {match['per']!r}", hint=_BUDGET_HINT)
+    return Budget(amount=_amount(match["amount"], text, name) / _HOURS[per])
 
 
 def parse_dollars(text: str) -> float:
@@ -54,17 +63,17 @@ def parse_dollars(text: str) -> float:
     Raises:
         InputError: when that is not a positive finite number.
     """
-    return _amount(text.strip().removeprefix("$"), text)
+    return _amount(text.strip().removeprefix("$"), text, "--budget")
 
 
-def _amount(digits: str, text: str) -> float:
+def _amount(digits: str, text: str, name: str) -> float:
     """Return the positive finite number in `digits`; commas may group thousands."""
     try:
         amount = float(digits.replace(",", ""))
     except ValueError:
         amount = math.nan
     if not math.isfinite(amount) or amount <= 0:
-        raise InputError(f"--budget {text!r}: {digits.strip()!r} is not a positive number", hint=_BUDGET_HINT)
+        raise InputError(f"{name} {text!r}: {digits.strip()!r} is not a positive number", hint=_BUDGET_HINT)
     return amount
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
@@ -15,6 +16,7 @@ from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.ports import LogChunk, RunReport
 
 TOKEN = "a-token-that-is-long-enough"
 CLASSES = """
@@ -37,6 +39,39 @@ SIZES = {"vision": 2.0, "language": 14.0, "speech": 1.0}
 TICK_SECONDS = 180.0
 
 
+class Talking:
+    """A runner whose jobs report a step and a falling loss every minute, and print them."""
+
+    def __init__(self, inner: Any, clock: ManualClock) -> None:
+        self._inner, self._clock = inner, clock
+        self._begun: dict[str, float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _step(self, job: str) -> int:
+        return 60 * int((self._clock.now() - self._begun.setdefault(job, self._clock.now())) / 60.0)
+
+    @staticmethod
+    def _loss(job: str, step: int) -> float:
+        return 0.4 + 2.2 / (1.0 + step / 400.0) ** 0.6 + 0.03 * random.Random(f"{job} {step}").random()
+
+    def poll(self) -> Mapping[str, RunReport]:
+        return {
+            job: replace(report, step=(step := self._step(job)), loss=self._loss(job, step))
+            if report.phase == "running"
+            else report
+            for job, report in self._inner.poll().items()
+        }
+
+    def logs(self, job: str, *, since: int = 0, **where: Any) -> LogChunk:
+        whole = "".join(
+            f"step {step:6,d}  loss {self._loss(job, step):.4f}\n"
+            for step in range(60, self._step(job) + 1, 60)
+        )
+        return LogChunk(text=whole[since:], next_offset=len(whole))
+
+
 def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> DaemonInAFolder:
     """Return a daemon that has worked for hours until now: jobs came, ran, were resized and ended."""
     (folder / "classes.yaml").write_text(CLASSES)
@@ -53,7 +88,7 @@ def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> Dae
         "workload": {"classes": str(folder / "classes.yaml")},
         "daemon": {"tick_seconds": 30.0},
     }
-    found = DaemonInAFolder(folder, clock, settings)
+    found = DaemonInAFolder(folder, clock, settings, wrap_runner=lambda inner: Talking(inner, clock))
     draw = random.Random(3)
     rates = {"vision": 3.0, "language": 0.7, "speech": 2.0}
     while clock.instant < ends_at:

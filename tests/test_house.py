@@ -36,6 +36,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/cli/test_mistakes.py": "what a new user types wrong, over all verbs",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
     "boa_daemon/comparing/test_compare.py": "the whole package",
+    "boa_daemon/dashboard/test_scripts.py": "data/page/*.js: what the scripts of the page work out",
     "boa_daemon/daemon/test_budget_settings.py": "config.py and the planner: budgets per month and per hour",
     "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
     "boa_daemon/engines/test_contract.py": "what every engine promises",

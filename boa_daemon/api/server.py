@@ -158,6 +158,8 @@ def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
         InputError: when that is no address of this machine, or tokens would cross a network in the clear.
     """
     host, _, port = listen.rpartition(":")
+    if not host:
+        raise InputError(f"[api] listen = {listen!r} names no host", hint="Write 127.0.0.1:8470")
     if not is_secret and not _is_loopback(host.strip("[]")):
         raise InputError(
             f"[api] listen = {listen!r} reaches other machines, and tokens would go there in the clear",

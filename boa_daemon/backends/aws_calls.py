@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from email.utils import parsedate_to_datetime
 from functools import partial
 from threading import Lock
@@ -24,6 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.buckets import OWN_RATES, bucket_name
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError
 from boa_daemon.job.gate.bucket import TokenBucket
 
 OPERATIONS: Mapping[str, str] = MappingProxyType(
@@ -262,6 +265,23 @@ def known_regions() -> list[str]:
         for part in session.get_available_partitions()
         for name in session.get_available_regions("ec2", part)
     ]
+
+
+def check_region(region: str) -> None:
+    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
+
+    Raises:
+        InputError: when it is not known.
+    """
+    if os.environ.get("AWS_ENDPOINT_URL"):
+        return
+    known = known_regions()
+    if region not in known:
+        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
+        raise InputError(
+            f"[cloud] region: {region!r} is not known",
+            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+        )
 
 
 def _code_of(error: BotoCoreError) -> str:

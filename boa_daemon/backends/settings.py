@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.tick.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
@@ -96,17 +96,13 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         InputError: when the file cannot be read, or a setting is unknown or wrong.
     """
     table: dict[str, Any] = {}
-    if path.exists():
-        try:
-            table = dict(tomllib.loads(path.read_text(encoding="utf-8")).get("cloud", {}))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"cannot read the settings: {error}", file=path) from error
+    document = read_document(path) if path.exists() else Document(name=str(path), content={})
+    table = dict(document.content.get("cloud", {}))
     provider = table.get("provider", "aws")
     if provider != "aws":
-        raise InputError(
-            f'[cloud] provider is {provider!r}, and this verb is about "aws"', file=path,
-            hint='Set provider = "aws" under [cloud]',
-        )  # fmt: skip
+        problem = f'[cloud] provider is {provider!r}, and this verb is about "aws"'
+        at = ("cloud", "provider")
+        raise document.error(problem, at=at, hint='Set provider = "aws" under [cloud]')
     # The daemon's own keys of the section, which say nothing about AWS.
     for name in ("boot_seconds", "start_seconds", "stock"):
         table.pop(name, None)
@@ -118,4 +114,5 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         name = ".".join(str(part) for part in first["loc"])
         hint = did_you_mean(name, AwsSettings.model_fields) if first["type"] == "extra_forbidden" else ""
         problem = f"unknown setting {name!r}" if hint else f"{name}: {first['msg']}"
-        raise InputError(f"[cloud] {problem}", file=path, hint=hint) from error
+        where = ("cloud", *map(str, first["loc"]))
+        raise document.error(f"[cloud] {problem}", at=where, hint=hint) from error

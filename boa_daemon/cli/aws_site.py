@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_calls import check_region
 from boa_daemon.backends.aws_policy import Uses
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.clock import SystemClock
@@ -31,11 +32,25 @@ def settings_of(config: Path, *, region: str | None = None, cluster: str | None 
     """Return the settings; a file that was named must exist.
 
     Raises:
-        InputError: when the file is missing or wrong.
+        InputError: when the file is missing or wrong, or there is no such region.
     """
     if config != DEFAULT_CONFIG and not config.exists():
         raise InputError("there is no such settings file", file=config)
-    return load_aws_settings(config, region=region, cluster=cluster)
+    found = load_aws_settings(config, region=region, cluster=cluster)
+    if not found.endpoint:
+        check_region(found.region)
+    return found
+
+
+def regions_of(named: list[str] | None, settings: AwsSettings) -> list[str]:
+    """Return the regions that a flag names, each once, or that of the settings.
+
+    Raises:
+        InputError: when there is none of a name.
+    """
+    for region in named or ():
+        check_region(region)
+    return list(dict.fromkeys(named or [settings.region]))
 
 
 def uses_of(config: Path) -> Uses:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,19 +20,15 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
 from boa_daemon.cli.report import ReportOption, check_report, write_report
-from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
-from boa_daemon.comparing.tasks import Kept, Tasks
+from boa_daemon.comparing.advice import Question
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.commitments_file import CommitmentsFile, read_commitments
+from boa_daemon.inputs.commitments_file import CommitmentsFile
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.planning.budget_plan import budget_plan
-from boa_daemon.planning.commitments import Advice, Interval, Proof, advise, proofs
-from boa_daemon.planning.rentals import load_between, read_rentals
+from boa_daemon.inputs.yaml_file import read_document
+from boa_daemon.planning.commitments import Advice, Proof
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.units import HOURS_PER_MONTH
-from policies.model import InstanceType
-from policies.optimum.commitments import Load, load_of_swings
 
 _FROM = "Give --classes FILE, --trace FILE, or --usage FILE"
 
@@ -70,56 +66,29 @@ def commit(
     if (usage is None) is (classes is None and trace is None):
         raise InputError("nothing to look at" if usage is None else "--usage goes alone", hint=_FROM)
     check_report(report)
-    proven: tuple[Proof, ...] = ()
+    question = Question(offers=read_document(offers), spread=spread, held_out=held_out, seed=seed)
     if usage is not None:
-        catalog = Catalog.load(*(prices or ()))
-        rentals, machines, begin, end = read_rentals(usage, catalog)
-        names, middle = tuple(m.gpu_type for m in machines), end - held_out * (end - begin)
-        terms = _offers(offers, machines, catalog)
-        load, early, late = (
-            load_between(rentals, names, *ends) for ends in ((begin, end), (begin, middle), (middle, end))
-        )
-        proven = proofs(early, late, machines, terms.offers)
-        found = advise(load.times, _spread(spread), machines, terms.offers)
+        found = question.from_usage(usage, Catalog.load(*(prices or ())))
     else:
         file = _classes(classes, trace, prices)
         if file.problem.budget_unit == "gpus":
             raise InputError("commitments are paid in dollars", file=file.path, hint="Give gpu_types prices")
         file, asked = budgeted(file, budget, is_plan=True)
-        if asked.unit == "gpus":
-            raise InputError("commitments are paid in dollars", hint="Give a budget such as 40/h")
         if trace is None:
-            swings = [part.swing for part in budget_plan(file, asked, "integer-mixed").packing]
-            machines = [file.instance_types[swing.gpu_type] for swing in swings]
-            terms = _offers(offers, machines, Catalog.load())
-
-            def load_at(factor: float) -> Load:
-                return load_of_swings(swings, factor=factor)
-
-            found = advise(load_at, _spread(spread), machines, terms.offers)
+            found = question.from_classes(file, asked)
         else:
-            machines = list(file.instance_types.values())
-            terms = _offers(offers, machines, Catalog.load())
             arrivals = read_trace(trace)
             check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
-            at = split(arrivals, held_out)
-            known = first_part(arrivals, at)
-            if len(known.jobs) < 2:
-                raise InputError("the first part of the trace has fewer than two jobs", file=trace)
             with stderr_console().status("simulating the trace"):
-                rentals = Tasks(kept=Kept.for_user()).run(rentals_of, file, arrivals, known, asked, seed)
-            load, early, late = loads(rentals, tuple(m.gpu_type for m in machines), arrivals, at)
-            proven = proofs(early, late, machines, terms.offers)
-            interval = Interval.of_trace(arrivals, file.problem.classes)
-            found = advise(load.times, interval, machines, terms.offers)
-    document = _document(found, proven, terms)
+                found = question.from_trace(file, asked, arrivals, trace)
+    document = found.to_document()
     sources = {"offers": offers, "classes": classes, "trace": trace, "usage": usage}
     write_report(
         report,
         "What to commit to",
         "The commitment of least bill at the same waiting, and how sure that is.",
         document=document,
-        table=lambda: _print(found, proven, terms),
+        table=lambda: _print(found.advice, found.proofs, found.terms),
         figures=list,
         assumed={name: str(path) for name, path in sources.items() if path is not None}
         | {"budget": budget or "as the file says"},
@@ -127,27 +96,9 @@ def commit(
     show(
         chosen_format(output, as_json),
         document,
-        rows=lambda: _rows(found),
-        table=lambda: _print(found, proven, terms),
+        rows=found.rows,
+        table=lambda: _print(found.advice, found.proofs, found.terms),
     )
-
-
-def _spread(part: float) -> Interval:
-    """Return the interval that a flag says."""
-    return Interval(low=1.0 - part, high=1.0 + part)
-
-
-def _offers(path: Path, machines: Sequence[InstanceType], catalog: Catalog) -> CommitmentsFile:
-    """Return the offers, of which one at least must cover what is rented."""
-    file = read_commitments(path, machines, catalog)
-    if not file.offers:
-        raise InputError(
-            "the file offers nothing", file=path, hint="Add [[offers]] with name, kind, discount"
-        )
-    if all(terms.on(machines) is None for terms in file.offers):
-        names = ", ".join(f"{machine.name} ({machine.gpu_type})" for machine in machines)
-        raise InputError(f"no offer covers {names}", file=path, hint="Offers name a family or a GPU type")
-    return file
 
 
 def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None) -> ProblemFile:
@@ -156,25 +107,6 @@ def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None
         assert trace is not None
         classes = trace.with_name("classes.yaml")
     return read_problem(classes, prices, require_rates=trace is None)
-
-
-def _document(found: Sequence[Advice], proven: Sequence[Proof], terms: CommitmentsFile) -> dict[str, Any]:
-    """Return the answer as JSON."""
-    return {
-        "offers_as_of": None if terms.as_of is None else terms.as_of.isoformat(),
-        "offers_source": terms.source,
-        "terms": [advice.to_document() for advice in found],
-        "proof": [proof.to_document() for proof in proven],
-    }
-
-
-def _rows(found: Sequence[Advice]) -> list[dict[str, Any]]:
-    """Return one row for each commitment."""
-    return [
-        {"term_years": advice.term_years, **row, "gpu_types": " ".join(row["gpu_types"])}
-        for advice in found
-        for row in (line.to_document() for line in advice.lines)
-    ]
 
 
 def _print(found: Sequence[Advice], proven: Sequence[Proof], terms: CommitmentsFile) -> None:

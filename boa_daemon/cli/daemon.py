@@ -20,6 +20,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
+from boa_daemon.errors import InputError
 from boa_daemon.units import counted
 
 
@@ -34,6 +35,7 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
+    from boa_daemon.daemon.origins import located  # noqa: PLC0415
     from boa_daemon.daemon.reloading import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
 
@@ -48,7 +50,10 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
         if sys.stderr.isatty():
             stderr_console().print(f"listening at {path}; [dim]boa status, boa submit FILE[/]")
 
-    serve(SettingsReader(config, flags), announce=announce, standby=standby)
+    try:
+        serve(SettingsReader(config, flags), announce=announce, standby=standby)
+    except InputError as error:
+        raise located(error, config) from None
 
 
 class What(StrEnum):
@@ -61,6 +66,11 @@ class What(StrEnum):
     study = "study"
     world = "world"
     network = "network"
+    trace = "trace"
+    jobs = "jobs"
+    offers = "offers"
+    usage = "usage"
+    samples = "samples"
 
 
 _SCHEMAS = {
@@ -71,13 +81,16 @@ _SCHEMAS = {
     What.study: "comparing.study_file:StudyFile.model_json_schema",
     What.world: "sim.world_file:world_schema",
     What.network: "network.case:CaseEntry.model_json_schema",
+    What.trace: "inputs.table_schemas:trace_schema",
+    What.jobs: "inputs.table_schemas:jobs_schema",
+    What.offers: "inputs.commitments_file:offers_schema",
+    What.usage: "planning.rentals:usage_schema",
+    What.samples: "network.fit:samples_schema",
 }
 
 
 def schema(
-    what: Annotated[
-        What, typer.Argument(help="job, settings, problem, prices, study, world or network.")
-    ] = What.job,
+    what: Annotated[What, typer.Argument(help="What is in the file.")] = What.job,
 ) -> None:
     """Print the JSON schema of a file, for editors and for checks of your own."""
     module, _, path = _SCHEMAS[what].partition(":")

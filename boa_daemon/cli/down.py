@@ -11,7 +11,7 @@ from boa_daemon.backends.aws_receipt import Receipt, end_everything
 from boa_daemon.backends.aws_stack import S3_USD_PER_GB_MONTH
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.aws_up import Stack
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, settings_of
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
 from boa_daemon.cli.gc import RegionsOption, print_receipts
 from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, show, stdout_console
 from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
@@ -66,7 +66,7 @@ def down(
     clock = SystemClock()
     calls = AwsCalls(settings)
     sweeper = Sweeper(settings, calls, clock)
-    regions = list(dict.fromkeys(region or [settings.region]))
+    regions = regions_of(region, settings)
     receipts = [end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds) for where in regions]
     is_clean = all(receipt.is_clean for receipt in receipts)
     # While something is rented the role that could end it, and the node's own, stay.

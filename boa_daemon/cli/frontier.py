@@ -79,7 +79,7 @@ def frontier(
     check_report(report)
     problem_file = read_problem(file, prices, market=world)
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
-    marked = problem_file.budget if mark is None else a_budget(mark, problem_file)
+    marked = problem_file.budget if mark is None else a_budget(mark, problem_file, name="--mark")
     if mark is not None and asked is not None and marked is not None and marked.unit != asked[0].unit:
         raise InputError(f"--mark {mark!r} and --budgets {budgets!r} are in different units")
     unit = asked[0].unit if asked else marked.unit if marked is not None else problem_file.problem.budget_unit
@@ -137,7 +137,7 @@ def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
         start = ""
 
     def one(word: str) -> Budget:
-        return a_budget(f"{start}{word.strip()}{ending}", file)
+        return a_budget(f"{start}{word.strip()}{ending}", file, name="--budgets")
 
     match = _RANGE.fullmatch(amounts)
     if match is None:

@@ -221,7 +221,8 @@ def _read_secret(path: Path | None) -> str:
         return read_token(path)
     except (OSError, ValueError) as fault:
         raise InputError(
-            f"the gate's secret cannot be read: {fault}",
+            f"the gate's secret cannot be read: {getattr(fault, 'strerror', None) or fault}",
+            file=path,
             hint="`boa gate` makes it; name it with --secret-file",
         ) from None
 

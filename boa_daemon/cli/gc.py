@@ -9,7 +9,7 @@ import typer
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_receipt import Receipt, end_everything, iso_time
 from boa_daemon.backends.aws_sweep import Found, Sweeper
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, settings_of
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
 from boa_daemon.cli.output import (
     JsonOption,
     OutputFormat,
@@ -52,7 +52,7 @@ def gc(
     else:
         settings, clock = settings_of(config, cluster=cluster), SystemClock()
         name, sweeper = settings.cluster, Sweeper(settings, AwsCalls(settings), clock)
-        regions = list(dict.fromkeys(region or [settings.region]))
+        regions = regions_of(region, settings)
         found = [each for where in regions for each in sweeper.find(region=where)]
     leaks = [each for each in found if each.leak]
     ids = {each.id for each in leaks}

@@ -44,7 +44,9 @@ class Whose(StrEnum):
 def init(
     *,
     folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
-    gpus: Annotated[str | None, typer.Option(metavar="TYPE[,TYPE]", help="Instance types to rent.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="TYPE[,TYPE]", help="Instance types or families to rent.")
+    ] = None,
     usd_per_month: Annotated[float | None, typer.Option(min=1.0, help="Budget, dollars a month.")] = None,
     market: Annotated[Market | None, typer.Option(help="On demand, or spot.")] = None,
     whose: Annotated[Whose | None, typer.Option(help="Whose jobs run.")] = None,
@@ -53,7 +55,7 @@ def init(
 ) -> None:
     """Ask five questions and write boa.toml, classes and a first job."""
     catalog = Catalog.load()
-    machines = _machines(gpus or _ask_gpus(catalog), catalog)
+    machines = _machines(gpus, catalog) if gpus is not None else _ask_gpus(catalog)
     if usd_per_month is None:
         usd_per_month = typer.prompt("Budget, dollars a month", type=float, default=2000.0)
     if not usd_per_month > 0.0:
@@ -86,19 +88,25 @@ def init(
     say_next(first, "boa submit hello.yaml", "boa open", "boa plan --classes classes.yaml --open")
 
 
-def _ask_gpus(catalog: Catalog) -> str:
-    """Show machines with their prices and ask which."""
+def _ask_gpus(catalog: Catalog) -> list[InstanceType]:
+    """Show machines with their prices and what they take of a quota, and ask which until some are known."""
     print_text("Which machines may be rented? Some, with list prices; `boa catalog` has all.\n")
     for name in SHOWN:
         kind = catalog.entries.get(name)
         if kind is not None and kind.usd_per_hour is not None:
-            print_text(f"  {name:<14} {kind.gpus} x {kind.gpu_type:<6} {kind.usd_per_hour:8.2f} USD/hour\n")
+            price = f"{kind.gpus} x {kind.gpu_type:<6} {kind.usd_per_hour:8.2f} USD/hour"
+            print_text(f"  {name:<14} {price} {kind.vcpus:4d} vCPUs of a quota\n")
     print_text("On AWS new accounts may rent no p type before they ask for a quota: `boa doctor` says.\n")
-    return str(typer.prompt("Types, separated by commas", default="g5.xlarge"))
+    while True:
+        answer = str(typer.prompt("Types or families, separated by commas", default="g5.xlarge"))
+        try:
+            return _machines(answer, catalog)
+        except InputError as error:
+            print_text(f"{error}\n")
 
 
 def _machines(text: str, catalog: Catalog) -> list[InstanceType]:
-    """Return the types of a list.
+    """Return the types of a list; a family or a GPU type is all of it that is sold at a known price.
 
     Raises:
         InputError: when one is not in the catalogue.
@@ -106,20 +114,22 @@ def _machines(text: str, catalog: Catalog) -> list[InstanceType]:
     names = [word.strip() for word in text.split(",") if word.strip()]
     if not names:
         raise InputError("no instance type", hint="For example g5.xlarge; `boa catalog` lists them")
-    return [catalog.instance_type(name) for name in names]
+    found = []
+    for name in names:
+        kinds = catalog.select(family=name) or catalog.select(gpu_type=name)
+        whole = [kind.name for kind in kinds if kind.usd_per_hour is not None]
+        found += whole or [name]
+    return [catalog.instance_type(name) for name in dict.fromkeys(found)]
 
 
 def _choose(question: str, options: type[StrEnum], default: StrEnum) -> str:
-    """Ask for one of a few.
-
-    Raises:
-        InputError: when the answer is none of them.
-    """
+    """Ask for one of a few until one is said."""
     names = [one.value for one in options]
-    answer = str(typer.prompt(f"{question} ({', '.join(names)})", default=default.value)).strip()
-    if answer not in names:
-        raise InputError(f"{answer!r} is none of {', '.join(names)}", hint=did_you_mean(answer, names))
-    return answer
+    while True:
+        answer = str(typer.prompt(f"{question} ({', '.join(names)})", default=default.value)).strip()
+        if answer in names:
+            return answer
+        print_text(f"{answer!r} is none of {', '.join(names)}. {did_you_mean(answer, names)}\n")
 
 
 def _settings(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from boa_daemon.api.answers import CancelAnswer
 from boa_daemon.cli.completing import JobArgument, complete_jobs
 from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
@@ -24,11 +23,11 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
-from boa_daemon.engines.units import RIGID
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
-from boa_daemon.inputs.groups import size_of
-from boa_daemon.inputs.submission import read_submission
 from boa_daemon.units import counted
+
+if TYPE_CHECKING:
+    from boa_daemon.api.answers import CancelAnswer
 
 LOG_SECONDS, WATCH_SECONDS = 1.0, 2.0
 
@@ -43,7 +42,11 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Give jobs to the daemon, all or none."""
-    contents = [content for path in files for content in read_submission(path)]
+    from boa_daemon.engines.units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
+    from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
+    from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
+
+    contents = [content for path in files for content in read_submission(path, now=time.time())]
     form = chosen_format(output, as_json)
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]

@@ -146,14 +146,14 @@ def _is_bare(text: str) -> bool:
         return False
 
 
-def a_budget(text: str, file: ProblemFile) -> Budget:
+def a_budget(text: str, file: ProblemFile, *, name: str = "--budget") -> Budget:
     """Return the budget that a flag says; a bare number is in the file's own unit."""
     try:
         amount = float(text)
     except ValueError:
-        return parse_budget(text)
+        return parse_budget(text, name=name)
     if not (math.isfinite(amount) and amount > 0.0):
-        raise InputError(f"--budget {text!r} is not a positive number", hint="For example 40/h or gpus:48")
+        raise InputError(f"{name} {text!r} is not a positive number", hint="For example 40/h or gpus:48")
     return Budget(amount=amount, unit=file.problem.budget_unit)
 
 

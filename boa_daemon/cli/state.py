@@ -373,7 +373,9 @@ def let_go(
     *, resume: bool, wait_seconds: float, config: Path | None, socket: str | None, form: OutputFormat
 ) -> None:
     """Have the daemon let everything go, or take work up again; exit code 4 while instances are left."""
-    with a_client(config if config is not None and config.exists() else None, socket) as client:
+    # boa.toml is read where it is there; a file that was named must be.
+    named = None if config == Path("boa.toml") else config
+    with a_client(named, socket) as client:
         answer = client.down(is_down=not resume)
         left = client.instances()["instances"]
         until = time.monotonic() + wait_seconds

@@ -201,8 +201,11 @@ def _kept() -> Iterator[None]:
         yield
     except Exception as error:
         # The class of usage errors is typer's own copy of click's, which it does not export.
-        if type(error).__name__ in ("UsageError", "BadParameter", "MissingParameter", "NoSuchOption"):
-            usage_errors[:] = [error.format_message()]  # type: ignore[attr-defined]
+        if hasattr(error, "format_message"):
+            from boa_daemon.cli.usage import say_better  # noqa: PLC0415 - only where something is wrong
+
+            say_better(error)
+            usage_errors[:] = [error.format_message()]
         raise
 
 

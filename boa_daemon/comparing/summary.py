@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
 from boa_daemon.sim.bound import lower_bound_hours
@@ -109,7 +109,7 @@ def ratio_of(ratios: Sequence[float]) -> Ratio:
     mean, pairs = float(logs.mean()), len(ratios)
     if pairs < 2:
         return Ratio(mean=math.exp(mean), low=None, high=None)
-    quantile = float(stdtrit(pairs - 1, 0.5 + CONFIDENCE / 2.0))
+    quantile = float(scipy.special.stdtrit(pairs - 1, 0.5 + CONFIDENCE / 2.0))
     half = quantile * float(logs.std(ddof=1)) / math.sqrt(pairs)
     return Ratio(mean=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
 

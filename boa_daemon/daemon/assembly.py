@@ -415,13 +415,18 @@ def open_daemon(
         _LOG.error("%s", fault)
     named = "" if books is None else books.store.name
     site = gate_site_of(settings)
-    world = open_world(settings, there.state, clock, books=named, site=site)
-    if books is not None and isinstance(world.runner, Remembering):
-        documents = Documents(books.store.database, f"engine {settings.engine.name}")
-        world.runner.remember_in(documents.read, documents.write)
-    if books is not None and isinstance(world.runner, SsmEngine):
-        world.runner.starts.may_act = books.check_leads
-    gate = open_gate(settings, site, there.state)
-    daemon = Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)
+    try:
+        world = open_world(settings, there.state, clock, books=named, site=site)
+        if books is not None and isinstance(world.runner, Remembering):
+            documents = Documents(books.store.database, f"engine {settings.engine.name}")
+            world.runner.remember_in(documents.read, documents.write)
+        if books is not None and isinstance(world.runner, SsmEngine):
+            world.runner.starts.may_act = books.check_leads
+        gate = open_gate(settings, site, there.state)
+        daemon = Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)
+    except InputError:
+        if books is not None:
+            books.close()
+        raise
     daemon.awaited_url = awaited_url
     return daemon

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,8 +23,9 @@ from boa_daemon.inputs.job_file import Event
 from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict, checked
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
+from policies.errors import UnknownPolicy
 from policies.online.pacing import MONTH_HOURS
-from policies.registry import DEFAULT_KAPPA
+from policies.registry import DEFAULT_KAPPA, find_placer, find_policy
 
 FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
@@ -141,32 +141,15 @@ def aws_settings(cloud: _CloudSettings) -> AwsSettings:
     given = {
         name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
     }
-    _check_region(cloud.region)
+    from boa_daemon.backends.aws_calls import check_region  # noqa: PLC0415 - slow to import, for AWS alone
+
+    check_region(cloud.region)
     try:
         return AwsSettings.model_validate(given)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(str(part) for part in fault["loc"])
         raise InputError(f"[cloud] {where}: {fault['msg']}") from None
-
-
-def _check_region(region: str) -> None:
-    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
-
-    Raises:
-        InputError: when it is not known.
-    """
-    if os.environ.get("AWS_ENDPOINT_URL"):
-        return
-    from boa_daemon.backends.aws_calls import known_regions  # noqa: PLC0415 - slow to import, for AWS alone
-
-    known = known_regions()
-    if region not in known:
-        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
-        raise InputError(
-            f"[cloud] region: {region!r} is not known",
-            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
-        )
 
 
 class EngineSettings(Strict):
@@ -436,7 +419,7 @@ def load_settings(
         document = read_document(path)
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
-        checked(Settings, document.content, document=document)
+        _check_policy(checked(Settings, document.content, document=document), document)
         _merge(merged, document.content, beside=path.resolve().parent)
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
@@ -444,8 +427,22 @@ def load_settings(
     given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
     _merge(merged, given)
     settings = _checked(merged, "the settings")
+    _check_policy(settings, Document(name="the settings", content=merged))
     check_owners(settings)
     return Loaded(settings=settings, files=tuple(files))
+
+
+def _check_policy(settings: Settings, document: Document) -> None:
+    """Refuse a policy or a placer that there is not: each tick would fail by it.
+
+    Raises:
+        InputError: with its line.
+    """
+    for key, find in (("policy", find_policy), ("placer", find_placer)):
+        try:
+            find(getattr(settings.workload, key))
+        except UnknownPolicy as error:
+            raise document.error(str(error), at=("workload", key)) from None
 
 
 def check_owners(settings: Settings) -> None:

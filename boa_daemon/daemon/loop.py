@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -32,6 +33,7 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.progress import KEEP_SECONDS
 from boa_daemon.daemon.purses import Purses, TeamTerms
 from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.summary import DecisionSummary
@@ -46,6 +48,7 @@ from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
+from boa_daemon.store.documents import Documents
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
@@ -139,6 +142,8 @@ class Daemon:
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.history = None if database is None else History(database)
+        self._trails = None if database is None else Documents(database, "progress")
+        self._trails_at = -inf
         self.liveness = Liveness()
         self.liveness, self.boots = Liveness(), Boots()
         if books is not None:
@@ -225,6 +230,8 @@ class Daemon:
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
         self.standing.reattached = (self.work.reattach(), live)
+        if self._trails is not None:
+            self.work.progress.restore(self._trails.read())
         self.standing.is_down = self.books.store.flag("is_down")
         self.standing.is_started = True
         self._number_jobs(self.books.queue)
@@ -367,6 +374,18 @@ class Daemon:
             self.history.take(rates, now=now)
         except (SQLAlchemyError, OSError, ValueError) as error:
             _LOG.warning("the history has no figures of this minute: %s", type(error).__name__)
+        if now - self._trails_at >= KEEP_SECONDS:
+            self._keep_trails()
+            self._trails_at = now
+
+    def _keep_trails(self) -> None:
+        """Write down how jobs got on; a page that lacks some of it is no reason to fail."""
+        if self._trails is None or self.standing.decision is None:
+            return
+        try:
+            self._trails.write(self.work.progress.documents())
+        except (SQLAlchemyError, OSError, LedElsewhere) as error:
+            _LOG.warning("how jobs got on was not written down: %s", type(error).__name__)
 
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
@@ -653,6 +672,7 @@ class Daemon:
             self.alerts.close()
             self.world.cloud.close()
             if self.books is not None:
+                self._keep_trails()
                 self.books.close()
 
     @property

@@ -1,16 +1,20 @@
-"""How running jobs got on: steps, loss and GPUs over time, in memory, for whoever looks at a job.
+"""How running jobs got on: steps, loss and GPUs over time, for whoever looks at a job.
 
-A trail that is full loses every other point, so it always spans the whole run.
+A trail that is full loses every other point, so it always spans the whole run. Trails are in memory, and
+kept in the database each quarter of an hour and at the end of the daemon: an orderly restart forgets nothing.
 """
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies.model import JobId
 
 MOST_POINTS, MOST_JOBS = 256, 2000
+KEEP_SECONDS = 900.0
 Point = tuple[float, int, float | None, int]
 """An instant, the step that was done, the loss that was reported, and the GPUs."""
 
@@ -21,6 +25,7 @@ class _Trail:
 
     points: list[Point] = field(default_factory=list)
     every: float = 5.0
+    text: str = ""
 
 
 class Progress:
@@ -39,6 +44,7 @@ class Progress:
         if points and (at - points[-1][0] < trail.every or points[-1][1:] == (step, loss, gpus)):
             return
         points.append((at, step, loss, gpus))
+        trail.text = ""
         if len(points) > MOST_POINTS:
             del points[1::2]
             trail.every *= 2.0
@@ -49,3 +55,18 @@ class Progress:
         """Return the trail of a job."""
         trail = self._trails.get(job)
         return [] if trail is None else list(trail.points)
+
+    def documents(self) -> dict[str, str]:
+        """Return the trails as text by job."""
+        for trail in self._trails.values():
+            trail.text = trail.text or json.dumps([trail.every, trail.points], separators=(",", ":"))
+        return {str(job): trail.text for job, trail in self._trails.items()}
+
+    def restore(self, documents: Mapping[str, str]) -> None:
+        """Take up the trails of an earlier process, but for those of jobs that have reported since."""
+        for job, text in documents.items():
+            if job not in self._trails and len(self._trails) < MOST_JOBS:
+                every, points = json.loads(text)
+                found = [(at, step, loss, gpus) for at, step, loss, gpus in points]
+                self._trails[JobId(job)] = _Trail(found, every, text)
+                self._trails.move_to_end(JobId(job), last=False)

@@ -17,7 +17,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import PolicyError
 from policies.model import Problem
 
-POINTS = 360
+POINTS, MOST_COSTS = 360, 32
 MEASURED_SECONDS = 7 * 86_400.0
 
 
@@ -36,6 +36,7 @@ class MoneyView:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._drawn: _Drawn | None = None
+        self._costs: dict[tuple[CostBy, float], tuple[Any, dict[str, Any]]] = {}
 
     def frontier(self) -> dict[str, Any]:
         """Return the curve of the load and prices that are planned by, and where the daemon is on it.
@@ -63,9 +64,17 @@ class MoneyView:
         return {"as_of": now, **found}
 
     def cost(self, *, by: CostBy, hours: float) -> dict[str, Any]:
-        """Return who spent what in the last hours."""
-        now = self._service.daemon.world.clock.now()
-        return self._service.cost(by=by, since=max(now - hours * SECONDS_PER_HOUR, 0.0))
+        """Return who spent what in the last hours, as of when it was first asked since the last tick."""
+        # Between two ticks nothing starts or ends; every open page asks all the same.
+        picture, now = self._service.daemon.standing.picture, self._service.daemon.world.clock.now()
+        seen, answer = self._costs.get((by, hours), (None, {}))
+        if seen is None or seen is not picture:
+            answer = self._service.cost(by=by, since=max(now - hours * SECONDS_PER_HOUR, 0.0))
+            if len(self._costs) >= MOST_COSTS:
+                self._costs.clear()
+            if picture is not None:
+                self._costs[by, hours] = (picture, answer)
+        return answer
 
     def _measured(self, books: Storage) -> dict[str, Any] | None:
         """Return how long the jobs that ended well lately took, and what was burnt meanwhile on average."""

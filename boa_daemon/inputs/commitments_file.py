@@ -129,6 +129,11 @@ class CommitmentsFile:
     source: str
 
 
+def offers_schema() -> dict[str, Any]:
+    """Return the JSON schema of a file of offers and commitments, for editors."""
+    return _File.model_json_schema()
+
+
 def read_commitments(
     path: str | Path, machines: Collection[InstanceType], catalog: Catalog | None = None
 ) -> CommitmentsFile:
@@ -138,7 +143,17 @@ def read_commitments(
         InputError: with file and line, when it cannot be read, a family is unknown, a commitment is longer
             than its term or stands there twice at one time, or a discount is not from 0 to less than 1.
     """
-    document = read_document(path)
+    return parse_commitments(read_document(path), machines, catalog)
+
+
+def parse_commitments(
+    document: Document, machines: Collection[InstanceType], catalog: Catalog | None = None
+) -> CommitmentsFile:
+    """Return what a document offers and holds, as `read_commitments` does.
+
+    Raises:
+        InputError: when it is wrong, with the line where it has one.
+    """
     file = checked(_File, document.content, document=document)
     known = _Known.of(machines, catalog or Catalog.load())
     offers: list[Terms] = []

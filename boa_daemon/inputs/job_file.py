@@ -13,7 +13,17 @@ from pydantic_core import PydanticCustomError
 
 from boa_daemon.errors import did_you_mean
 from boa_daemon.inputs.groups import MOST_MEMBERS, size_of
-from boa_daemon.inputs.schema import NAME_FORM, Gpus, Name, NotNegative, Positive, Strict, a_kind, checked
+from boa_daemon.inputs.schema import (
+    FORMS,
+    NAME_FORM,
+    Gpus,
+    Name,
+    NotNegative,
+    Positive,
+    Strict,
+    a_kind,
+    checked,
+)
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.tick.ports import FailureCause
@@ -34,6 +44,7 @@ OWN_VARIABLES = frozenset(
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
 """The id of a job or a group, and whether any end of it will do."""
+REVISION_FORM, DIGEST_FORM = r"^[^-\s]\S*$", r"^[0-9a-f]{64}$"
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s*?\[\]]{0,900})?")
 MOST_RETRIES = 100
@@ -41,6 +52,10 @@ LARGE = 1e300
 DEFAULT_RETRIES = 3
 IMAGE_FORM = r"^(/[^\s:]+\.sif|(docker://)?[a-z0-9]+([._:/-][A-Za-z0-9_]+|__|-+)*(@sha256:[0-9a-f]{64})?)$"
 """A reference as containers have it, or the path of an image of Apptainer."""
+FORMS[IMAGE_FORM] = "an image such as ghcr.io/acme/train:1.4, or the path of a .sif file"
+FORMS[AFTER_FORM] = "the id of a job or a group, with :end where any end of it will do"
+FORMS[REVISION_FORM] = "a branch, a tag or a commit"
+FORMS[DIGEST_FORM] = "64 hexadecimal digits"
 Event = Literal["start", "end", "failure", "move", "waiting"]
 """What a job's user can be told of."""
 
@@ -53,9 +68,9 @@ class CodeRef(Strict):
 
     folder: str = Field(default=".", max_length=4096, description="folder with the code")
     revision: str | None = Field(
-        default=None, min_length=1, max_length=200, pattern=r"^[^-\s]\S*$", description="revision of git"
+        default=None, min_length=1, max_length=200, pattern=REVISION_FORM, description="revision of git"
     )
-    digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", description="SHA-256, filled in")
+    digest: str | None = Field(default=None, pattern=DIGEST_FORM, description="SHA-256, filled in")
 
 
 class _JobFile(Strict):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError, column_hint, did_you_mean
 from boa_daemon.inputs.yaml_file import read_text
 from policies.optimum.job_list import ListedJob
 
@@ -148,7 +148,7 @@ def _check_header(header: Sequence[str], path: Path) -> None:
         raise InputError("the list is empty", file=path, hint=_HEADER)
     for name in header:
         if name not in COLUMNS:
-            raise InputError(f"unknown column {name!r}", file=path, line=1, hint=did_you_mean(name, COLUMNS))
+            raise InputError(f"unknown column {name!r}", file=path, line=1, hint=column_hint(name, COLUMNS))
     for name in COLUMNS:
         if header.count(name) > 1 or (name in REQUIRED and name not in header):
             raise InputError(f"column {name!r} must be there once", file=path, line=1, hint=_HEADER)

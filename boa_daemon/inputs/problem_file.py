@@ -128,7 +128,8 @@ def parse_problem(
     """
     if not isinstance(document.content, Mapping):
         message = f"a problem file is a mapping with the key classes; got {a_kind(document.content)}"
-        raise document.error(message)
+        hint = "A trace goes to boa simulate --trace, a list of jobs to boa plan --jobs"
+        raise document.error(message, hint=hint if document.language == "csv" else "")
     file = checked(_File, document.content, document=document)
     budget = _budget(file.budget, document)
     if file.gpu_types is None and budget is not None and budget.unit == "usd_per_hour":

@@ -6,13 +6,15 @@ A field's description gives its unit, and returns in the hint when somebody writ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError, column_hint, did_you_mean
 from boa_daemon.inputs.yaml_file import At, Document
 from policies.speedup import MAX_GPUS
 
@@ -63,7 +65,7 @@ def checked(model: type[_Model], value: object, *, document: Document, at: At = 
         return model.model_validate(value)
     except ValidationError as invalid:
         fault = invalid.errors(include_url=False)[0]
-    raise _sentence(fault, document, at)
+    raise _sentence(fault, document, at, model)
 
 
 def spoken(at: At, content: object) -> str:
@@ -105,12 +107,17 @@ def _step(content: object, key: str | int) -> object:
     return None
 
 
-def _sentence(fault: ErrorDetails, document: Document, at: At) -> InputError:
+def _sentence(fault: ErrorDetails, document: Document, at: At, model: type[Strict]) -> InputError:
     """Return the error that says a pydantic fault in one sentence."""
     context: dict[str, Any] = fault.get("ctx", {})
     kind, value = fault["type"], fault["input"]
     path: At = at + tuple(part for part in fault["loc"] if part != "[key]")
-    where = spoken(path, document.content)
+    # A row of a CSV file is named by its line, a cell of it by its column.
+    in_row = document.language == "csv" and isinstance(path[0] if path else None, int)
+    where = spoken(path[1:] if in_row else path, document.content)
+    if kind == "unknown_key" and in_row:
+        hint = column_hint(str(context["key"]), model.model_fields)
+        return document.error(f"unknown column {context['key']!r}", hint=hint)
     if kind == "unknown_key":
         path = (*path, str(context["key"]))
         inside = "" if where == "the file" else f" in {where}"
@@ -118,17 +125,48 @@ def _sentence(fault: ErrorDetails, document: Document, at: At) -> InputError:
     if kind == "one_too_many":
         return document.error(f"{where} {context['said']}", at=path, hint=context["hint"])
     if kind == "missing":
-        return document.error(f"{where} is missing", at=path)
+        known = model.model_fields.get(str(path[-1])) if len(fault["loc"]) == 1 else None
+        meaning = "" if known is None or not known.description else f"It is: {known.description}"
+        return document.error(f"{where} is missing", at=path, hint=meaning)
     if "[key]" in fault["loc"]:
         return document.error(f"{where}: a name must be text; put quotes around it", at=path)
-    return document.error(f"{where} must be {_wanted(kind, value, context)}; got {a_kind(value)}", at=path)
+    problem = f"{where} must be {wanted(kind, value, context)}; got {a_kind(value)}"
+    return document.error(problem, at=path, hint=_to_type(kind, value, context))
 
 
 NAME_FORM = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-_FORMS = {NAME_FORM: "letters, digits, dots, underscores and hyphens, a letter or a digit first"}
+FORMS = {NAME_FORM: "letters, digits, dots, underscores and hyphens, a letter or a digit first"}
+"""What a pattern demands, as a person says it; whoever writes a pattern adds its line."""
+_NUMBER = re.compile(r"[$€]?\s*(-?\d+(?:\.\d+)?)\s*[A-Za-z$€%/]*")
+_SAYS_YES, _SAYS_NO = ("yes", "on", "true"), ("no", "off", "false")
 
 
-def _wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
+def _to_type(kind: str, value: Any, context: Mapping[str, Any]) -> str:
+    """Return what to type instead, where the value shows what was meant."""
+    if kind in ("float_type", "int_type") and isinstance(value, str):
+        number = _NUMBER.fullmatch(value.replace(",", "").strip())
+        return f"Write {number[1]}, without quotes and without a unit" if number else ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return f'Put quotes around it: "{a_kind(value)}"'
+    if kind == "bool_type" and str(value).lower() in _SAYS_YES + _SAYS_NO:
+        return f"Write {'true' if str(value).lower() in _SAYS_YES else 'false'}, without quotes"
+    if kind == "literal_error" and isinstance(value, str):
+        known = re.findall(r"'([^']*)'", str(context.get("expected")))
+        return did_you_mean(value, known) if get_close_matches(value, known, n=1) else ""
+    if kind in ("model_type", "model_attributes_type"):
+        named = _by_name(Strict, str(context.get("class_name")))
+        return "" if named is None else f"Its keys are {', '.join(named.model_fields)}"
+    return ""
+
+
+def _by_name(model: type[Strict], name: str) -> type[Strict] | None:
+    """Return the model of a name among those that inherit another."""
+    if model.__name__ == name:
+        return model
+    return next((found for child in model.__subclasses__() if (found := _by_name(child, name))), None)
+
+
+def wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
     """Return what a value should have been, from the kind of fault."""
     if kind == "greater_than_equal":
         return "more than zero" if context["ge"] == LEAST and value <= 0 else f"at least {context['ge']:g}"
@@ -138,12 +176,15 @@ def _wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
         return f"less than {context['lt']:g}"
     return {
         "float_type": "a number",
+        "float_parsing": "a number",
+        "int_parsing": "a whole number",
+        "int_from_float": "a whole number",
         "finite_number": "a finite number",
         "int_type": "a whole number",
         "string_type": "text",
         "string_too_short": "text of at least one character",
         "string_too_long": f"text of at most {context.get('max_length')} characters",
-        "string_pattern_mismatch": _FORMS.get(
+        "string_pattern_mismatch": FORMS.get(
             str(context.get("pattern")), f"of the form {context.get('pattern')}"
         ),
         "too_short": "a list of at least one item",

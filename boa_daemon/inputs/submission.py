@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.code import pack
 from boa_daemon.inputs.elasticity import elastic_script
-from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.job_file import check_job, instant_of
 from boa_daemon.inputs.yaml_file import At, Document, read_document
+from boa_daemon.units import format_instant
 
 
-def read_submission(path: Path) -> list[dict[str, Any]]:
+def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
     """Return the checked jobs of a file, which holds one or a list; folders are made absolute.
 
     Raises:
-        InputError: when the file is not a job file, or its workdir is not a folder.
+        InputError: when the file is not a job file, its workdir is not a folder, or its deadline is past.
     """
     beside = Path.cwd() if str(path) == "-" else path.resolve().parent
-    return as_submitted(read_document(path), beside=beside)
+    document = read_document(path)
+    found = as_submitted(document, beside=beside)
+    for number, content in enumerate(found):
+        if instant_of(content.get("deadline", "9999-01-01T00:00:00+00:00")) <= now:
+            at: At = (number, "deadline") if isinstance(document.content, list) else ("deadline",)
+            problem = f"the deadline {content['deadline']} is past: it is {format_instant(now)}"
+            raise document.error(problem, at=at, hint="Write a later one, or deadline_hours: 12")
+    return found
 
 
 def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, near_files
 from boa_daemon.inputs.yaml_events import (
     BrokenYaml,
     YamlProblem,
@@ -35,6 +35,8 @@ MAX_BYTES = 256 * 2**20
 
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
+_TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
 _TOML_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
 _TOML_PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
@@ -98,9 +100,9 @@ def read_text(path: str | Path) -> str:
             with Path(path).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InputError("there is no such file", file=name) from None
+        raise InputError("there is no such file", file=name, hint=near_files(path)) from None
     except IsADirectoryError:
-        raise InputError("this is a directory; a file is expected", file=name) from None
+        raise InputError("this is a folder", file=name, hint="Name a file in it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot be read: {reason}", file=name) from None
@@ -169,7 +171,26 @@ def _parse_toml(text: str, name: str) -> object:
         found = _TOML_LINE.search(str(error))
         reason = _TOML_LINE.sub("", str(error)).strip()
         line = int(found[1]) if found else text.count("\n") + 1 if "end of document" in reason else None
-        raise InputError(f"not valid TOML: {reason}", file=name, line=line) from None
+        said = text.splitlines()[line - 1] if found and line else ""
+        if "overwrite" in reason or "twice" in reason:
+            raise InputError(
+                f"{said.partition('=')[0].strip()} is given twice", file=name, line=line
+            ) from None
+        raise InputError(f"not valid TOML: {reason}", file=name, line=line, hint=_toml_hint(said)) from None
+
+
+def _toml_hint(line: str) -> str:
+    """Return what to type instead of a line that is not TOML."""
+    key, _, value = (part.strip() for part in line.partition("="))
+    if value in ("True", "False", "yes", "no"):
+        return f"Write {key} = {'true' if value in ('True', 'yes') else 'false'}"
+    if _TOML_DATE.match(value):
+        return f"There is no day {value}: write year-month-day"
+    if '"' in value and "\\" in value:
+        return "A backslash is written twice, or the text stands in single quotes"
+    if _TOML_WORD.fullmatch(value):
+        return f'Text stands in quotes: {key} = "{value}"'
+    return ""
 
 
 def _parse_csv(text: str, name: str) -> object:

@@ -1,4 +1,4 @@
-"""What the commands do, as functions: solve, plan, frontier, simulate, compare."""
+"""What the commands do, as functions: solve, plan, frontier, commit, simulate, compare."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from boa_daemon.dashboard.frontier import frontier_document
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.library.problem import Problem
-from boa_daemon.library.results import Compared, Frontier, Planned, Simulated, Solved
+from boa_daemon.library.results import Committed, Compared, Frontier, Planned, Simulated, Solved
 from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.budget_plan import budget_plan
 from boa_daemon.planning.curve import Curve
@@ -97,6 +98,57 @@ def frontier(problem: Problem, *, unit: str | None = None) -> Frontier:
         cheapest_feasible_spend=curve.cheapest,
         largest_useful_spend=curve.largest_useful,
         page=frontier_document(model, budget=mark),
+    )
+
+
+def commit(
+    problem: Problem,
+    offers: str | PathLike[str] | Mapping[str, Any],
+    budget: str | float | None = None,
+    *,
+    trace: Arrivals | None = None,
+    spread: float = 0.25,
+    held_out: float = 0.5,
+    seed: int = 0,
+) -> Committed:
+    """Return which commitments pay at the same waiting: levels of least bill, and how sure that is.
+
+    `offers` is a file of offers, or a mapping with its keys. The load is that of the classes, off by `spread`
+    at the most; with a `trace` it is what a run of it rents, and the last part, `held_out` of its time,
+    proves what the first advises.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job.
+        InputError: when the offers or the trace are wrong, the offers cover nothing, or there is no price.
+    """
+    from boa_daemon.comparing.advice import Question  # noqa: PLC0415 - few commit
+
+    if isinstance(offers, Mapping):
+        document = Document(name="the offers", content=dict(offers), language="json")
+    else:
+        document = read_document(Path(offers))
+    for name, value, most in (("spread", spread, 1.0), ("held_out", held_out, 1.0)):
+        if not 0.0 <= value < most:
+            raise InputError(f"{name} is a fraction from 0 to less than 1; got {value!r}")
+    file, asked = problem.under(budget)
+    question = Question(offers=document, spread=spread, held_out=held_out, seed=seed)
+    if trace is None:
+        found = question.from_classes(file, asked)
+    else:
+        arrivals, name = _arrivals(trace)
+        check_classes(arrivals, [one.name for one in file.problem.classes], Path(name))
+        found = question.from_trace(file, asked, arrivals, name)
+    by_term = {advice.term_years: advice for advice in found.advice}
+    return Committed(
+        title=f"What to commit to at {asked}",
+        document=found.to_document(),
+        rows=found.rows(),
+        usd_per_hour={years: one.likely.best.bill.committed for years, one in by_term.items()},
+        saved_fraction={years: one.likely.saved_fraction for years, one in by_term.items()},
+        least_saved_fraction={
+            years: min(case.saved_fraction for case in (one.low, one.likely, one.high))
+            for years, one in by_term.items()
+        },
     )
 
 

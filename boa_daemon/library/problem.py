@@ -119,7 +119,9 @@ class Problem:
             if self.file.budget is None:
                 raise InputError("no budget", hint='Give one, such as "40/h" or "gpus:48"')
             return self.file, self.file.budget
-        asked = parse_budget(budget) if isinstance(budget, str) else _plain(budget, self.file)
+        asked = (
+            parse_budget(budget, name="the budget") if isinstance(budget, str) else _plain(budget, self.file)
+        )
         return with_budget(self.file, asked), asked
 
 

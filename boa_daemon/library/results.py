@@ -132,6 +132,19 @@ class Frontier(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Committed(Result):
+    """What to commit to, by the term in years: dollars per hour that are paid always, and what they save.
+
+    `saved_fraction` is of the bill on demand at the likely load, `least_saved_fraction` at the lowest of its
+    interval: below zero, the commitment is a bet.
+    """
+
+    usd_per_hour: Mapping[int, float]
+    saved_fraction: Mapping[int, float]
+    least_saved_fraction: Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Simulated(Result):
     """One run over a trace. Hours are over finished jobs, dollars per hour over the hours of arrivals."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.schema import Positive, Strict, checked
+from boa_daemon.inputs.table_schemas import rows_schema
 from boa_daemon.inputs.yaml_file import read_document
 from policies.errors import InvalidProblem
 from policies.links.contention import LinkFit, Sample, fit_link
@@ -20,6 +21,11 @@ class SampleEntry(Strict):
     messages_at_once: Annotated[int, Field(ge=1, le=10**6, description="messages, this one included")]
     message_bytes: Annotated[Positive, Field(description="bytes")]
     seconds: Annotated[Positive, Field(description="seconds, from start to end")]
+
+
+def samples_schema() -> dict[str, Any]:
+    """Return the JSON schema of the rows of a file of samples."""
+    return rows_schema(SampleEntry)
 
 
 def fit_file(path: str | Path, *, confidence: float) -> LinkFit:

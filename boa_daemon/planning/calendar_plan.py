@@ -285,7 +285,7 @@ def read_quota(texts: Sequence[str], machines: Mapping[str, InstanceType]) -> di
     names = {machine.name: name for name, machine in machines.items()} | {name: name for name in machines}
     found = {}
     for text in texts:
-        name, _, number = (part.strip() for part in text.partition("="))
+        name, _, number = (part.strip() for part in text.replace(":", "=", 1).partition("="))
         if name not in names:
             hint = did_you_mean(name, list(names)) or f"Known: {', '.join(names)}"
             raise InputError(f"--quota {text!r}: unknown type {name!r}", hint=hint)

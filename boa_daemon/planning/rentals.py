@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +12,7 @@ from pydantic import Field
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Name, NotNegative, Strict, checked
+from boa_daemon.inputs.table_schemas import rows_schema
 from boa_daemon.inputs.yaml_file import read_document
 from policies.model import InstanceType
 from policies.optimum.commitments import Load
@@ -31,6 +32,11 @@ class _Row(Strict):
     launched_at: NotNegative = Field(description="seconds since the epoch, or since any other instant")
     ended_at: NotNegative | None = Field(default=None, description="the same; empty while it runs")
     instances: int = Field(default=1, ge=1, description="how many alike")
+
+
+def usage_schema() -> dict[str, Any]:
+    """Return the JSON schema of the rows of a file of usage."""
+    return rows_schema(_Row)
 
 
 def load_between(rentals: Iterable[Rental], gpu_types: Sequence[str], begin: float, end: float) -> Load:

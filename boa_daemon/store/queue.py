@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,6 +28,8 @@ from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
+MOST_KNOWN_SLOTS = 50_000
+"""Starts whose GPUs are kept in memory once they were read."""
 Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]
 """A job to write down: (content of its file, user, planning class, size in GPU-hours)."""
 
@@ -397,7 +400,7 @@ class JobQueue:
                     job=row.job,
                     generation=row.generation,
                     width=Width(row.gpu_type, row.gpus),
-                    slots=loads(row.slots),
+                    slots=_slots(row.slots),
                     started_at=row.started_at,
                     ended_at=row.ended_at,
                     end=row.end,
@@ -410,6 +413,13 @@ class JobQueue:
         query = select(INSTANCES).where((INSTANCES.c.ended_at.is_(None)) | (INSTANCES.c.ended_at > since))
         with self.database.read() as connection:
             return [_instance_of(row) for row in connection.execute(query)]
+
+
+@lru_cache(maxsize=MOST_KNOWN_SLOTS)
+def _slots(text: str) -> tuple[GpuSlot, ...]:
+    """Return the GPUs of a start; they never change, and are asked for again and again."""
+    found: tuple[GpuSlot, ...] = loads(text)
+    return found
 
 
 def _records(ticket: Ticket, first: int) -> list[JobRecord]:

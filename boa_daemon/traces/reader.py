@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError, column_hint, did_you_mean, near_files
 
 COLUMNS = ("job_id", "arrived_at_seconds", "class_name", "scale")
 REQUIRED = COLUMNS[:3]
@@ -95,7 +95,8 @@ def read_trace(path: str | Path) -> Trace:
         with path.open(encoding="utf-8-sig", newline="") as file:
             jobs = tuple(_jobs(file, path))
     except OSError as error:
-        raise InputError(f"cannot read the trace: {error.strerror}", file=path) from error
+        hint = near_files(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot read the trace: {error.strerror}", file=path, hint=hint) from error
     except UnicodeDecodeError as error:
         raise InputError(
             f"byte {error.start} is not UTF-8 text", file=path, hint="Is this a CSV file, whole?"
@@ -155,7 +156,7 @@ def _places(header: list[str], path: Path) -> tuple[int, int, int, int | None]:
     """Return the place of each column; scale may be absent."""
     for name in header:
         if name not in COLUMNS:
-            hint = did_you_mean(name, COLUMNS)
+            hint = column_hint(name, COLUMNS)
             raise InputError(f"unknown column {name!r}", file=path, line=1, hint=hint)
         if header.count(name) > 1:
             raise InputError(f"column {name!r} occurs twice", file=path, line=1, hint=_EXAMPLE)

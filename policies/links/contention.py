@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from policies.errors import InvalidProblem
 from policies.model import check_positive
@@ -189,7 +189,7 @@ def fit_link(samples: Sequence[Sample], *, confidence: float = 0.95) -> LinkFit:
             "the samples say that larger messages take no longer: seconds_per_byte comes out at "
             f"{values[1]:.3g}. Check the units of message_bytes and seconds"
         )
-    half = float(stdtrit(len(samples) - 3, 0.5 + confidence / 2.0)) * errors
+    half = float(scipy.special.stdtrit(len(samples) - 3, 0.5 + confidence / 2.0)) * errors
     estimates = [
         Estimate(value=max(0.0, float(v)), low=max(0.0, float(c - h)), high=max(float(v), float(c + h), 0.0))
         for v, c, h in zip(values, centre, half, strict=True)

@@ -44,7 +44,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaincc, gammaincinv, gammaln, log_ndtr
+import scipy
 
 from policies.model import check_positive
 from policies.speedup import Floats
@@ -141,7 +141,7 @@ def estimate_rate(
     tails = np.array([0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL)])
     # The interval holds what the data say with the stated rate and nearly without it, which may be far off.
     ends = [
-        gammaincinv(worth + jobs / doubt, tails) / (worth / stated_per_hour + hours / doubt)
+        scipy.special.gammaincinv(worth + jobs / doubt, tails) / (worth / stated_per_hour + hours / doubt)
         for worth in {prior_jobs, min(prior_jobs, WEAK_PRIOR_JOBS)}
     ]
     # A weak prior puts its lower end at zero to within rounding; a belief stays positive.
@@ -252,10 +252,10 @@ def mean_left(mean: float, done: float, *, spread: float) -> float:
     x = done / unit
     if x <= 0.0:  # Nothing is done, or so little that its ratio to a job is no number above zero.
         return mean
-    beyond = float(gammaincc(shape, x))
+    beyond = float(scipy.special.gammaincc(shape, x))
     if beyond > _UNDERFLOW:
         # m Q(k + 1, x) / Q(k, x) - a, of which the first is m + theta x^k e^-x / (Gamma(k) Q(k, x)).
-        hazard: float = math.exp(shape * math.log(x) - x - float(gammaln(shape))) / beyond
+        hazard: float = math.exp(shape * math.log(x) - x - float(scipy.special.gammaln(shape))) / beyond
         # It is between k theta and theta, whatever rounding says.
         return max(unit * (shape - x + hazard), unit * min(shape, 1.0))
     # Legendre's continued fraction of Gamma(k, x), from which k - x is taken off term by term.
@@ -307,7 +307,10 @@ def _density(
         -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * ((log_k[None, :] + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
     )
     each = (
-        k * (log_k[None, :] - log_m[:, None]) - gammaln(k) + (k - 1.0) * ended.log_mean - k * ended.mean / m
+        k * (log_k[None, :] - log_m[:, None])
+        - scipy.special.gammaln(k)
+        + (k - 1.0) * ended.log_mean
+        - k * ended.mean / m
     )
     log = log + ended.weight * each
     least, weights = bounds
@@ -316,7 +319,10 @@ def _density(
         root = np.cbrt(least / m[:, :, None])
         log = (
             log
-            + log_ndtr((1.0 - 1.0 / (9.0 * k[:, :, None]) - root) * 3.0 * np.sqrt(k[:, :, None])) @ weights
+            + scipy.special.log_ndtr(
+                (1.0 - 1.0 / (9.0 * k[:, :, None]) - root) * 3.0 * np.sqrt(k[:, :, None])
+            )
+            @ weights
         )
     return np.asarray(np.exp(log - log.max()))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scipy.special import gammaincc, gammainccinv
+import scipy
 
 from policies.online.estimates import MOST_SHAPE_LEFT, mean_left
 
@@ -23,11 +23,14 @@ def work_left_at(mean: float, done: float, *, spread: float, levels: Sequence[fl
         return [mean_left(mean, done, spread=spread)] * len(levels)
     shape = min(1.0 / spread**2, MOST_SHAPE_LEFT)
     unit = mean / shape
-    beyond = float(gammaincc(shape, max(done, 0.0) / unit))
+    beyond = float(scipy.special.gammaincc(shape, max(done, 0.0) / unit))
     if beyond < _UNDERFLOW:
         # So far out that the rest is as good as exponential.
         beyond, unit, shape, done = 1.0, mean_left(mean, done, spread=spread), 1.0, 0.0
     return [
-        max(unit * float(gammainccinv(shape, beyond * (1.0 - level))) - max(done, 0.0), 1e-9 * mean)
+        max(
+            unit * float(scipy.special.gammainccinv(shape, beyond * (1.0 - level))) - max(done, 0.0),
+            1e-9 * mean,
+        )
         for level in levels
     ]

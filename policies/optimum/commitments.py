@@ -23,7 +23,7 @@ from itertools import product
 from math import ceil, floor
 
 import numpy as np
-from scipy.optimize import linprog
+import scipy
 
 from policies.errors import InvalidProblem
 from policies.optimum.swing import Swing
@@ -231,7 +231,7 @@ def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commi
             best, least = at, bill.total
         rows.append([*slope, -1.0])
         above.append(float(slope @ at) - bill.total)
-        cut = linprog(
+        cut = scipy.optimize.linprog(
             [*np.zeros(len(most)), 1.0],
             A_ub=np.array(rows),
             b_ub=np.array(above),

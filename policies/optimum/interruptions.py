@@ -31,8 +31,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.optimize import minimize_scalar
-from scipy.special import lambertw
+import scipy
 
 from policies.model import check_positive
 
@@ -83,7 +82,7 @@ def best_interval(announced: float, lost: float, cost_hours: float) -> float:
         return math.inf
     if cost_hours == 0.0:
         return 0.0
-    alone = float((1.0 + lambertw(-math.exp(-lost * cost_hours - 1.0)).real) / lost)
+    alone = float((1.0 + scipy.special.lambertw(-math.exp(-lost * cost_hours - 1.0)).real) / lost)
     if announced == 0.0:
         return alone
 
@@ -93,7 +92,7 @@ def best_interval(announced: float, lost: float, cost_hours: float) -> float:
 
     # Announced interruptions save as well, so the best interval is no shorter than without them.
     within = math.log(alone), math.log(_LONGEST * alone)
-    found = minimize_scalar(per_hour, bounds=within, method="bounded")
+    found = scipy.optimize.minimize_scalar(per_hour, bounds=within, method="bounded")
     never = (announced + lost) / announced
     return math.inf if found.fun >= never * (1.0 - _SMALL) else math.exp(found.x)
 

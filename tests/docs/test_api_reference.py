@@ -24,7 +24,7 @@ Signatures and docstrings, as the code has them. [The library](library.md) and [
 they are used, [write a plug-in](../how-to/write-a-plugin.md) what the kit is for, and [write a
 job](../how-to/write-a-job.md) what a script calls.
 """
-ANSWERS = ("Solved", "Planned", "Frontier", "Simulated", "Compared")
+ANSWERS = ("Solved", "Planned", "Frontier", "Committed", "Simulated", "Compared")
 
 
 class Written:

@@ -108,11 +108,12 @@ function moneyChart({ points, unit, marks = [], others = [], height = 300, part 
   f.node.append(svg("path", { class: "line", d: path(line.map(([a, h]) => [f.px(a), f.py(Math.min(h, most) * per)])) }));
   const taken = [];
   for (const mark of marks) {
-    const cx = f.px(mark.x), cy = f.py(Math.min(mark.y, most) * per), isLeft = cx > (f.left + f.right) * 0.58;
+    const cx = f.px(mark.x), cy = f.py(Math.min(mark.y, most) * per), wide = 7 * mark.name.length;
+    const isLeft = cx > (f.left + f.right) * 0.58 || (cx + wide > f.right && cx - wide > 0);
     let ty = mark.kind === "here" ? cy + 20 : cy - 10;
     while (taken.some(([a, b]) => Math.abs(a - cx) < 150 && Math.abs(b - ty) < 14)) ty -= 15;
     taken.push([cx, ty]);
-    f.node.append(svg("circle", { class: `dot ${mark.kind}`, cx, cy, r: 6 }, svg("title", {}, mark.name)), svg("text", { class: "label", x: cx + (isLeft ? -4 : 4), y: ty, "text-anchor": isLeft ? "end" : "start" }, mark.name));
+    f.node.append(svg("circle", { class: `dot ${mark.kind}`, cx, cy, r: 6 }, svg("title", {}, mark.name)), svg("text", { class: "label", x: isLeft ? cx - 4 : Math.max(2, Math.min(cx + 4, f.right + M.right - wide)), y: ty, "text-anchor": isLeft ? "end" : "start" }, mark.name));
   }
   return el("div", { class: "chart" }, f.node);
 }

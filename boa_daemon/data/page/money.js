@@ -12,7 +12,7 @@ function frontierCard(doc, width = "w7") {
   if (doc.budget !== null && doc.budget >= doc.cheapest) marks.push({ x: doc.budget, y: hoursAt(points, doc.budget), kind: "mine", name: "your budget" });
   if (doc.measured) marks.push({ x: doc.measured.usd_per_hour, y: doc.measured.mean_jct_hours, kind: "here", name: `you are here (${counted(doc.measured.jobs, "job")}, 7 days)` });
   const until = Math.min(doc.largest_useful, Math.max(doc.knee.flat_budget * 1.25, (doc.budget ?? 0) * 1.2));
-  return card("Waiting against money", width, moneyChart({ points, unit: doc.unit, marks, until, part: width === "w7" ? 7 : 12, label: "Mean hours from arrival to end at each budget" }), el("p", { class: "why" }, aboutBudget(doc, points)));
+  return card("Waiting against money", width, moneyChart({ points, unit: doc.unit, marks, until, part: width === "w7" ? 7 : 12, label: "Mean hours from arrival to end at each budget" }), el("p", { class: "why" }, aboutBudget(doc, points), doc.measured ? " You are here: as measured, under the load of these days; the curve is for the load that is planned by." : ""));
 }
 
 function aboutBudget(doc, points) {
@@ -43,7 +43,7 @@ const money = {
     const [curve, past, cost] = await Promise.all([
       ask("page/frontier").catch((error) => ({ error: error.message })),
       ask("page/history", { hours: chosen.hours }).catch(() => null),
-      ask("page/cost", { by: ["class", "user"].includes(chosen.kind) ? chosen.kind : "class", hours: chosen.hours }).catch(() => null)]);
+      ask("page/cost", { by: ["class", "user", "team"].includes(chosen.kind) ? chosen.kind : "class", hours: chosen.hours }).catch(() => null)]);
     return { curve, past, cost };
   },
   draw({ curve, past, cost }) {

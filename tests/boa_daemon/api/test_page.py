@@ -110,7 +110,9 @@ def test_every_view_is_drawn(browser: Any, site: Served, width: int, scheme: str
         assert tab.page.locator("main").inner_text().count("NaN") == 0, view
         assert tab.page.locator("main").inner_text().count("undefined") == 0, view
         if os.environ.get("BOA_RECORD_DOCS") and (width, scheme) in ((1280, "light"), (360, "dark")):
-            tall = min(1100, tab.page.evaluate("document.documentElement.scrollHeight"))
+            tall = min(
+                1500 if view == "job" else 1100, tab.page.evaluate("document.documentElement.scrollHeight")
+            )
             clip = {"x": 0, "y": 0, "width": width, "height": tall}
             picture = Image.open(BytesIO(tab.page.screenshot(clip=clip, full_page=True)))
             few = picture.convert("RGB").quantize(200, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)

@@ -325,11 +325,13 @@ def test_jobs_are_listed_by_id_alone(boa: Boa) -> None:
     ("what", "key"),
     [
         ("job", "run"), ("settings", "budget"), ("problem", "classes"), ("prices", "discounts"),
-        ("study", "traces"), ("world", "spot"), ("network", "servers"),
+        ("study", "traces"), ("world", "spot"), ("network", "servers"), ("trace", "arrived_at_seconds"),
+        ("jobs", "deadline_at"), ("offers", "offers"), ("usage", "launched_at"), ("samples", "message_bytes"),
     ],
 )  # fmt: skip
 def test_every_file_has_a_schema_that_knows_its_keys(what: str, key: str) -> None:
     """A key of an example is a property, and unknown ones are refused."""
     schema = json.loads(CliRunner().invoke(app, ["schema", what]).stdout)
+    schema = schema.get("items", schema)
     assert key in schema["properties"]
     assert schema["additionalProperties"] is False

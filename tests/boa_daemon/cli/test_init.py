@@ -13,6 +13,7 @@ from boa_daemon.cli import app
 from boa_daemon.cli.init import Market, Where, Whose
 from boa_daemon.daemon.config import load_settings
 from boa_daemon.daemon.planner import Planner
+from boa_daemon.inputs.catalog import Catalog
 
 
 def test_the_answers_of_enter_are_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +61,19 @@ def test_what_is_there_stays(
     assert (tmp_path / "boa.toml").read_text() == "mine"
     assert exit_code(monkeypatch, *words, "--force") == 0
     assert (tmp_path / "boa.toml").read_text() != "mine"
+
+
+def test_a_family_is_its_types_and_a_slip_is_asked_again(tmp_path: Path) -> None:
+    """`g5,a100` rents what is sold of them at a known price; wrong answers are asked again."""
+    answers = "g5.xlagre\ng5, a100\n700\nspto\nspot\nmine\nlocal\n"
+    found = CliRunner().invoke(app, ["init", "--folder", str(tmp_path)], input=answers)
+    assert found.exit_code == 0, found.output
+    assert "Did you mean 'g5.xlarge'?" in found.output
+    assert "'spto' is none of on-demand, spot, spot-then-on-demand. Did you mean 'spot'?" in found.output
+    assert "vCPUs of a quota" in found.output
+    settings = load_settings(tmp_path / "boa.toml").settings
+    catalog = Catalog.load()
+    kinds = [*catalog.select(family="g5"), *catalog.select(gpu_type="a100")]
+    assert settings.cloud.instance_types == [kind.name for kind in kinds if kind.usd_per_hour is not None]
+    assert settings.cloud.market == "spot"
+    assert "default" in Planner(settings).classes

@@ -1,75 +1,111 @@
-"""What a new user types wrong is answered by what is wrong and what to type."""
+"""What a new user types wrong is answered by what is wrong, where, with which value, and what to type."""
 
 from __future__ import annotations
 
 import json
+import socket as sockets
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mistakes import FILES, ROOT, Mistake, mistakes
 from verbs import exit_code
 
+from boa_daemon.api.app import an_app
+from boa_daemon.api.server import ApiServer, unix_socket
+from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli.output import was_printed
+from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 
-TWO = Path(__file__).resolve().parents[3] / "examples/two-gpu-types.yaml"
-CLASS = "- {{name: v, arrivals_per_hour: 2, phases: [{{size_gpu_hours: 1, speedup: {}}}]}}\n"
-BROKEN = {
-    "tab.yaml": "budget: {gpus: 6}\nclasses:\n-\tname: v\n",
-    "tabbed.yaml": "budget: {gpus: 6}\nclasses:\n- name: v\n\tarrivals_per_hour: 2\n  phases: []\n",
-    "bare.yaml": "budget: {gpus: 6}\nclasses:\n" + CLASS.format("{1: 1.0, 2: 1.8}"),
-    "typed.yaml": "budget: {usd_per_hour: 6}\ngpu_types: {a10g: {usd_per_gpu_hour: 1.4}}\nclasses:\n"
-    + CLASS.format("{a10g: {1: 1.0, 2: 1.8, 4: 3.0, 8: 5.0}}"),
-    "unbudgeted.yaml": "gpu_types: {a10g: {usd_per_gpu_hour: 1.4}}\nclasses:\n"
-    + CLASS.format("{a10g: {table: {1: 1.0}}}"),
-    "region.toml": '[cloud]\nprovider = "aws"\nregion = "us-esat-1"\n[daemon]\nstate_dir = "s"\n',
-    "provider.toml": '[cloud]\nprovider = "asw"\n[daemon]\nstate_dir = "s"\n',
-    "engine.toml": '[engine]\nname = "slurm"\n[daemon]\nstate_dir = "s"\n',
-}
+MISTAKES = mistakes()
+TWO = ROOT / "examples/two-gpu-types.yaml"
+NO_JSON = ("daemon", "open", "grafana", "init")
+"""Verbs that have no --json, or run on when asked for it."""
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("plan", "--classes", str(TWO), "--budget", "40000"), "Type 40000/h, 40000/day or 40000/month"),
-        (("solve", "typed.yaml", "--budget", "40000"), "Write {table"),
-        (("solve", "unbudgeted.yaml", "--budget", "40000"), "does not say for how long"),
-        (("solve", "tab.yaml"), "tab.yaml:3: not valid YAML: this line is indented by a TAB"),
-        (("solve", "tabbed.yaml"), "tabbed.yaml:4: not valid YAML: this line is indented by a TAB"),
-        (("solve", "bare.yaml"), "Write {table: {1: 1.0, 2: 1.8}}"),
-        (("solve", "typed.yaml"), "Write {table: {1: 1.0, 2: 1.8, 4: 3.0, ...}}"),
-        (("daemon", "--config", "region.toml"), "'us-esat-1' is not known. Near it: "),
-        (("daemon", "--config", "provider.toml"), "'asw' is not known. Did you mean 'aws'?"),
-        (("daemon", "--config", "engine.toml"), "'slurm' is not known. Known: local, ray, ssm"),
-        (("slove", str(TWO)), "Did you mean 'solve'?"),
-        (("grafana",), "boa grafana --print > boa.json"),
-        (("init", "--gpus", "g5.xlagre", "--folder", "x"), "Did you mean 'g5.xlarge'?"),
-    ],
-)
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A daemon's socket, and a port that somebody else has."""
+    folder = tmp_path_factory.mktemp("site")
+    play = DaemonInAFolder(folder, ManualClock(1_800_000_000.0))
+    play.daemon.tick()
+    server = ApiServer(an_app(play.service, Gatekeeper(ApiSettings())), [unix_socket(folder / "boa.sock")])
+    server.start()
+    with sockets.create_server(("127.0.0.1", 0)) as taken:
+        yield {"socket": str(folder / "boa.sock"), "taken": str(taken.getsockname()[1])}
+    server.stop()
+    play.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: dict[str, str]) -> Path:
+    """The files of the table, where the command is typed; plots lack their library."""
+    monkeypatch.chdir(tmp_path)
+    for variable in ("AWS_ENDPOINT_URL", "STATE_DIRECTORY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.replace("{taken}", places["taken"]))
+    (tmp_path / "tokens").chmod(0o600)
+    return tmp_path
+
+
+def _closed(opened: Any) -> Any:
+    """Return `Path.open` for somebody who may not read locked.yaml: root may read everything."""
+
+    def opens(path: Path, *how: Any, **more: Any) -> Any:
+        if path.name == "locked.yaml":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *how, **more)
+
+    return opens
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
 def test_a_mistake_is_named_with_what_to_type(
-    words: tuple[str, ...],
-    says: str,
-    tmp_path: Path,
+    mistake: Mistake,
+    folder: Path,
+    places: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Exit code 2, no traceback, the file and the line where there is one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    for name, text in BROKEN.items():
-        Path(name).write_text(text)
-    if words[0] == "daemon":
-        # A process of its own: it holds a lock and a database when it finds out.
-        command = [sys.executable, "-m", "boa_daemon", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        said = done.stderr
-    else:
-        assert exit_code(monkeypatch, *words) == 2
-        said = capsys.readouterr().err
-    said = " ".join(said.replace("│", " ").split())
-    assert says in said
+    """The exit code, the sentence, no traceback; a program gets it as the one document."""
+    monkeypatch.setattr(Path, "open", _closed(Path.open))
+    # What the daemon does to its process before it looks at the cloud's settings.
+    monkeypatch.setattr("boa_daemon.serve.keep_answering", lambda: None)
+    words = mistake.typed.format(**places).split()
+    asks_json = words[0] not in NO_JSON
+    assert exit_code(monkeypatch, *words, *(["--json"] if asks_json else [])) == mistake.code
+    printed = capsys.readouterr()
+    said = " ".join(printed.err.replace("│", " ").split())
     assert "Traceback" not in said
+    says = mistake.says.format(**places) if "{taken}" in mistake.says else mistake.says
+    if not asks_json:
+        assert says in said
+        return
+    document = json.loads(printed.out)
+    if "exit_code" in document:
+        assert document["exit_code"] == mistake.code
+        assert says in " ".join(document["message"].split())
+    else:
+        # What cannot be done has an answer of its own, with what would do.
+        assert mistake.code == 3
+
+
+def test_there_is_one_row_for_each_mistake() -> None:
+    """Every row of the page is read, no two type the same, each file is used, and there are enough."""
+    page = (ROOT / "docs/reference/mistakes.md").read_text()
+    assert len(MISTAKES) == sum(line.endswith((" 2 |", " 3 |", " 5 |")) for line in page.splitlines())
+    assert len({mistake.typed for mistake in MISTAKES}) == len(MISTAKES) >= 35
+    typed = " ".join(mistake.typed for mistake in MISTAKES)
+    assert [name for name in FILES if name.partition("/")[0] not in typed and name != "tokens"] == []
 
 
 def test_the_fake_cloud_says_which_extra_it_needs(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
         ("load", "is no change that BOA knows"),
         ("class=visoin:x2", "unknown class 'visoin'"),
         ("quota=gpu:2", "a quota is for a list"),
-        ("budget=60", "has no unit that BOA knows"),
+        ("budget=60", "does not say for how long"),
         ("market=spto", "Did you mean 'spot'"),
         ("commit=there-is-none.toml", "there-is-none.toml"),
     ],

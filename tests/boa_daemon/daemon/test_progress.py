@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from boa_daemon.daemon.progress import MOST_JOBS, MOST_POINTS, Progress
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 
 
 def test_a_trail_has_what_was_reported() -> None:
@@ -32,3 +36,32 @@ def test_the_jobs_that_reported_longest_ago_are_forgotten() -> None:
         progress.take(f"j-{number}", at=1.0, step=1, loss=None, gpus=1)
     assert progress.of("j-0") == []
     assert progress.of("j-1") != []
+
+
+def test_a_restart_forgets_nothing() -> None:
+    """What was written down is there again; newer reports win, and the trails grow on."""
+    before, after = Progress(), Progress()
+    for number in range(400):
+        before.take("a-1", at=10.0 * number, step=number, loss=None, gpus=1)
+        before.take("b-2", at=10.0 * number, step=number, loss=1.0 / (1 + number), gpus=2)
+    before.take("c-3", at=1.0, step=1, loss=None, gpus=1)
+    after.take("c-3", at=5000.0, step=9, loss=None, gpus=4)
+    after.restore(before.documents())
+
+    assert (after.of("a-1"), after.of("b-2")) == (before.of("a-1"), before.of("b-2"))
+    assert after.of("c-3") == [(5000.0, 9, None, 4)]
+    after.take("a-1", at=4010.0, step=401, loss=None, gpus=1)
+    assert after.of("a-1")[-1] == (4010.0, 401, None, 1)
+    assert len(after.of("a-1")) <= MOST_POINTS
+
+
+def test_a_daemon_that_is_started_anew_has_the_trails(tmp_path: Path) -> None:
+    """Closed and opened again, without a report in between."""
+    clock = ManualClock(1_800_000_000.0)
+    play = DaemonInAFolder(tmp_path, clock)
+    play.daemon.tick()
+    play.daemon.work.progress.take("a-1", at=1.0, step=3, loss=0.5, gpus=2)
+    play.close()
+    again = DaemonInAFolder(tmp_path, clock)
+    assert again.daemon.work.progress.of("a-1") == [(1.0, 3, 0.5, 2)]
+    again.close()

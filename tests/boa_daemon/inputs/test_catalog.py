@@ -198,7 +198,7 @@ def test_a_discount_takes_its_fraction_of_every_list_price(
             3,
             "one of 'current', 'previous gen",
         ),
-        ("csv", "instance_type,usd_per_day\np4d.24xlarge,3\n", 2, "Did you mean 'usd_per_hour'"),
+        ("csv", "instance_type,usd_per_day\np4d.24xlarge,3\n", 1, "Did you mean 'usd_per_hour'"),
         ("csv", "instance_type,usd_per_hour\np4d.24xlarge,x\n", 2, "must be a number; got the text 'x'"),
         ("csv", "instance_type,usd_per_hour\np4d.24xlarge,3\nrack,3\n", 3, "'rack' needs gpus and gpu_model"),
         ("yaml", "- 3\n", 1, "the file must be a mapping; got a list"),

@@ -86,7 +86,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     """Missing, a folder, not text."""
     with pytest.raises(InputError, match="no such file"):
         read_jobs(tmp_path / "none.csv", CLASSES)
-    with pytest.raises(InputError, match="directory"):
+    with pytest.raises(InputError, match="folder"):
         read_jobs(tmp_path, CLASSES)
     (tmp_path / "jobs.csv").write_bytes(b"job_id,class_name\na,\xff\n")
     with pytest.raises(InputError, match=r":2: the file is not UTF-8 text"):

@@ -150,7 +150,7 @@ def test_doubtful_yaml_is_refused(text: str, line: int | None, words: str, tmp_p
         ("json", '{"a": 1}\n{"b": 2}\n', 2, "not valid JSON"),
         ("json", '{"a": 01}', 1, "not valid JSON"),
         ("json", "[" * 100_000, None, "nested too deeply"),
-        ("toml", "a = 1\na = 2\n", 2, "not valid TOML"),
+        ("toml", "a = 1\na = 2\n", 2, "given twice"),
         ("toml", "a = 1\nb = \n", 2, "not valid TOML"),
         ("toml", "a = [1,\n", 2, "not valid TOML"),
         ("toml", "a = 1" + "0" * 5000, None, "not valid TOML"),
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
     """Missing, a directory, not UTF-8, or too large: one sentence each."""
     with pytest.raises(InputError, match=r"absent\.yaml: there is no such file"):
         read_document(tmp_path / "absent.yaml")
-    with pytest.raises(InputError, match="this is a directory"):
+    with pytest.raises(InputError, match="this is a folder"):
         read_document(tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
         read_document("nul\0byte.yaml")

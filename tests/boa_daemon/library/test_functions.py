@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from verbs import exit_code
 
 import boa_daemon
-from boa_daemon import Problem, compare, frontier, plan, simulate, solve
+from boa_daemon import Problem, commit, compare, frontier, plan, simulate, solve
 from boa_daemon.errors import InputError
 from policies.errors import InfeasibleBudget, UnknownPolicy
 
@@ -90,17 +93,48 @@ def test_a_run_and_a_comparison(problem: Problem, tmp_path: Path) -> None:
     assert set(compared.ratios) == {"boa", "equal-width"}
 
 
+def test_a_commitment_is_that_of_the_command(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same document for a file and for a mapping; its figures are fields; a trace brings its proof."""
+    file = ROOT / "examples/commitments.toml"
+    two = ROOT / "examples/two-gpu-types.yaml"
+    found = commit(Problem.from_file(two), file, "27/h")
+    words = ("commit", "--offers", str(file), "--classes", str(two), "--budget", "27/h", "--json")
+    assert exit_code(monkeypatch, *words) == 0
+    assert found.to_dict() == json.loads(capsys.readouterr().out)
+    assert commit(Problem.from_file(two), tomllib.loads(file.read_text()), "27/h").document == found.document
+    assert set(found.usd_per_hour) == {1, 3}
+    assert all(found.least_saved_fraction[years] <= found.saved_fraction[years] for years in (1, 3))
+    assert sum(found.to_frame().query("term_years == 3")["usd_per_hour"]) == pytest.approx(
+        found.usd_per_hour[3]
+    )
+    assert "<caption>What to commit to at 27.00 USD/hour</caption>" in found._repr_html_()
+    offers = {
+        "as_of": "2026-11-01",
+        "source": "a test",
+        "offers": [{"name": "a", "kind": "compute", "discounts": {"a10g": 0.4}}],
+    }
+    (proof,) = commit(problem, offers, "60/h", trace=DAY).to_dict()["proof"]
+    assert proof["advised_usd_per_hour"] >= 0.0
+
+
 @pytest.mark.parametrize(
     ("ask", "kind", "sentence"),
     [
         (solve, InputError, 'Give one, such as "40/h"'),
-        (lambda one: solve(one, "40"), InputError, "unit"),
+        (lambda one: solve(one, "40"), InputError, "the budget .40. does not say for how long"),
         (lambda one: solve(one, -3.0), InputError, "positive"),
         (lambda one: plan(one, "1/h"), InfeasibleBudget, "at least"),
         (lambda one: simulate(one, [(0.0, "vison")], "60/h"), InputError, "vison"),
         (lambda one: simulate(one, [3], "60/h"), InputError, "pairs of seconds"),
         (lambda one: simulate(one, DAY, "60/h", policy="bao"), UnknownPolicy, "Did you mean 'boa'"),
         (lambda one: frontier(one, unit="eur"), InputError, "gpus or usd_per_hour"),
+        (lambda one: commit(one, "none.toml", "60/h"), InputError, "none.toml: there is no such file"),
+        (lambda one: commit(one, {}, "60/h"), InputError, "the offers: the file offers nothing"),
+        (lambda one: commit(one, {"offer": []}, "60/h"), InputError, "Did you mean 'offers'"),
+        (lambda one: commit(one, {}, "gpus:9"), InputError, "paid in dollars"),
+        (lambda one: commit(one, {}, "60/h", spread=2.0), InputError, "spread is a fraction"),
         (lambda one: Problem.from_rows([]), InputError, "no rows"),
         (lambda one: Problem.from_rows([{"class": "a"}]), InputError, "'arrivals_per_hour' lacks"),
         (lambda one: Problem.from_csv("none.csv"), InputError, "none.csv"),
@@ -137,6 +171,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
         "Client",
         "Problem",
         "__version__",
+        "commit",
         "compare",
         "frontier",
         "plan",

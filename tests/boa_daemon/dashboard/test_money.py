@@ -1,0 +1,68 @@
+"""Who spent what, for every open page: worked out once a tick, from starts that are read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.costs import CostBy
+from boa_daemon.dashboard.money import MOST_COSTS, MoneyView
+from boa_daemon.store import queue
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Any:
+    """A daemon on which three jobs run."""
+    found = DaemonInAFolder(tmp_path, ManualClock(NOW), {"budget": {"usd_per_hour": 50.0}})
+    found.service.submit([job_content(hours=5.0) for _ in range(3)], user="ann")
+    tick(found, 4)
+    yield found
+    found.close()
+
+
+def tick(play: DaemonInAFolder, times: int = 1) -> None:
+    """Let so many minutes pass."""
+    for _ in range(times):
+        play.daemon.tick()
+        play.clock.instant += 60.0
+
+
+def test_it_is_worked_out_once_a_tick(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten pages that ask cost one look; after a tick, or for other hours or rows, there is a new one."""
+    view, asked = MoneyView(play.service), []
+    cost = play.service.cost
+    monkeypatch.setattr(play.service, "cost", lambda **given: asked.append(given) or cost(**given))
+    first = [view.cost(by="class", hours=24.0) for _ in range(10)][-1]
+    assert len(asked) == 1
+    view.cost(by="user", hours=24.0)
+    view.cost(by="class", hours=48.0)
+    assert len(asked) == 3
+    tick(play)
+    second = view.cost(by="class", hours=24.0)
+    assert second["as_of"] > first["as_of"]
+    assert second["usd"] > first["usd"] > 0.0
+    assert second == play.service.cost(by="class", since=second["since"]) | {"as_of": second["as_of"]}
+
+
+def test_what_is_kept_is_bounded(play: DaemonInAFolder) -> None:
+    """Whoever asks for a thousand ranges fills no memory."""
+    view = MoneyView(play.service)
+    for hours in range(1, 2 * MOST_COSTS):
+        view.cost(by="job", hours=float(hours))
+    assert len(view._costs) <= MOST_COSTS
+
+
+def test_a_start_is_read_once(play: DaemonInAFolder) -> None:
+    """The GPUs of starts that were asked for before are not read from their text again."""
+    by: CostBy = "job"
+    before = play.service.cost(by=by)
+    misses = queue._slots.cache_info().misses
+    assert play.service.cost(by=by)["rows"] == before["rows"]
+    assert queue._slots.cache_info().misses == misses > 0
+    assert len(before["rows"]) >= 3
