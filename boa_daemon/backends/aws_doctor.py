@@ -8,11 +8,13 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_images import newest, staleness
 from boa_daemon.backends.aws_launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws_listing import tags_of_instance
 from boa_daemon.backends.aws_policy import NOTHING_ELSE, Uses, iam_action, policy, sids_for
 from boa_daemon.backends.aws_request import CLUSTER_TAG, run_request
 from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
+from boa_daemon.backends.settings import BUILT
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
@@ -237,8 +239,14 @@ class Doctor:
         for name in self._settings.instance_types:
             named = self._settings.image_of(name)
             image, _ = self._cloud.launcher.image(name)
+            own = newest(self._calls) if named == BUILT else None
+            stale = [] if own is None else list(staleness(self._calls, own, self._clock.now()))
+            said = image if image == named else f"{image} by {named}"
             yield Check(
-                name=f"image {name}", status="ok", said=image if image == named else f"{image} by {named}"
+                name=f"image {name}",
+                status="warning" if stale else "ok",
+                said="; ".join([said, *([own.holds] if own else []), *stale]),
+                fix="`boa image build --yes` makes a new one" if stale else "",
             )
 
     def _launch(self) -> Iterator[Check]:
