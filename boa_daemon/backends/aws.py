@@ -265,7 +265,7 @@ class AwsCloud(Provider):
         """Return what the region rents, at cached prices, less what our nodes take of the quotas."""
         try:
             return self.market.offers(self._vcpus_in_use())
-        except CallFailed as error:
+        except (CallFailed, MissingPrice) as error:
             self._say(f"nothing can be rented now: {error}")
             return [
                 Offer(instance_type=name, zone="unknown", nodes_left=0)

@@ -2,7 +2,8 @@
 
 Prices are those of the region (`aws_side_prices`); the node is born with them in a tag, so its bill never
 changes with settings or price lists of later days. Transfer within a region to S3 is free. What jobs fetch
-from elsewhere nobody knows beforehand: `boa cost --reconcile` shows what Cost Explorer says of it.
+through a NAT gateway is estimated by `[cloud] nat_gb_per_hour`, as nobody else knows it beforehand: `boa cost
+--reconcile` shows what Cost Explorer says of it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def extras_of(settings: AwsSettings, *, has_address: bool = True) -> Extras:
     if settings.instance_profile:
         per_beat = 2.0 * prices.s3_usd_per_1000_writes / 1000.0 + prices.sqs_usd_per_million / 1e6
         found.append(("requests", BEATS_PER_HOUR * per_beat))
+    if settings.nat_gb_per_hour:
+        found.append(("transfer", settings.nat_gb_per_hour * prices.nat_usd_per_gb))
     return tuple((kind, round(usd, 6)) for kind, usd in found)
 
 

@@ -87,6 +87,8 @@ class AwsSettings(BaseModel):
     """GiB of the root volume of a node."""
     volume_mb_per_second: int = Field(default=125, ge=125, le=750)
     """MB/s of the root volume; what is above 125 is paid, and 750 is what its 3,000 IOPS carry."""
+    nat_gb_per_hour: float = Field(default=0.0, ge=0.0, le=1e5)
+    """GB per hour that a node gets through a NAT gateway, as an estimate for ledger and caps; S3 is free."""
     spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
     """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
     lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)

@@ -98,6 +98,8 @@ def up(
     if template:
         typer.echo(as_yaml(plan.template).rstrip())
         return
+    # Before anything is made: whoever does not know what it costs makes nothing.
+    plan.standing()
     outputs: Mapping[str, str] = {}
     is_changed = False
     if yes:

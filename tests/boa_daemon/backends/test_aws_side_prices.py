@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_rigs import CATALOG, RigMaker, a_launch
+from verbs import exit_code
 
+from boa_daemon.backends.aws_doctor import Doctor
 from boa_daemon.backends.aws_extras import extras_of
 from boa_daemon.backends.aws_side_prices import QUESTIONS, ask_side_prices, side_prices
 from boa_daemon.backends.aws_stack import Wishes, monthly_costs
 from boa_daemon.backends.settings import AwsSettings, SidePrices, load_aws_settings
 from boa_daemon.cli.toml_keys import write_keys
-from boa_daemon.errors import InputError, MissingPrice
+from boa_daemon.errors import USAGE, InputError, MissingPrice
 from boa_daemon.testing.fake_terms import Terms
 
 HOME = side_prices(AwsSettings())
@@ -86,3 +89,35 @@ def test_what_is_written_down_is_read_back_and_rents_at_those_prices(
     (life,) = rig.fake.history()
     assert life.tags["boa:extra-usd-per-hour"] == "disk=0.027397 address=0.006250"
     assert CATALOG.price_of("g5.xlarge") > 0
+
+
+def test_without_prices_nothing_is_rented_and_the_doctor_says_what_to_type(make_rig: RigMaker) -> None:
+    rig = make_rig(region="eu-west-1", zones=("eu-west-1a",))
+    offers = rig.cloud.offers()
+    assert offers
+    assert {each.nodes_left for each in offers} == {0}
+    assert "boa prices --beside --region eu-west-1" in rig.said[0]
+    assert list(rig.cloud.nodes()) == []
+    (check,) = Doctor(rig.cloud, CATALOG, rig.clock)._prices()
+    assert (check.name, check.status) == ("prices beside", "failed")
+    assert "boa prices --beside --region eu-west-1" in check.fix
+
+
+def test_a_site_in_another_region_asks_once_and_then_says_what_it_costs_there(
+    make_rig: RigMaker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_rig(Terms(side_prices={"eu-west-1": IRELAND}))
+    monkeypatch.chdir(tmp_path)
+    site = ("up", "--type", "g5.xlarge", "--region", "eu-west-1", "--private", "--json")
+    assert exit_code(monkeypatch, *site, "--yes") == USAGE
+    assert "boa prices --beside --region eu-west-1" in capsys.readouterr().err
+    assert not (tmp_path / "boa.toml").exists()
+    assert exit_code(monkeypatch, "prices", "--beside", "--region", "eu-west-1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["side_prices"]["nat_usd_per_gb"] == 0.05625
+    assert exit_code(monkeypatch, *site) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["usd_per_month"] == pytest.approx(730 * 1.25 * 0.05, abs=0.01)
+    assert document["nodes"][0]["disk_usd_per_hour"] == pytest.approx(200 * 0.1 / 730, abs=1e-4)
