@@ -124,6 +124,12 @@ def _ends(usage: str, end: str) -> bool:
     return usage == end or usage.endswith(f"-{end}")
 
 
+def catalogue_of(region: str) -> dict[str, float]:
+    """Return the catalogue's prices of a region by name; none where it does not know it."""
+    found = _shipped().get(region)
+    return {} if found is None else {name: float(getattr(found, name)) for name in QUESTIONS}
+
+
 @cache
 def _shipped() -> Mapping[str, SidePrices]:
     """Return the catalogue in the package."""

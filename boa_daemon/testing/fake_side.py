@@ -9,7 +9,7 @@ from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
-from boa_daemon.backends.aws_side_prices import QUESTIONS
+from boa_daemon.backends.aws_side_prices import QUESTIONS, catalogue_of
 from boa_daemon.testing.fake_answers import (
     Answer,
     Call,
@@ -55,10 +55,11 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
 def _side_price(cloud: CloudFacts, service: str, terms: dict[str, str]) -> Answer:
     """Answer what something beside instances costs in a region; nothing where the terms name no price."""
     wanted = {key: value for key, value in terms.items() if key != "regionCode"}
-    entries = []
+    region, entries = terms["regionCode"], []
+    known = cloud.terms.side_prices.get(region) or catalogue_of(region)
     for name, (whose, asked, unit, parts) in QUESTIONS.items():
         plain = {key: value for key, value in asked.items() if value[0] != "*"}
-        usd = cloud.terms.side_prices.get(terms["regionCode"], {}).get(name)
+        usd = known.get(name)
         if usd is None or (whose, plain) != (service, wanted):
             continue
         usage = {key: f"EUW1-{value[1:]}" for key, value in asked.items() if value[0] == "*"}
