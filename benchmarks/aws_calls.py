@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
+from boa_daemon.backends.aws_image_policy import image_policy
 from boa_daemon.backends.aws_policy import Uses, node_policy, policy
 from boa_daemon.backends.aws_stack import Wishes, stack_template
 from boa_daemon.backends.settings import AwsSettings
@@ -33,16 +34,20 @@ def table() -> list[str]:
     """Return the table, a line each."""
     daemon, node = policy(SETTINGS, uses=USES), node_policy(SETTINGS, USES)
     resources = stack_template(SETTINGS, Wishes())["Resources"]
-    mine = {name: group for name, group in OPERATIONS.items() if group not in ("stack", "free")}
+    apart = ("stack", "free", "bake", "unbake", "baked")
+    mine = {name: group for name, group in OPERATIONS.items() if group not in apart}
+    images = [name for name, group in OPERATIONS.items() if group in apart[2:]]
     stack = [name for name, group in OPERATIONS.items() if group == "stack"]
     return [
         "| what | how many | which |",
         "|---|---|---|",
         f"| calls of the daemon | {len(mine)} | {_by_service(mine)} |",
         f"| calls of `boa up` and `boa down --stack` | {len(stack)} | {_by_service(stack)} |",
+        f"| calls of `boa image` beside the daemon's | {len(images)} | {_by_service(images)} |",
         f"| calls of a node's scripts | {len(NODE_OPERATIONS)} | {_by_service(NODE_OPERATIONS)} |",
         _row("statements of the daemon's policy", daemon),
         _row("statements of the nodes' policy", node),
+        _row("statements of the policy for images", image_policy(SETTINGS, uses=USES)),
         f"| resources of the stack | {len(resources)} | {_types(resources)} |",
     ]
 

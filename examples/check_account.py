@@ -76,8 +76,9 @@ class Failed(Exception):
 class Check:
     """The steps, in a folder of their own."""
 
-    def __init__(self, folder: Path, report: Report, patience_seconds: float) -> None:
+    def __init__(self, folder: Path, report: Report, patience_seconds: float, *, has_image: bool) -> None:
         self.folder, self.report, self.patience = folder, report, patience_seconds
+        self.has_image = has_image
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def boa(self, name: str, *words: str, may_fail: bool = False) -> str:
@@ -129,7 +130,11 @@ class Check:
         site = ("--cluster", "check", "--type", kind, "--market", market, "--usd-per-hour", "2")
         self.boa("what it would make", "up", *site)
         self.boa("make the stack", "up", *site, "--yes")
+        self.boa("what disks, addresses and gateways cost", "prices", "--beside", may_fail=True)
         self.boa("the doctor", "doctor")
+        if self.has_image:
+            self.boa("build an image", "image", "build", "--minutes", "30", "--yes")
+            self.boa("its age and what it holds", "image", "list")
         with (self.folder / "daemon.log").open("wb") as log:
             self.daemon = subprocess.Popen(
                 [sys.executable, "-m", "boa_daemon", "daemon", "--state-dir", str(self.folder / "state")],
@@ -151,6 +156,8 @@ class Check:
         if self.daemon is not None:
             self.daemon.terminate()
             self.daemon.wait()
+        if self.has_image:
+            self.boa("take the image away", "image", "remove", "--keep", "0", may_fail=True)
         self.boa("end everything", "down", "--all", "--stack", "--data", may_fail=True)
         self.boa("nothing is left", "gc", "--check", may_fail=True)
 
@@ -162,11 +169,12 @@ def main() -> None:
     parser.add_argument("--market", default="on-demand")
     parser.add_argument("--report", type=Path, default=Path("report.md"))
     parser.add_argument("--patience", type=float, default=900.0, help="seconds that a step may take")
+    parser.add_argument("--image", action="store_true", help="boot from an image built before; 0.20 USD more")
     asked = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="boa-check") as folder:
         os.environ["BOA_DAEMON_STATE_DIR"] = str(Path(folder) / "state")
-        check = Check(Path(folder), report, asked.patience)
+        check = Check(Path(folder), report, asked.patience, has_image=asked.image)
         try:
             check.run(asked.type, asked.market)
         except Failed as failed:

@@ -27,7 +27,7 @@ from boa_daemon.backends.aws_lives import as_life, is_stop_open, life_before, li
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_pool import WarmPool
 from boa_daemon.backends.aws_release import Releaser
-from boa_daemon.backends.aws_request import BOOKS_TAG, CLUSTER_TAG, LEASE_TAG
+from boa_daemon.backends.aws_request import BOOKS_TAG, BUILD_TAG, CLUSTER_TAG, LEASE_TAG
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
@@ -91,6 +91,7 @@ class AwsCloud(Provider):
         self._known: set[NodeId] = set()
         self._wanted: frozenset[NodeId] = frozenset()
         self._instances: Sequence[Mapping[str, Any]] = ()
+        self._builders: frozenset[NodeId] = frozenset()
         self._elsewhere = ""
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
@@ -161,6 +162,9 @@ class AwsCloud(Provider):
             self._end_overdue(instances, now)
             self._finish_stops(instances)
         self._instances = instances
+        built = (each for each in instances if BUILD_TAG in tags_of_instance(each))
+        # What builds an image has a time of its own: nothing prolongs it, and what is left then is a leak.
+        self._builders = frozenset(each["InstanceId"] for each in built)
         self._forget(found, now)
         return [*self._live.values(), *self._ended.values()]
 
@@ -251,7 +255,7 @@ class AwsCloud(Provider):
 
     def renew(self, nodes: Collection[NodeId]) -> None:
         """Renew the leases of nodes, as of the last listing; those of others run out."""
-        self._wanted = frozenset(nodes)
+        self._wanted = frozenset(nodes) - self._builders
         if self._touches:
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
@@ -261,7 +265,7 @@ class AwsCloud(Provider):
         """Return what the region rents, at cached prices, less what our nodes take of the quotas."""
         try:
             return self.market.offers(self._vcpus_in_use())
-        except CallFailed as error:
+        except (CallFailed, MissingPrice) as error:
             self._say(f"nothing can be rented now: {error}")
             return [
                 Offer(instance_type=name, zone="unknown", nodes_left=0)
@@ -355,6 +359,9 @@ class AwsCloud(Provider):
             prices = self.market.spot_prices(instance["InstanceType"], zone)
         told = self.notices.ended_at(of_instance) or 0.0
         is_leaving = of_instance in self.releaser.asked or name in self.pool.asked
+        ends_by = self.notices.ends_by(of_instance)
+        if BUILD_TAG in tags_of_instance(instance) and state in _LIVING:
+            is_leaving, ends_by = True, lease_of(instance)
         return as_life(
             instance,
             life,
@@ -363,7 +370,7 @@ class AwsCloud(Provider):
             kinds=self._kinds,
             spot_prices=prices,
             is_leaving=is_leaving or is_stop_open(instance, life),
-            ends_by=self.notices.ends_by(of_instance),
+            ends_by=ends_by,
             ready_at=self._ready_at.get(name),
             # What was told of an earlier run or a stop says nothing of this life.
             stopped_at=told if told >= launched_at and life % 2 else self._stopped_at.get(name),

@@ -39,6 +39,10 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ec2:StopInstances": "pool",
         "ec2:StartInstances": "pool",
         "ec2:CreateTags": "tag",
+        "ec2:CreateImage": "bake",
+        "ec2:DeregisterImage": "unbake",
+        "ec2:DeleteSnapshot": "unbake",
+        "ec2:DescribeSnapshots": "baked",
         "ec2:DescribeInstances": "read",
         "ec2:DescribeInstanceTypeOfferings": "read",
         "ec2:DescribeSpotPriceHistory": "read",
@@ -81,7 +85,8 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
 """`service:Operation` to the group of the policy that allows it.
 
 `stack` are calls of `boa up` and `boa down --stack`, made with the rights of the administrator who types
-them: no policy of ours holds them, nor those of group `free`, which need no permission.
+them: no policy of ours holds them, nor those of group `free`, which need no permission. `bake`, `unbake` and
+`baked` are those of `boa image`, with a policy of their own.
 """
 NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
     {

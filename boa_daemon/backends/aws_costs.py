@@ -4,10 +4,11 @@ Cost Explorer lags: a day is complete about a day after it has ended, so today a
 final. It knows our tag only once that has been activated as a cost allocation tag, and only from then on;
 before that it answers zeros, which say nothing. A day without an answer is unknown, never zero.
 
-Asked for is what bears the cluster's tag, without credits, refunds and taxes, by service. Compute is compared
-to the dollar. Disks (a service with NAT gateways and transfer between zones), public addresses and requests
-are estimates in the ledger: they stand beside what Cost Explorer says, and never count as drift. Each request
-costs 0.01 USD.
+Asked for is what bears a tag of ours (the cluster's, the stack's, the images'), without credits, refunds and
+taxes, by service and type of usage. Compute is compared to the dollar. Disks, public addresses, requests and
+transfer are estimates in the ledger, the gateway is what the caps leave room for, and images and the bucket
+are in Cost Explorer alone: they stand beside each other, and never count as drift. Each request costs
+0.01 USD.
 """
 
 from __future__ import annotations
@@ -18,18 +19,37 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_images import IMAGE_TAG
 from boa_daemon.backends.aws_request import CLUSTER_TAG
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.ledger import COMPUTE
 
-SERVICES: Mapping[str, str] = {
-    "Amazon Elastic Compute Cloud - Compute": COMPUTE,
-    "EC2 - Other": "disk",
-    "Amazon Virtual Private Cloud": "address",
-    "Amazon Simple Storage Service": "requests",
-    "Amazon Simple Queue Service": "requests",
-}
-"""What Cost Explorer calls a service, and the kind of the ledger that it is compared with."""
+_EC2, _OTHER = "Amazon Elastic Compute Cloud - Compute", "EC2 - Other"
+SERVICES = (
+    _EC2,
+    _OTHER,
+    "Amazon Virtual Private Cloud",
+    "Amazon Simple Storage Service",
+    "Amazon Simple Queue Service",
+)
+"""What Cost Explorer calls the services that we use."""
+_USAGES = (
+    ("NatGateway-Hours", "gateway"),
+    ("NatGateway-Bytes", "transfer"),
+    ("DataTransfer", "transfer"),
+    ("AWS-In-Bytes", "transfer"),
+    ("AWS-Out-Bytes", "transfer"),
+    ("PublicIPv4", "address"),
+    ("EBS:Snapshot", "images"),
+    ("EBS:", "disk"),
+    ("TimedStorage", "storage"),
+    ("Requests", "requests"),
+)
+"""A part of a type of usage, and the kind that it is; the first that is found counts."""
+BESIDE = ("gateway", "images", "storage", "other")
+"""Kinds that are billed, and that no node bears: of the stack, of images and of the bucket."""
+_TAGS = (CLUSTER_TAG, "boa:stack", IMAGE_TAG)
+"""What is ours on the bill: nodes with what is theirs, what `boa up` made, and images."""
 _NOT_COUNTED = ["Credit", "Refund", "Tax"]
 TOLERANCE_FRACTION, TOLERANCE_USD = 0.02, 0.05
 """A difference is drift above this part of the ledger's day, and above so many dollars."""
@@ -82,10 +102,10 @@ def explorer_days(calls: AwsCalls, cluster: str, first: date, last: date) -> dic
         "TimePeriod": {"Start": first.isoformat(), "End": (last + timedelta(days=1)).isoformat()},
         "Granularity": "DAILY",
         "Metrics": ["UnblendedCost"],
-        "GroupBy": [{"Type": "DIMENSION", "Key": "SERVICE"}],
+        "GroupBy": [{"Type": "DIMENSION", "Key": key} for key in ("SERVICE", "USAGE_TYPE")],
         "Filter": {
             "And": [
-                {"Tags": {"Key": CLUSTER_TAG, "Values": [cluster]}},
+                {"Or": [{"Tags": {"Key": key, "Values": [cluster]}} for key in _TAGS]},
                 {"Dimensions": {"Key": "SERVICE", "Values": list(SERVICES)}},
                 {"Not": {"Dimensions": {"Key": "RECORD_TYPE", "Values": _NOT_COUNTED}}},
             ]
@@ -96,14 +116,19 @@ def explorer_days(calls: AwsCalls, cluster: str, first: date, last: date) -> dic
         for row in answer.get("ResultsByTime", ()):
             day = found.setdefault(date.fromisoformat(row["TimePeriod"]["Start"]), {COMPUTE: 0.0})
             for group in row.get("Groups", ()):
-                kind, cost = SERVICES.get(group["Keys"][0]), group["Metrics"]["UnblendedCost"]
+                kind, cost = kind_of(*group["Keys"]), group["Metrics"]["UnblendedCost"]
                 if cost["Unit"] != "USD":
                     raise NoCostData(f"Cost Explorer answers in {cost['Unit']}; the ledger counts USD")
-                if kind is not None:
-                    day[kind] = day.get(kind, 0.0) + float(cost["Amount"])
+                day[kind] = day.get(kind, 0.0) + float(cost["Amount"])
         if not answer.get("NextPageToken"):
             return found
         arguments["NextPageToken"] = answer["NextPageToken"]
+
+
+def kind_of(service: str, usage: str) -> str:
+    """Return which kind of cost a type of usage is; EC2's own is compute but for transfer."""
+    kind = next((kind for part, kind in _USAGES if part in usage), "other")
+    return COMPUTE if service == _EC2 and kind != "transfer" else kind
 
 
 def compared(

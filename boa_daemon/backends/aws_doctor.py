@@ -8,12 +8,15 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_images import newest, staleness
 from boa_daemon.backends.aws_launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws_listing import tags_of_instance
 from boa_daemon.backends.aws_policy import NOTHING_ELSE, Uses, iam_action, policy, sids_for
 from boa_daemon.backends.aws_request import CLUSTER_TAG, run_request
 from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
-from boa_daemon.errors import BoaError
+from boa_daemon.backends.aws_side_prices import side_prices
+from boa_daemon.backends.settings import BUILT
+from boa_daemon.errors import BoaError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.lives import instance_of
@@ -198,7 +201,15 @@ class Doctor:
             )
 
     def _prices(self) -> Iterator[Check]:
-        """What does each type cost, and who says so?"""
+        """What does each type cost, and what is billed beside it; and who says so?"""
+        try:
+            sides = side_prices(self._settings)
+            said = f"beside instances as of {sides.as_of}, by {sides.source}"
+            yield Check(name="prices beside", status="ok", said=said)
+        except MissingPrice as error:
+            fix = f"Type `boa prices --beside --region {self._settings.region}`"
+            yield Check(name="prices beside", status="failed", said=str(error).partition(". ")[0], fix=fix)
+            return
         for name in self._settings.instance_types:
             price = self._cloud.market.price(name, "", "on-demand")
             is_live = self._cloud.market.ages().get(f"price {name}") is not None
@@ -237,8 +248,14 @@ class Doctor:
         for name in self._settings.instance_types:
             named = self._settings.image_of(name)
             image, _ = self._cloud.launcher.image(name)
+            own = newest(self._calls) if named == BUILT else None
+            stale = [] if own is None else list(staleness(self._calls, own, self._clock.now()))
+            said = image if image == named else f"{image} by {named}"
             yield Check(
-                name=f"image {name}", status="ok", said=image if image == named else f"{image} by {named}"
+                name=f"image {name}",
+                status="warning" if stale else "ok",
+                said="; ".join([said, *([own.holds] if own else []), *stale]),
+                fix="`boa image build --yes` makes a new one" if stale else "",
             )
 
     def _launch(self) -> Iterator[Check]:

@@ -13,12 +13,13 @@ from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_images import base_of, newest
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_network import Way, ways
 from boa_daemon.backends.aws_refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS, refusal_of
 from boa_daemon.backends.aws_request import Site, run_request
 from boa_daemon.backends.caches import Cached
-from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.backends.settings import BUILT, AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.offers import Offer
@@ -220,10 +221,10 @@ class Launcher:
 
     def _ask_image(self, named: str) -> tuple[str, str]:
         """Ask for the image behind a name, and for its root device."""
-        image = named
-        if named.startswith("ssm:"):
-            parameter = self._calls.call("ssm:GetParameter", Name=named[4:])
-            image = parameter["Parameter"]["Value"]
+        if named == BUILT:
+            own = newest(self._calls)
+            return own.id, own.root_device or _ROOT_DEVICE
+        image = base_of(self._calls, named)
         images = self._calls.call("ec2:DescribeImages", ImageIds=[image])["Images"]
         if not images:
             raise CallFailed(

@@ -21,6 +21,8 @@ CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
 EXTRAS_TAG = "boa:extra-usd-per-hour"
 JOB_TAG, GENERATION_TAG = "boa:job", "boa:generation"
+BUILD_TAG = "boa:image-build"
+"""What builds an image bears it: no job runs there, and nothing prolongs its lease."""
 
 
 LONGEST_TAG = 256

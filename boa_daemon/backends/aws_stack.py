@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from boa_daemon.backends.aws_extras import ADDRESS_USD_PER_HOUR
 from boa_daemon.backends.aws_policy import (
     Uses,
     control_role_name,
@@ -22,14 +21,11 @@ from boa_daemon.backends.aws_policy import (
     policy,
     slug_of,
 )
-from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.job.gate.address import PORT as GATE_PORT
 
 ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
 LETTER_DAYS, MOST_RECEIVES = 14, 5
-NAT_USD_PER_HOUR, NAT_USD_PER_GB = 0.045, 0.045
-S3_USD_PER_GB_MONTH = 0.023
-"""List prices of us-east-1, as of October 2026; other regions are up to a half dearer."""
 _TAKEN_BACK = ("EC2 Spot Instance Interruption Warning",)
 _ENDS = ("shutting-down", "terminated", "stopping", "stopped")
 
@@ -143,16 +139,26 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def monthly_costs(wishes: Wishes) -> list[tuple[str, float, str]]:
+def monthly_costs(wishes: Wishes, prices: SidePrices) -> list[tuple[str, float, str]]:
     """Return (what, dollars per month, the terms) of what the stack itself costs, nodes left aside."""
     rows = [
         ("roles, security group, rules, placement groups", 0.0, "free"),
-        ("two queues", 0.0, "the first million requests of a month are free, then 0.40 USD per million"),
-        ("bucket", 0.0, f"{S3_USD_PER_GB_MONTH} USD per GB and month, 0.005 USD per 1,000 writes"),
-    ]
+        (
+            "two queues", 0.0,
+            "the first million requests of a month are free, then "
+            f"{prices.sqs_usd_per_million:g} USD per million",
+        ),
+        (
+            "bucket", 0.0,
+            f"{prices.s3_usd_per_gb_month:g} USD per GB and month, "
+            f"{prices.s3_usd_per_1000_writes:g} USD per 1,000 writes",
+        ),
+    ]  # fmt: skip
     if wishes.private_zones:
-        usd = (NAT_USD_PER_HOUR + ADDRESS_USD_PER_HOUR) * 730.0
-        rows.append(("NAT gateway with its address", usd, f"and {NAT_USD_PER_GB} USD per GB through it"))
+        usd = (prices.nat_usd_per_hour + prices.address_usd_per_hour) * 730.0
+        rows.append(
+            ("NAT gateway with its address", usd, f"and {prices.nat_usd_per_gb:g} USD per GB through it")
+        )
         rows.append(("gateway endpoint of S3", 0.0, "free: checkpoints do not go through the NAT gateway"))
     if wishes.email and wishes.usd_per_month:
         rows.append(("alarm on the bill", 0.0, "the first two budgets of an account are free"))

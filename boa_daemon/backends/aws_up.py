@@ -45,7 +45,7 @@ class Stack:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._calls, self._now, self._sleep = calls, now, sleep
+        self._calls, self._now, self._sleep, self.settings = calls, now, sleep, calls.settings
         self.name = Names.of(calls.settings).stack
 
     def state(self) -> dict[str, Any] | None:

@@ -17,7 +17,39 @@ OPEN_DRIVER = DRIVER_IMAGE.format("base-oss-nvidia-driver-gpu-ubuntu-22.04")
 CLOSED_DRIVER = DRIVER_IMAGE.format("base-proprietary-nvidia-driver-gpu-amazon-linux-2")
 """NVIDIA's open driver begins with Turing, so one image does not fit P3 and P4."""
 
+BUILT = "built"
+"""The image that `boa image build` made last."""
+
 MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand"]
+
+
+class SidePrices(BaseModel):
+    """What a region asks beside instances, in list prices of the first tier."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    gp3_usd_per_gib_month: float = Field(gt=0.0, le=10.0)
+    """Dollars per GiB of a node's disk and month."""
+    gp3_usd_per_mb_month: float = Field(gt=0.0, le=10.0)
+    """Dollars per MB/s of a disk above 125, and month."""
+    snapshot_usd_per_gb_month: float = Field(gt=0.0, le=10.0)
+    """Dollars per GB of an image and month."""
+    address_usd_per_hour: float = Field(gt=0.0, le=10.0)
+    """Dollars per public IPv4 address and hour."""
+    nat_usd_per_hour: float = Field(gt=0.0, le=10.0)
+    """Dollars per NAT gateway and hour."""
+    nat_usd_per_gb: float = Field(gt=0.0, le=10.0)
+    """Dollars per GB through a NAT gateway."""
+    s3_usd_per_gb_month: float = Field(gt=0.0, le=10.0)
+    """Dollars per GB in the bucket and month."""
+    s3_usd_per_1000_writes: float = Field(gt=0.0, le=10.0)
+    """Dollars per 1,000 writes or listings."""
+    sqs_usd_per_million: float = Field(gt=0.0, le=100.0)
+    """Dollars per million requests to a queue."""
+    as_of: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
+    """The day of the prices."""
+    source: str = "set by hand"
+    """Where they come from."""
 
 
 class AwsSettings(BaseModel):
@@ -38,7 +70,7 @@ class AwsSettings(BaseModel):
     security_groups: tuple[str, ...] = ()
     """Security groups of the nodes; empty: the default one."""
     image: str = ""
-    """An image for all families, `ami-...` or `ssm:PARAMETER`."""
+    """An image for all families: `ami-...`, `ssm:PARAMETER`, or `built`, the newest of `boa image build`."""
     images: Mapping[str, str] = Field(default_factory=dict)
     """An image per family, which wins over `image`."""
     instance_profile: str = ""
@@ -55,12 +87,16 @@ class AwsSettings(BaseModel):
     """GiB of the root volume of a node."""
     volume_mb_per_second: int = Field(default=125, ge=125, le=750)
     """MB/s of the root volume; what is above 125 is paid, and 750 is what its 3,000 IOPS carry."""
+    nat_gb_per_hour: float = Field(default=0.0, ge=0.0, le=1e5)
+    """GB per hour that a node gets through a NAT gateway, as an estimate for ledger and caps; S3 is free."""
     spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
     """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
     lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)
     """A node that hears nothing from the daemon for so long powers itself off; 90 outlast an hour apart."""
     warm_pool_nodes: int = Field(default=0, ge=0)
     """Idle nodes kept stopped, at the cost of their disks."""
+    side_prices: SidePrices | None = None
+    """What the region asks beside instances; unset: the catalogue's, which knows us-east-1."""
     queue_url: str = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
@@ -78,13 +114,23 @@ class AwsSettings(BaseModel):
     def image_of(self, instance_type: str) -> str:
         """Return what names the image of a type: `ami-...` or `ssm:PARAMETER`."""
         family = instance_type.partition(".")[0]
-        default = CLOSED_DRIVER if family in ("p3", "p3dn") else OPEN_DRIVER
-        return self.images.get(family) or self.image or default
+        return self.images.get(family) or self.image or default_image(family)
+
+    def base_of(self, instance_type: str) -> str:
+        """Return what names the image that one of our own begins with."""
+        family = instance_type.partition(".")[0]
+        named = self.image_of(instance_type)
+        return default_image(family) if named == BUILT else named
 
     @property
     def markets(self) -> tuple[Market, ...]:
         """The markets to rent on, besides reservations."""
         return ("spot", "on-demand") if self.market == "spot-then-on-demand" else (self.market,)
+
+
+def default_image(family: str) -> str:
+    """Return the image of a family where none is named: AWS's own with NVIDIA's driver."""
+    return CLOSED_DRIVER if family in ("p3", "p3dn") else OPEN_DRIVER
 
 
 def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:

@@ -8,7 +8,7 @@ import typer
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_receipt import Receipt, end_everything
-from boa_daemon.backends.aws_stack import S3_USD_PER_GB_MONTH
+from boa_daemon.backends.aws_side_prices import side_prices
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.aws_up import Stack
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
@@ -18,7 +18,7 @@ from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
-from boa_daemon.errors import PARTLY_DONE, InputError
+from boa_daemon.errors import PARTLY_DONE, InputError, MissingPrice
 
 
 def down(
@@ -100,6 +100,11 @@ def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, An
     bucket = stack.outputs().get("BucketName") or stack.bucket()
     was_there = stack.remove(wait_seconds=wait_seconds)
     kept = stack.kept(bucket, delete=data)
+    try:
+        usd = side_prices(stack.settings).s3_usd_per_gb_month
+    except MissingPrice:
+        usd = None
+    price = 0.0 if kept.is_gone else None if usd is None else round(kept.size_bytes / 1e9 * usd, 4)
     return {
         "name": stack.name,
         "removed": was_there,
@@ -107,7 +112,7 @@ def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, An
         "bucket_removed": kept.is_gone,
         "objects": kept.objects,
         "gb": round(kept.size_bytes / 1e9, 6),
-        "usd_per_month": 0.0 if kept.is_gone else round(kept.size_bytes / 1e9 * S3_USD_PER_GB_MONTH, 4),
+        "usd_per_month": price,
     }
 
 
@@ -123,8 +128,9 @@ def _print(receipts: list[Receipt], gone: dict[str, Any] | None, *, asked: bool)
     if gone["bucket_removed"]:
         console.print(f"bucket {gone['bucket']}: gone.", soft_wrap=True)
     else:
+        price = "an unknown price" if gone["usd_per_month"] is None else f"{gone['usd_per_month']:g} USD"
         console.print(
             f"bucket {gone['bucket']} stays: {gone['objects']} objects, {gone['gb']:g} GB, "
-            f"{gone['usd_per_month']:g} USD/month; --data deletes it.",
+            f"{price}/month; --data deletes it.",
             soft_wrap=True,
         )

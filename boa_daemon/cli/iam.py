@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from boa_daemon.backends.aws_image_policy import image_policy
 from boa_daemon.backends.aws_policy import node_policy, policy
 from boa_daemon.backends.aws_stack import as_yaml, stack_template
 from boa_daemon.cli.aws_site import (
@@ -32,6 +33,10 @@ def iam(
     node: Annotated[
         bool, typer.Option("--node", help="The policy of the nodes, in place of the daemon's.")
     ] = False,
+    image: Annotated[
+        bool,
+        typer.Option("--image", help="The policy of whoever types `boa image`, in place of the daemon's."),
+    ] = False,
     account: Annotated[str, typer.Option(help="Account id to write into the ARNs.")] = "*",
     node_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the nodes.")] = "",
     control_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the daemon.")] = "",
@@ -47,6 +52,8 @@ def iam(
         document = stack_template(settings)
     elif node:
         document = node_policy(settings, uses, account=account)
+    elif image:
+        document = image_policy(settings, uses=uses, account=account, role=control_role)
     else:
         document = policy(
             settings, uses=uses, account=account, node_role=node_role, control_role=control_role

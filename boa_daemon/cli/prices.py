@@ -11,6 +11,7 @@ import typer
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_prices import ask_price, read_price_list
+from boa_daemon.backends.aws_side_prices import ask_side_prices
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
 from boa_daemon.cli.output import (
     JsonOption,
@@ -22,6 +23,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.planning import PricesOption
+from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import STALE_DAYS, days_old
@@ -36,6 +38,10 @@ def prices(
         Path | None,
         typer.Option("--from", metavar="FILE", help="A saved `aws pricing get-products`, not the account."),
     ] = None,
+    beside: Annotated[
+        bool,
+        typer.Option("--beside", help="Ask what the region bills beside instances; write it to --config."),
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionOption = None,
     prices: PricesOption = None,
@@ -44,6 +50,9 @@ def prices(
 ) -> None:
     """Say how old each price is; with --refresh write fresh ones, from AWS or from a saved price list."""
     catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
+    if beside:
+        _beside(config, region, today, chosen_format(output, as_json))
+        return
     if refresh is None:
         if source is not None:
             raise InputError(
@@ -60,6 +69,25 @@ def prices(
         rows=lambda: rows,
         table=lambda: _print(rows, refresh),
     )
+
+
+def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -> None:
+    """Ask what disks, addresses, gateways, buckets and queues cost in the region, and write it down."""
+    settings = settings_of(config, region=region)
+    found = ask_side_prices(AwsCalls(settings), settings.region, as_of=today.isoformat())
+    values = found.model_dump()
+    write_keys(config, {"cloud": {"region": settings.region, "side_prices": values}})
+    rows = [{"what": name, "value": value} for name, value in values.items()]
+
+    def printed() -> None:
+        table = a_table(f"Beside instances, {settings.region}", "what", "USD", right=("USD",))
+        for row in rows:
+            table.add_row(row["what"], str(row["value"]))
+        stdout_console().print(table)
+        stdout_console().print(f"  Wrote side_prices under [cloud] to {config}.")
+
+    document = {"region": settings.region, "side_prices": values, "file": str(config)}
+    show(form, document, rows=lambda: rows, table=printed)
 
 
 def _refresh(

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_costs import check_known, compared, explorer_days
+from boa_daemon.backends.aws_costs import BESIDE, check_known, compared, explorer_days
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
 from boa_daemon.daemon.config import aws_settings, load_settings
@@ -44,6 +44,7 @@ def reconcile(
         ledger = client.cost(by="day", since=begins)
     aws = aws_settings(settings.cloud)
     ours = {date.fromisoformat(row["name"]): _kinds(row) for row in ledger["rows"]}
+    standing = settings.budget.standing_usd_per_hour
     theirs = explorer_days(AwsCalls(aws), aws.cluster, first, today)
     found = compared(
         {day: kinds[COMPUTE] for day, kinds in ours.items()},
@@ -64,10 +65,10 @@ def reconcile(
             "note": day.note,
             "kinds": {
                 kind: {
-                    "ledger_usd": ours.get(day.day, {}).get(kind, 0.0),
+                    "ledger_usd": _estimate(kind, ours.get(day.day, {}), standing, day.day, now),
                     "cost_explorer_usd": theirs[day.day].get(kind) if day.day in theirs else None,
                 }
-                for kind in (COMPUTE, *EXTRAS)
+                for kind in (COMPUTE, *EXTRAS, *BESIDE)
             },
         }
         for day in found
@@ -78,6 +79,14 @@ def reconcile(
     show(form, document, rows=lambda: plain, table=lambda: _print(document, rows))
     if drifting:
         raise typer.Exit(DRIFT_FOUND)
+
+
+def _estimate(kind: str, ours: Mapping[str, float], standing: float, day: date, now: float) -> float:
+    """Return what the ledger has of a kind on a day; of the gateway it is what the caps leave room for."""
+    if kind != "gateway":
+        return ours.get(kind, 0.0)
+    begins = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+    return standing * min(max(now - begins, 0.0), 86_400.0) / 3600.0
 
 
 def _kinds(row: Mapping[str, Any]) -> Mapping[str, float]:
@@ -96,7 +105,7 @@ def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(row["day"], *amounts, row["note"])
     console = stdout_console()
     console.print(table)
-    for kind in EXTRAS:
+    for kind in (*EXTRAS, *BESIDE):
         pairs = [row["kinds"][kind] for row in rows]
         said = [each["cost_explorer_usd"] for each in pairs if each["cost_explorer_usd"] is not None]
         estimated = sum(each["ledger_usd"] for each in pairs)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from boa_daemon.errors import InputError
 
-Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str]
+Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str] | Mapping[str, str | float]
 
 
 def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:

@@ -11,8 +11,9 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_extras import GP3_USD_PER_GIB_MONTH, HOURS_OF_A_MONTH
+from boa_daemon.backends.aws_extras import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws_market import AwsMarket
+from boa_daemon.backends.aws_side_prices import side_prices
 from boa_daemon.backends.aws_stack import (
     Wishes,
     as_yaml,
@@ -54,6 +55,10 @@ class Plan:
     zones: Mapping[str, tuple[str, ...]]
     prices: Mapping[str, float | None]
 
+    def standing(self) -> list[tuple[str, float, str]]:
+        """Return what the stack itself costs, at the prices of the region."""
+        return monthly_costs(self.wishes, side_prices(self.settings))
+
 
 def up(
     *,
@@ -93,6 +98,8 @@ def up(
     if template:
         typer.echo(as_yaml(plan.template).rstrip())
         return
+    # Before anything is made: whoever does not know what it costs makes nothing.
+    plan.standing()
     outputs: Mapping[str, str] = {}
     is_changed = False
     if yes:
@@ -236,7 +243,7 @@ def _keys(
         cap = _DAY_CAP_DAYS * 24.0 * usd_per_hour
         budget: dict[str, Value] = {"usd_per_hour": usd_per_hour, "usd_per_day_cap": cap}
         found = {"budget": budget, **found}
-    standing = sum(usd for _, usd, _ in monthly_costs(plan.wishes)) / HOURS_OF_A_MONTH
+    standing = sum(usd for _, usd, _ in plan.standing()) / HOURS_OF_A_MONTH
     if standing:
         found["budget"] = {**found.get("budget", {}), "standing_usd_per_hour": round(standing, 6)}
     return found
@@ -247,11 +254,10 @@ def _document(
 ) -> dict[str, Any]:
     """Return the answer."""
     costs = [
-        {"what": what, "usd_per_month": round(usd, 2), "terms": terms}
-        for what, usd, terms in monthly_costs(plan.wishes)
+        {"what": what, "usd_per_month": round(usd, 2), "terms": terms} for what, usd, terms in plan.standing()
     ]
-    total = sum(usd for _, usd, _ in monthly_costs(plan.wishes))
-    disk = plan.settings.volume_gib * GP3_USD_PER_GIB_MONTH / 730.0
+    total = sum(usd for _, usd, _ in plan.standing())
+    disk = plan.settings.volume_gib * side_prices(plan.settings).gp3_usd_per_gib_month / HOURS_OF_A_MONTH
     return {
         "stack": stack.name,
         "account": plan.account,

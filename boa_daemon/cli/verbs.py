@@ -155,6 +155,7 @@ VERBS: dict[str, Verb] = {
         OPERATE,
         "Check this machine; on AWS also credentials, types, subnets, prices, quotas, images and rights.",
     ),
+    "image": Verb("image:app", OPERATE, "Images of the nodes, with all that they need."),
     "gc": Verb(
         "gc:gc",
         OPERATE,

@@ -35,6 +35,7 @@ BAD_XIDS = {
     120: "the GPU's own processor failed",
 }
 """Xid messages of the driver that no job causes; others are the job's, or pass."""
+_OVERALL = "Overall Health"
 _ABSENT, _SLOW = "not installed", "no answer within"
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
 _REDUCE = """
@@ -84,23 +85,32 @@ def _dcgm() -> list[str]:
     """Return what NVIDIA's own watcher calls a failure, where the image has it and somebody set it up."""
     said, why = _run(["dcgmi", "health", "-c", "-j"], LOOK_SECONDS)
     try:
-        found = [] if why else sorted(set(_failures(json.loads(said), "")))
-    except ValueError:
+        found = [] if why else sorted(set(_failures(json.loads(said).get("body"), ())))
+    except (ValueError, AttributeError):
         return []
+    # What failed is named; that something did is only said where nothing is.
+    found = [name for name in found if name != _OVERALL] or found
     return [f"DCGM calls {name} a failure" for name in found]
 
 
-def _failures(value: object, name: str) -> Iterator[str]:
-    """Yield the names of what a document of DCGM calls a failure."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key == "value" and item == "Failure":
-                yield name
-            else:
-                yield from _failures(item, str(key))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _failures(item, name)
+def _failures(value: object, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield what a document of DCGM calls a failure: `GPU 0 Memory system`, not the GPU again above it.
+
+    Each node is `{"value": ..., "children": {...}}`, as `dcgmi` writes all of its answers in JSON.
+    """
+    if not isinstance(value, dict):
+        return
+    below = {key: item for key, item in value.items() if isinstance(item, dict) and key != "children"}
+    children = value.get("children")
+    below |= children if isinstance(children, dict) else {}
+    found = [
+        each
+        for key, item in below.items()
+        for each in _failures(item, path if key == "Errors" else (*path, str(key)))
+    ]
+    yield from found
+    if not found and value.get("value") == "Failure":
+        yield " ".join(path)
 
 
 def _gpus(faults: list[str]) -> Iterator[list[str]]:

@@ -30,7 +30,7 @@ from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.testing import fake_side, fake_stops
+from boa_daemon.testing import fake_images, fake_side, fake_stops
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_iam import FakeIam
@@ -222,6 +222,22 @@ class FakeCloud:
         answer = fake_stops.start(self, call, self._lives, lambda: forward(call.with_query(call.query)))
         self._advance()
         return answer
+
+    def _on_CreateImage(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Keep the disk of an instance."""
+        return fake_images.create(self, call, self._lives, forward)
+
+    def _on_DescribeImages(self, call: Call, forward: Forward) -> None:  # noqa: N802 - EC2's name
+        """Let images that were asked for come to be."""
+        fake_images.advance(self, call)
+
+    def _on_DescribeSnapshots(self, call: Call, forward: Forward) -> None:  # noqa: N802 - EC2's name
+        """Let snapshots that were asked for come to be."""
+        fake_images.advance(self, call)
+
+    def _on_DeleteSnapshot(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
+        """Refuse what an image is made of."""
+        return fake_images.delete_snapshot(self, call)
 
     def _on_DescribeSpotPriceHistory(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
         """Return the paths from the start on, and of each the last price before."""

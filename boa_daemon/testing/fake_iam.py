@@ -216,9 +216,17 @@ def _ec2_checks(
     if call.operation == "RunInstances":
         yield from _launch_checks(call, base)
         return
+    if call.operation == "CreateImage":
+        yield from _image_checks(call, tags_of, base)
+        return
     kinds = {"Instance": "instance", "SpotInstanceRequest": "spot-instances-request"}
     ids = [(kind, name) for key, kind in kinds.items() for name in call.numbered(f"{key}Id")]
     ids += [("volume", call.query["VolumeId"])] if "VolumeId" in call.query else []
+    kept = (("image", "ImageId"), ("snapshot", "SnapshotId"))
+    for kind, key in kept:
+        if key in call.query:
+            known = base | _tagged("aws:ResourceTag", tags_of(call.region, call.query[key]))
+            yield action, f"arn:aws:ec2:{call.region}::{kind}/{call.query[key]}", known
     card = call.query.get("NetworkInterfaceId")
     ids += [("network-interface", card)] if card else []
     ids += [("instance", name) for name in call.numbered("ResourceId")]
@@ -231,6 +239,21 @@ def _ec2_checks(
         if wanted:
             context |= _tagged("aws:RequestTag", wanted) | {"aws:TagKeys": list(wanted)}
         yield action, _ec2_arn(call, kind, name), context
+
+
+def _image_checks(
+    call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
+) -> Iterator[Check]:
+    """Yield the checks of an image: on the instance that it is of, and on what is made and tagged."""
+    name = call.query["InstanceId"]
+    mine = base | _tagged("aws:ResourceTag", tags_of(call.region, name))
+    yield "ec2:CreateImage", _ec2_arn(call, "instance", name), mine
+    for kind in ("image", "snapshot"):
+        tags, arn = call.tags(kind), f"arn:aws:ec2:{call.region}::{kind}/*"
+        context = base | _tagged("aws:RequestTag", tags) | {"aws:TagKeys": list(tags)}
+        yield "ec2:CreateImage", arn, context
+        if tags:
+            yield "ec2:CreateTags", arn, context | {"ec2:CreateAction": "CreateImage"}
 
 
 def _launch_checks(call: Call, base: dict[str, Any]) -> Iterator[Check]:

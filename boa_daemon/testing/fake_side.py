@@ -9,6 +9,7 @@ from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
+from boa_daemon.backends.aws_side_prices import QUESTIONS, catalogue_of
 from boa_daemon.testing.fake_answers import (
     Answer,
     Call,
@@ -27,7 +28,9 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
     """Answer for services that moto lacks; None leaves a call to moto."""
     if call.service == "pricing" and call.operation == "GetProducts":
         terms = {each["Field"]: each["Value"] for each in call.document["Filters"]}
-        name = terms["instanceType"]
+        name = terms.get("instanceType", "")
+        if not name:
+            return _side_price(cloud, call.document["ServiceCode"], terms)
         price = cloud.terms.list_prices.get(name) or _catalogue_price(cloud, name)
         return json_answer(
             {"FormatVersion": "aws_v1", "PriceList": [price_entry(name, price)] if price else []}
@@ -47,6 +50,29 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
     if call.service == "ssm" and call.operation == "DescribeInstanceInformation":
         return json_answer({"InstanceInformationList": []})
     return None
+
+
+def _side_price(cloud: CloudFacts, service: str, terms: dict[str, str]) -> Answer:
+    """Answer what something beside instances costs in a region; nothing where the terms name no price."""
+    wanted = {key: value for key, value in terms.items() if key != "regionCode"}
+    region, entries = terms["regionCode"], []
+    known = cloud.terms.side_prices.get(region) or catalogue_of(region)
+    for name, (whose, asked, unit, parts) in QUESTIONS.items():
+        plain = {key: value for key, value in asked.items() if value[0] != "*"}
+        usd = known.get(name)
+        if usd is None or (whose, plain) != (service, wanted):
+            continue
+        usage = {key: f"EUW1-{value[1:]}" for key, value in asked.items() if value[0] == "*"}
+        tiers = (
+            [("0", 0.0), ("1000000", usd * parts)] if name == "sqs_usd_per_million" else [("0", usd * parts)]
+        )
+        rows = {
+            begin: {"unit": unit, "beginRange": begin, "pricePerUnit": {"USD": f"{price:.12f}"}}
+            for begin, price in tiers
+        }
+        product = {"attributes": plain | usage}
+        entries.append({"product": product, "terms": {"OnDemand": {"T": {"priceDimensions": rows}}}})
+    return json_answer({"FormatVersion": "aws_v1", "PriceList": [json.dumps(each) for each in entries]})
 
 
 def _catalogue_price(cloud: CloudFacts, name: str) -> float | None:

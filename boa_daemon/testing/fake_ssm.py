@@ -23,7 +23,14 @@ for ((i = 0; i < ${BOA_FAKE_GPUS:-8}; i++)); do echo "$i, 570.172.08, 0, 0"; don
 DMESG = """#!/bin/bash
 if [ -e "$HOME/dmesg" ]; then cat "$HOME/dmesg"; fi
 """
-"""GPUs as many as the type has, and a silent kernel; a file in the node's home says something else."""
+PYTHON = """#!/bin/bash
+if [ "$1 $2" = "-m pip" ]; then echo "$@" >> "$HOME/pip"; exit 0; fi
+exec @PYTHON@ "$@"
+"""
+"""GPUs as many as the type has, and a silent kernel; a file in the node's home says something else.
+
+Nothing is installed on this machine: pip only notes what it was asked for.
+"""
 
 
 class NoSuchInstance(Exception):
@@ -70,7 +77,7 @@ class FakeSsm:
             (self._shims / name).chmod(0o755)
         python = self._shims / "python3"
         if not python.exists():
-            python.write_text(f'#!/bin/bash\nexec {self._python} "$@"\n')
+            python.write_text(PYTHON.replace("@PYTHON@", self._python))
             python.chmod(0o755)
 
     def environment_of(self, node: str) -> dict[str, str]:

@@ -55,11 +55,15 @@ class Terms:
     spot_fraction: float = 0.0
     """Spot price of types without a path, as a part of the list price; nothing: no spot price is known."""
     list_prices: dict[str, float] = field(default_factory=dict)
+    side_prices: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What the Pricing API says of a region beside instances, by the names of `SidePrices`."""
     free_addresses: dict[str, int] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     event_queue: str = ""
     enforces_cluster: str = ""
     throttles: bool = False
+    image_seconds: float = 0.0
+    """How long an image is pending."""
 
 
 class CloudFacts(Protocol):

@@ -58,6 +58,10 @@ class CapProjection:
             self._go_on(node.id, seen_at + caps.keep_seconds)
         for name in (*ending, *(node.id for node in nodes if node.phase == "terminating")):
             self.end(name)
+        for node in nodes:
+            if node.phase == "terminating" and node.ends_by is not None:
+                # Nobody ends it before: the cloud that takes it back, or a build of an image, has that long.
+                self._go_on(node.id, max(node.ends_by, self._until[node.id]))
 
     def _open(self, state: ClusterState, nodes: Sequence[NodeState]) -> Iterator[_Purse]:
         """Yield a purse for every window that a node launched now could cost in."""

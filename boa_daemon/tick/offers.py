@@ -20,8 +20,8 @@ RefusalKind: TypeAlias = Literal[
     "no-capacity", "quota", "denied", "throttled", "bad-request", "no-price", "busy"
 ]
 """Why something was not done; a closed list. `busy` is the only one that says nothing about the cloud."""
-ExtraKind: TypeAlias = Literal["disk", "address", "requests"]
-EXTRAS: tuple[ExtraKind, ...] = ("disk", "address", "requests")
+ExtraKind: TypeAlias = Literal["disk", "address", "requests", "transfer"]
+EXTRAS: tuple[ExtraKind, ...] = ("disk", "address", "requests", "transfer")
 Extras: TypeAlias = tuple[tuple[str, float], ...]
 """Dollars per hour of a node beside its compute, by kind; each kind once, in the order of `EXTRAS`."""
 NO_PRICE_SECONDS = 60.0

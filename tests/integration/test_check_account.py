@@ -22,8 +22,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("quota", "stopped_at"), [(8, ""), (0, "the doctor")])
-def test_the_report_says_each_step(tmp_path: Path, quota: int, stopped_at: str) -> None:
+@pytest.mark.parametrize(
+    ("quota", "stopped_at", "more"), [(8, "", ()), (8, "", ("--image",)), (0, "the doctor", ())]
+)
+def test_the_report_says_each_step(
+    tmp_path: Path, quota: int, stopped_at: str, more: tuple[str, ...]
+) -> None:
     """A good account passes; one without a quota stops at the doctor. Nothing is left either way."""
     fake = FakeCloud(time.time, Terms(boot_seconds=1.0, vcpu_quotas={"L-DB2E81BA": quota}))
     with ExitStack() as stack:
@@ -31,7 +35,7 @@ def test_the_report_says_each_step(tmp_path: Path, quota: int, stopped_at: str) 
         fake.nodes = FakeNodes(tmp_path / "nodes", environment=node_environment(url), agent_seconds=0.5)
         stack.callback(fake.nodes.close)
         done = subprocess.run(
-            [sys.executable, str(ROOT / "examples" / "check_account.py"), "--patience", "120"],
+            [sys.executable, str(ROOT / "examples" / "check_account.py"), "--patience", "120", *more],
             cwd=tmp_path,
             env={
                 **{key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "COV_"))},
@@ -47,6 +51,7 @@ def test_the_report_says_each_step(tmp_path: Path, quota: int, stopped_at: str) 
         report = (tmp_path / "report.md").read_text()
         assert (done.returncode == 0) == (not stopped_at), done.stdout + done.stderr + report
         assert f"stopped at: {stopped_at}" in done.stdout or not stopped_at
+        assert ("| build an image |" in report) == bool(more)
         assert "| nothing is left |" in report
         assert ("its GPUs are fit and the job runs" in report) == (not stopped_at)
         assert fake.live() == []

@@ -81,3 +81,11 @@ def test_a_faster_disk_is_asked_for_and_paid(make_rig: RigMaker) -> None:
     assert ["Throughput" in disk for disk in disks] == [False, True]
     assert disks[1]["Throughput"] == 500
     assert dict(fast.offer().extras)["disk"] > dict(plain.offer().extras)["disk"]
+
+
+def test_what_comes_through_a_gateway_is_in_offers_caps_and_tags() -> None:
+    """At the price of the region; nothing where nobody states how much it is."""
+    settings = AwsSettings(instance_types=("g5.xlarge",), nat_gb_per_hour=4.0)
+    assert ("transfer", 0.18) in extras_of(settings)
+    assert extras_in(tag_of(extras_of(settings))) == extras_of(settings)
+    assert "transfer" not in dict(extras_of(AwsSettings(instance_types=("g5.xlarge",))))

@@ -14,6 +14,7 @@ import pytest
 
 from boa_daemon.backends import aws_calls
 from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
+from boa_daemon.backends.aws_image_policy import image_policy
 from boa_daemon.backends.aws_policy import Uses, actions_of, node_policy, policy
 from boa_daemon.backends.aws_stack import ACCOUNT, Wishes, as_yaml, site_of, stack_template
 from boa_daemon.backends.settings import AwsSettings
@@ -32,9 +33,9 @@ USES = Uses(
     sns_topic="arn:aws:sns:us-east-1:123456789012:alerts",
 )
 CODE = BACKENDS.parent
-TABLES = ("aws_calls.py", "aws_policy.py", "aws_stack.py", "buckets.py")
+TABLES = ("aws_calls.py", "aws_image_policy.py", "aws_policy.py", "aws_stack.py", "buckets.py")
 """These name calls without making them."""
-SEPARATE = {"stack", "free"}
+SEPARATE = {"stack", "free", "bake", "unbake", "baked"}
 """Groups that no policy of the daemon holds."""
 MUTATING = re.compile(r"^ec2:(?!Describe)")
 NAMED = re.compile(r'"((?:ce|cloudformation|ec2|iam|pricing|s3|servicequotas|sns|sqs|ssm|sts):[A-Z]\w+)"')
@@ -81,6 +82,19 @@ def test_policy_and_calls_match() -> None:
 
     assert allowed == called | {"iam:PassRole"}
     assert not [action for action in allowed if "*" in action]
+
+
+def test_images_have_a_policy_of_their_own_and_it_allows_what_is_called() -> None:
+    """Beside the daemon's own statements: what makes, lists and removes images, on what bears their tag."""
+    allows = [each for each in image_policy(SETTINGS, uses=USES)["Statement"] if each["Effect"] == "Allow"]
+    more = {action for each in allows for action in each["Action"]} - {
+        action for each in statements() for action in each["Action"]
+    }
+
+    assert more == {*actions_of("bake"), *actions_of("unbake"), *actions_of("baked")}
+    assert not {"sqs:ReceiveMessage", "s3:PutObject"} & {name for each in allows for name in each["Action"]}
+    [remove] = [each for each in allows if each["Sid"] == "RemoveImage"]
+    assert remove["Condition"] == {"StringEquals": {"aws:ResourceTag/boa:image": SETTINGS.cluster}}
 
 
 def test_without_a_warm_pool_nothing_may_be_stopped_or_started() -> None:
@@ -242,10 +256,10 @@ def test_cloudformation_takes_the_template(wishes: Wishes) -> None:
     assert len(json.dumps(stack_template(SETTINGS, wishes))) < 51_200
 
 
-@pytest.mark.parametrize("which", ["daemon", "node"])
+@pytest.mark.parametrize("which", ["daemon", "node", "image"])
 def test_parliament_finds_nothing(which: str) -> None:
     """Actions, resources and condition keys are those that AWS documents for one another."""
-    whole = policy if which == "daemon" else node_policy
+    whole = {"daemon": policy, "node": node_policy, "image": image_policy}[which]
     document = whole(SETTINGS, uses=USES, account="123456789012")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PARLIAMENT],
@@ -256,6 +270,7 @@ def test_parliament_finds_nothing(which: str) -> None:
     meant = (
         "RESOURCE_MISMATCH [{'action': 'ec2:RunInstances'",
         "RESOURCE_MISMATCH [{'action': 'ssm:SendCommand'",
+        "RESOURCE_MISMATCH [{'action': 'ec2:CreateImage'",
         "RESOURCE_STAR ['ssm:DescribeDocument'",
     )
     found = [line for line in done.stdout.splitlines() if not line.startswith(meant)]

@@ -51,7 +51,10 @@ SERVICE = "Amazon Elastic Compute Cloud - Compute"
 
 
 def page(
-    *costs: tuple[date, float], unit: str = "USD", others: tuple[tuple[str, float], ...] = (), **more: Any
+    *costs: tuple[date, float],
+    unit: str = "USD",
+    others: tuple[tuple[str, str, float], ...] = (),
+    **more: Any,
 ) -> dict[str, Any]:
     """Return an answer of Cost Explorer."""
     rows = [
@@ -59,8 +62,8 @@ def page(
             "TimePeriod": {"Start": day.isoformat(), "End": (day + timedelta(days=1)).isoformat()},
             "Total": {},
             "Groups": [
-                {"Keys": [service], "Metrics": {"UnblendedCost": {"Amount": str(part), "Unit": unit}}}
-                for service, part in ((SERVICE, usd), *others)
+                {"Keys": [service, usage], "Metrics": {"UnblendedCost": {"Amount": str(part), "Unit": unit}}}
+                for service, usage, part in ((SERVICE, "EUW1-BoxUsage:g5.xlarge", usd), *others)
             ],
             "Estimated": True,
         }
@@ -184,17 +187,26 @@ def test_what_is_asked_for(bill: list[dict[str, Any]], monkeypatch: pytest.Monke
     assert found == {days_ago(2): {"compute": 1.0}, days_ago(1): {"compute": 2.0}}
     assert asked[0]["operation"] == "ce:GetCostAndUsage"
     assert asked[0]["TimePeriod"] == {"Start": days_ago(2).isoformat(), "End": TODAY.isoformat()}
-    assert {"Tags": {"Key": "boa:cluster", "Values": ["lab"]}} in asked[0]["Filter"]["And"]
+    tags = [{"Tags": {"Key": key, "Values": ["lab"]}} for key in ("boa:cluster", "boa:stack", "boa:image")]
+    assert {"Or": tags} in asked[0]["Filter"]["And"]
     assert {"Dimensions": {"Key": "SERVICE", "Values": list(SERVICES)}} in asked[0]["Filter"]["And"]
     assert asked[1]["NextPageToken"] == "more"
 
 
 def test_kinds_stand_beside_each_other_and_never_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """Disks and requests are estimates: a NAT gateway in the same service is shown, and no alarm."""
+    """Each type of usage is of one kind: a NAT gateway is no disk, though in the same service; no alarm."""
+    other, s3 = "EC2 - Other", "Amazon Simple Storage Service"
     others = (
-        ("EC2 - Other", 9.0),
-        ("Amazon Simple Queue Service", 0.5),
-        ("Amazon Simple Storage Service", 1.0),
+        (other, "EUW1-EBS:VolumeUsage.gp3", 9.0),
+        (other, "EUW1-EBS:SnapshotUsage", 0.2),
+        (other, "EUW1-NatGateway-Hours", 1.1),
+        (other, "EUW1-NatGateway-Bytes", 3.0),
+        (other, "EUW1-DataTransfer-Regional-Bytes", 0.5),
+        ("Amazon Virtual Private Cloud", "EUW1-PublicIPv4:InUseAddress", 0.12),
+        ("Amazon Simple Queue Service", "EUW1-Requests-Tier1", 0.5),
+        (s3, "EUW1-Requests-Tier1", 1.0),
+        (s3, "EUW1-TimedStorage-ByteHrs", 2.0),
+        (s3, "EUW1-SomethingNew", 0.3),
     )
     bill.append(page(*((days_ago(number), 24.0) for number in (4, 3, 2)), others=others))
     code, said = boa("--days", "4", "--json")
@@ -202,7 +214,11 @@ def test_kinds_stand_beside_each_other_and_never_drift(boa: Boa, bill: list[dict
 
     assert code == 0
     assert row["kinds"]["disk"] == {"ledger_usd": 0.0, "cost_explorer_usd": 9.0}
-    assert row["kinds"]["requests"]["cost_explorer_usd"] == 1.5
+    said_there = {kind: each["cost_explorer_usd"] for kind, each in row["kinds"].items()}
+    assert said_there == {
+        "compute": 24.0, "disk": 9.0, "address": 0.12, "requests": 1.5, "transfer": 3.5, "gateway": 1.1,
+        "images": 0.2, "storage": 2.0, "other": 0.3,
+    }  # fmt: skip
     assert row["kinds"]["compute"] == {"ledger_usd": 24.0, "cost_explorer_usd": 24.0}
 
 

@@ -22,7 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cloud": {"boot_seconds": 60.0},
     "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
 }
-EXTRAS = (("disk", 0.2), ("address", 0.05), ("requests", 0.003))
+EXTRAS = (("disk", 0.2), ("address", 0.05), ("requests", 0.003), ("transfer", 0.01))
 
 
 class WithExtras:

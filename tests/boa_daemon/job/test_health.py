@@ -109,6 +109,50 @@ def test_the_short_look_beside_a_job(tmp_path: Path, case: dict[str, str], fault
     assert all(wanted in said for wanted, said in zip(faults, found, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ({"Overall Health": {"value": "Healthy"}}, []),
+        ({"Overall Health": {"value": "Failure"}}, ["DCGM calls Overall Health a failure"]),
+        (
+            {
+                "Overall Health": {"value": "Failure"},
+                "GPU": {
+                    "children": {
+                        "0": {
+                            "value": "Failure",
+                            "children": {
+                                "Errors": {
+                                    "children": {
+                                        "Memory system": {
+                                            "value": "Failure",
+                                            "overflow": ["DBE"],
+                                        },
+                                        "PCIe system": {"value": "Warning"},
+                                    }
+                                }
+                            },
+                        },
+                        "1": {"value": "Warning", "children": {"Errors": {"children": {}}}},
+                    }
+                },
+            },
+            ["DCGM calls GPU 0 Memory system a failure"],
+        ),
+        ([], []),
+    ],
+)
+def test_answers_as_dcgmi_writes_them(tmp_path: Path, body: object, faults: list[str]) -> None:
+    """In the form of `Health.cpp` and `DcgmiOutput.cpp` of NVIDIA/DCGM: one fault, named once."""
+    document = {"header": ["Health Monitor Report"], "body": body}
+    (tmp_path / "dcgmi").write_text(f"#!/bin/sh\necho '{json.dumps(document)}'\n")
+    (tmp_path / "dcgmi").chmod(0o755)
+    file = tmp_path / "health.json"
+    with pytest.raises(json.JSONDecodeError):
+        look(tmp_path, "--watch", str(file))
+    assert json.loads(file.read_text())["faults"] == faults
+
+
 def test_what_nvidias_own_watcher_calls_a_failure(tmp_path: Path) -> None:
     """Where DCGM is there and was set up; a warning of it is none."""
     body = {
@@ -125,4 +169,4 @@ def test_what_nvidias_own_watcher_calls_a_failure(tmp_path: Path) -> None:
     file = tmp_path / "health.json"
     with pytest.raises(json.JSONDecodeError):
         look(tmp_path, "--watch", str(file))
-    assert json.loads(file.read_text())["faults"] == ["DCGM calls NVLink a failure"]
+    assert json.loads(file.read_text())["faults"] == ["DCGM calls GPU 0 NVLink a failure"]

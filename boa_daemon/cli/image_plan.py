@@ -1,0 +1,103 @@
+"""Where an image would be built, of what, at which price, and which rights that lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_image_policy import image_policy
+from boa_daemon.backends.aws_image_recipe import Recipe
+from boa_daemon.backends.aws_request import Site
+from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
+from boa_daemon.cli.aws_site import uses_of
+from boa_daemon.clock import SystemClock
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.offers import Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePlan:
+    """Where a builder would be rented, and at which price."""
+
+    instance_type: str
+    places: Sequence[tuple[Offer, Site]]
+    recipe: Recipe
+    lacks: Sequence[str]
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The dearest place's price."""
+        return max(offer.usd_per_hour or 0.0 for offer, _ in self.places)
+
+    def usd(self, minutes: float) -> float:
+        """Return what a builder costs in so many minutes."""
+        return self.usd_per_hour * minutes / 60.0
+
+
+def image_plan(
+    cloud: AwsCloud, config: Path, instance_type: str | None, *, pip: tuple[str, ...],
+    containers: tuple[str, ...], script: str, minutes: float, keep: int,
+) -> ImagePlan:  # fmt: skip
+    """Return what would be rented where.
+
+    Raises:
+        CallFailed: when AWS cannot be asked.
+        InputError: when nodes could not be prepared, or no zone rents the type.
+    """
+    settings, catalog = cloud.settings, Catalog.load()
+    if not settings.instance_profile:
+        raise InputError(
+            "nodes have no instance profile, so nothing can be run on one", hint="`boa up` makes it"
+        )
+    if not settings.instance_types:
+        raise InputError(
+            "[cloud] instance_types is empty", hint="Name what nodes are; `boa catalog` lists types"
+        )
+    name = instance_type or min(settings.instance_types, key=catalog.price_of)
+    if name not in settings.instance_types:
+        raise InputError(
+            f"--type {name} is none of [cloud] instance_types",
+            hint=f"The policy allows {', '.join(settings.instance_types)}",
+        )
+    base_name = settings.base_of(name)
+    plain = settings.model_copy(update={"image": base_name, "images": {}, "market": "on-demand"})
+    looking = AwsCloud(plain, catalog=catalog, clock=SystemClock(), calls=cloud.calls, touches=False)
+    offers = [each for each in looking.market.offers({}) if each.instance_type == name]
+    found: list[tuple[Offer, Site]] = []
+    for offer in offers:
+        site = looking.launcher.site(offer)
+        open_subnets = looking.launcher.open_subnets(offer.zone)
+        reachable = [each for each in open_subnets if not looking.launcher.why_cut_off(each, 1)]
+        found += [
+            (offer, Site(image=site.image, root_device=site.root_device, subnet=each))
+            for each in reachable[:1]
+        ]
+    if not found:
+        raise InputError(f"no zone of {settings.region} rents {name} in a subnet that reaches SSM")
+    if any(offer.usd_per_hour is None for offer, _ in found):
+        raise InputError(
+            f"no price of {name} in {settings.region} is known", hint="`boa prices --refresh FILE.toml`"
+        )
+    recipe = Recipe(
+        base_name=base_name, base=found[0][1].image, pip=pip, containers=containers, script=script,
+        minutes=minutes, keep=keep,
+    )  # fmt: skip
+    return ImagePlan(instance_type=name, places=found, recipe=recipe, lacks=_lacks(cloud, config))
+
+
+def _lacks(cloud: AwsCloud, config: Path) -> list[str]:
+    """Return the statements that whoever types this lacks, as IAM says; none where it was not to be asked."""
+    caller = cloud.calls.call("sts:GetCallerIdentity")
+    principal = principal_of(str(caller["Arn"]))
+    role = principal if ":role/" in principal else ""
+    document = image_policy(cloud.settings, uses=uses_of(config), account=str(caller["Account"]), role=role)
+    try:
+        return [sid for sid, _ in lacking(cloud.calls, principal, document)] if principal else []
+    except CallFailed as error:
+        if may_not_ask(error):
+            return []
+        raise

@@ -1,0 +1,75 @@
+"""What is rented beside the daemon, under the caps that it keeps: room for it, and its bill in the books.
+
+While a daemon runs it lists such an instance itself and bills it; where none does, the bill is entered here.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+from boa_daemon.daemon.assembly import database_url, make_folder, open_books, places, take_lead
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.lock import AlreadyRunning, Lock
+from boa_daemon.errors import InfeasibleRequest
+from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.store.records import InstanceRecord
+from boa_daemon.tick.ledger import bill_within, charge_for
+from boa_daemon.tick.limits import day_of, month_of
+from boa_daemon.tick.state import NodeState
+from boa_daemon.units import dollars
+
+
+class NoRoom(InfeasibleRequest):
+    """A cap could be broken by what is to be rented."""
+
+
+def check_room(settings: Settings, usd: float, usd_per_hour: float, *, now: float | None = None) -> None:
+    """Refuse to rent one instance more where it could break a cap: as dear as it can get, at once.
+
+    Raises:
+        NoRoom: when there is no room, with the cap and what is left of it.
+    """
+    now, budget = time.time() if now is None else now, settings.budget
+    make_folder(places(settings).state)
+    with closing(open_books(database_url(settings))) as books:
+        live = [record.node for record in books.queue.instances.values() if record.node.ended_at is None]
+        running = [node for node in live if node.phase != "stopped"]
+        for what, cap, window in (
+            ("[budget] usd_per_day_cap", budget.usd_per_day_cap, day_of(now)),
+            ("[budget] usd_per_month_cap", budget.usd_per_month_cap, month_of(now)),
+        ):
+            if cap is None:
+                continue
+            hours = (window.ends_at - window.begins_at) / 3600.0
+            meters = sum(bill_within(node, window, until=now) for node in live)
+            spent = dollars(books.store.settled_since(window.begins_at) + meters)
+            left = cap - spent - budget.standing_usd_per_hour * hours
+            if usd > left:
+                raise NoRoom(f"it may cost {usd:.2f} USD, and {what} {cap:g} leaves {max(left, 0.0):.2f}")
+    most, ceiling = budget.max_instances, budget.usd_per_hour_ceiling
+    if most is not None and len(running) >= most:
+        raise NoRoom(f"{len(running)} instances run, and [budget] max_instances is {most}")
+    rate = sum(node.usd_per_hour for node in live) + budget.standing_usd_per_hour + usd_per_hour
+    if ceiling is not None and rate > ceiling:
+        raise NoRoom(f"{rate:.2f} USD/hour would run, and [budget] usd_per_hour_ceiling is {ceiling:g}")
+
+
+def enter(settings: Settings, node: NodeState) -> bool:
+    """Write the bill of an instance that has ended into the books; return whether a daemon does so."""
+    there = places(settings)
+    make_folder(there.state)
+    lock = Lock(there.state)
+    try:
+        lock.take()
+    except AlreadyRunning:
+        return True
+    try:
+        with closing(open_books(database_url(settings), lead=take_lead)) as books:
+            books.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
+            books.store.record_charge(charge_for(node))
+    except LedElsewhere:
+        return True
+    finally:
+        lock.give_back()
+    return False

@@ -1,0 +1,128 @@
+"""`boa image`: dry first, under the caps, entered in the books, and written into boa.toml."""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from verbs import exit_code
+
+from boa_daemon.backends import aws_image_build
+from boa_daemon.daemon.assembly import database_url, open_books
+from boa_daemon.daemon.config import load_settings
+from boa_daemon.errors import INFEASIBLE, USAGE
+from boa_daemon.testing.fake_cloud import FakeCloud
+from boa_daemon.testing.fake_nodes import FakeNodes
+from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.testing.fronts import mocked
+
+Boa = Callable[..., tuple[int, Any, str]]
+SETTINGS = """[budget]
+usd_per_hour = 10.0
+usd_per_day_cap = {cap}
+[cloud]
+provider = "aws"
+instance_types = ["g5.12xlarge", "g5.xlarge"]
+zones = ["us-east-1a"]
+instance_profile = "boa-boa-node"
+[engine]
+name = "ssm"
+[daemon]
+state_dir = "state"
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud]:
+    """A cloud on real time whose nodes work."""
+    monkeypatch.setattr(aws_image_build, "LOOK_SECONDS", 0.1)
+    with mocked(FakeCloud(time.time, Terms(vcpu_quotas={"L-DB2E81BA": 64}))) as cloud:
+        boto3.client("iam", region_name="us-east-1").create_instance_profile(
+            InstanceProfileName="boa-boa-node"
+        )
+        cloud.nodes = FakeNodes(tmp_path / "nodes", environment={}, agent_seconds=0.0)
+        yield cloud
+        cloud.nodes.close()
+
+
+@pytest.fixture
+def boa(
+    fake: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Boa:
+    """Return a function that runs a verb beside a boa.toml: exit code, JSON answer, what was said."""
+    monkeypatch.chdir(tmp_path)
+    Path("boa.toml").write_text(SETTINGS.format(cap=300))
+
+    def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
+        code = exit_code(monkeypatch, *words, *(["--json"] if is_json else []))
+        said = capsys.readouterr()
+        document = json.loads(said.out) if is_json and said.out else None
+        return code, document, said.out + said.err
+
+    return run
+
+
+def test_without_yes_nothing_is_rented_and_everything_is_said(boa: Boa, fake: FakeCloud) -> None:
+    code, said, _ = boa("image", "build", "--pip", "torch", "--minutes", "30")
+    assert code == 0
+    assert (said["instance_type"], said["zones"], said["pip"]) == ("g5.xlarge", ["us-east-1a"], ["torch"])
+    price = 1.006 + 200 * 0.08 / 730 + 0.005 + 240 * (0.01 / 1000 + 0.4e-6)
+    assert said["most_usd"] == pytest.approx(price * 40 / 60, abs=2e-4)
+    assert said["most_usd_per_month"] == 10.0
+    assert not said["is_built"]
+    assert fake.history() == []
+    assert "image" not in tomllib.loads(Path("boa.toml").read_text())["cloud"]
+    _, _, text = boa("image", "build", is_json=False)
+    assert "Nothing was rented" in text
+
+
+def test_an_image_is_built_entered_in_the_books_used_listed_and_removed(boa: Boa, fake: FakeCloud) -> None:
+    code, said, text = boa("image", "build", "--pip", "torch==2.9.0", "--yes")
+    assert code == 0, text
+    (life,) = fake.history()
+    assert life.ended_at is not None
+    assert tomllib.loads(Path("boa.toml").read_text())["cloud"]["image"] == "built"
+    with closing(open_books(database_url(load_settings(Path("boa.toml")).settings))) as books:
+        assert books.store.settled_micro_dollars() >= 1_000_000 * 1.006 / 60
+    code, listed, _ = boa("image", "list")
+    (image,) = listed["images"]
+    assert (code, image["id"], image["state"]) == (0, said["image"], "available")
+    assert "torch==2.9.0" in image["holds"]
+    _, _, text = boa("image", "list", is_json=False)
+    assert said["image"] in text
+    code, gone, _ = boa("image", "remove", "--keep", "0")
+    assert (code, gone["removed"][0]) == (0, said["image"])
+    assert boa("image", "list")[1]["images"] == []
+
+
+def test_what_could_break_a_cap_is_not_rented(boa: Boa, fake: FakeCloud) -> None:
+    Path("boa.toml").write_text(
+        SETTINGS.format(cap=240).replace("10.0", "10.0\nstanding_usd_per_hour = 9.99")
+    )
+    code, said, _ = boa("image", "build", "--yes")
+    assert code == INFEASIBLE
+    assert "usd_per_day_cap 240 leaves 0.24" in said["message"]
+    assert fake.history() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("build", "--type", "p4d.24xlarge"), "none of [cloud] instance_types"),
+        (("build", "--pip", "a b"), "is no requirement"),
+        (("build", "--script", "missing.sh"), "cannot read the script"),
+        (("remove",), "name images, or give --keep N"),
+        (("remove", "ami-1"), "no image of cluster boa"),
+    ],
+)
+def test_what_is_wrong_is_said(boa: Boa, words: tuple[str, ...], message: str) -> None:
+    code, said, _ = boa("image", *words)
+    assert code == USAGE
+    assert message in said["message"]
