@@ -75,11 +75,11 @@ def rule(settings: SimulationSettings, name: str) -> list[Simulation]:
     """Return the runs of a rule at many knobs and holds."""
     menu = menu_of(site_of(settings), settings.options)
     if name == "efficiency":
-        all_of_them = menu.thresholds()
+        all_of_them = menu.thresholds
         chosen = np.unique(np.linspace(0, len(all_of_them) - 1, THRESHOLDS).astype(int))
         options = [PolicyOptions(efficiency=all_of_them[n]) for n in chosen]
     else:
-        options = [PolicyOptions(gpus_per_job=limit) for limit in menu.limits() if limit <= 24]
+        options = [PolicyOptions(gpus_per_job=limit) for limit in menu.limits if limit <= 24]
     base = replace(settings, policy=name, budget=Budget(amount=9.0 * load_of(settings)))
     return runs_of(
         replace(base, options=option, idle_hold_seconds=hold) for option in options for hold in HOLDS_SECONDS

@@ -17,6 +17,7 @@ AT_THE_ROOT = {
         "builders",
         "claim",
         "errors",
+        "memo",
         "model",
         "plugins",
         "protocols",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from policies.errors import PolicyError
@@ -14,7 +15,7 @@ Version: TypeAlias = Literal["integer-mixed", "integer-pure", "continuous"]
 Status: TypeAlias = Literal["optimal", "feasible"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanShare:
     """A whole-job plan, one step per phase, and the fraction of the class's jobs that follow it."""
 
@@ -31,9 +32,9 @@ class PlanShare:
         """What a job on this plan takes from the budget: dollars, or GPU-hours."""
         return sum(step.spend for step in self.steps)
 
-    @property
+    @cached_property
     def widths(self) -> tuple[Width, ...]:
-        """The width of each phase; whole versions only."""
+        """The width of each phase; whole versions only. The same objects each time: they compare at once."""
         return tuple(Width(step.gpu_type, int(step.gpus)) for step in self.steps)
 
 

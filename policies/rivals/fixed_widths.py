@@ -23,14 +23,16 @@ Cost: O(trials x jobs drawn x jobs present), a few tenths of a second, once per 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from policies.model import Width
-from policies.rivals.baselines import WidthMenu
+from policies.rivals.baselines import StaticSrsf
 from policies.rivals.ladder import Widths, job_hours
+from policies.rivals.menu import WidthMenu, fleet_of, menu_of
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 TRIALS = 32
 JOBS = 1500
@@ -76,9 +78,9 @@ def best_fixed_widths(menu: WidthMenu, *, gpus: int) -> Mapping[str, Widths]:
 def _plans(menu: WidthMenu, name: str, gpus: int) -> list[Plan]:
     """Return the plans of a class that fit on so many GPUs; the narrowest where none does."""
     job_class = menu.classes[name]
-    ladder = menu.ladder(name)
+    ladder = menu.ladders[name]
     found = dict.fromkeys(ladder.widths)
-    found |= dict.fromkeys(menu.widths_within(name, limit) for limit in menu.limits() if limit <= gpus)
+    found |= dict.fromkeys(menu.widths_within(name, limit) for limit in menu.limits if limit <= gpus)
     curves = [phase.speedups[menu.gpu_type] for phase in job_class.phases]
     allowed = [curve.whole_widths() for curve in curves]
     fitting = [widths[widths <= gpus] if widths[0] <= gpus else widths[:1] for widths in allowed]
@@ -175,3 +177,33 @@ def mean_response_hours(arrivals: Sequence[Arrival], *, gpus: int) -> float:
             else:
                 waited += now - arrivals[number].hour
     return waited / len(arrivals)
+
+
+def best_srsf(site: Site, options: PolicyOptions) -> StaticSrsf:
+    """Return shortest remaining service first on the fleet, at the widths that wait least there.
+
+    No job waits for a boot on a fleet that stands, so boots are taken out of the start-ups.
+    """
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    at_once = {
+        name: replace(job_class, startup_hours=max(0.0, job_class.startup_hours - site.boot_hours))
+        for name, job_class in menu.classes.items()
+    }
+    plans = best_fixed_widths(WidthMenu(classes=at_once, gpu_type=menu.gpu_type), gpus=fleet.gpus)
+    return StaticSrsf(menu=menu, fleet=fleet, plans=plans)
+
+
+def srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return shortest remaining service first with the best fixed width of each class."""
+    return BuiltPolicy(allocator=best_srsf(site, options))
+
+
+SRPT = PolicyEntry(
+    name="srpt",
+    kind="fleet",
+    summary="a fixed fleet, shortest remaining service first, the best fixed width of each class",
+    build=srpt,
+    options=frozenset({"gpu_type", "nodes"}),
+    reads_progress=True,
+)

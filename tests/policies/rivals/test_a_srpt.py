@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import Width
 from policies.rivals.a_srpt import VirtualMachine, VirtualOrder
-from policies.rivals.baselines import Fleet, StaticSrsf, WidthMenu
+from policies.rivals.baselines import StaticSrsf
+from policies.rivals.menu import Fleet, WidthMenu
 from policies.speedup import Table
 
 
@@ -80,4 +81,4 @@ def test_jobs_that_left_had_their_time_on_the_virtual_machine() -> None:
 
     # The first had 2 of 4 GPU-hours by then, 2 are left, less than the 3 of x: x ends at 0.5 + 0.5 + 0.75 h.
     policy.allocate(late, now=2.0 * 3600.0)
-    assert policy._machines[0].ended == {"x": pytest.approx(1.75)}
+    assert policy.machine.ended == {"x": pytest.approx(1.75)}

@@ -15,12 +15,11 @@ from policies.rivals.baselines import (
     EfficiencyThreshold,
     EqualShare,
     EqualWidth,
-    Fleet,
     StaticFifo,
     StaticSrsf,
-    WidthMenu,
     equal_width_promise,
 )
+from policies.rivals.menu import Fleet, WidthMenu
 from policies.speedup import Table
 
 JOBS = st.lists(st.floats(0, 100), max_size=12).map(
@@ -220,7 +219,7 @@ def test_phases_that_share_no_width_climb_together() -> None:
     two = a_class(sizes=[1.0], curve=Table(gpus=(4, 8), speeds=(3.0, 5.0)))
     menu = a_menu(replace(one, phases=one.phases + two.phases))
 
-    rungs = [[width.gpus for width in widths] for widths in menu.ladder("c").widths]
+    rungs = [[width.gpus for width in widths] for widths in menu.ladders["c"].widths]
     assert rungs == [[1, 4], [2, 4], [2, 8]]
 
 

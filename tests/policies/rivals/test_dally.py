@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import AllReduce, Job, Money, Width
-from policies.rivals.baselines import Fleet, StaticSrsf, WidthMenu
+from policies.rivals.baselines import StaticSrsf
 from policies.rivals.dally import Dally
+from policies.rivals.menu import Fleet, WidthMenu
 
 NEED = AllReduce(message_bytes=5e8, compute_seconds=0.5)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class
 from policies.model import JobClass, Width
-from policies.rivals.baselines import WidthMenu
 from policies.rivals.fixed_widths import Arrival, best_fixed_widths, mean_response_hours
+from policies.rivals.menu import WidthMenu
 from policies.speedup import Table
 
 CURVE = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))

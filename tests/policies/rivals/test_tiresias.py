@@ -10,7 +10,8 @@ from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Money, Width
 from policies.rivals.asked import HALF_BAND, AskedWidths, RentAsAsked
-from policies.rivals.baselines import Fleet, WidthMenu, promise_of
+from policies.rivals.menu import Fleet, WidthMenu
+from policies.rivals.promise import promise_of
 from policies.rivals.tiresias import Tiresias
 from policies.speedup import Amdahl, Table
 
