@@ -189,7 +189,6 @@ class Broker:
             bytes=size,
             servers=servers,
             bytes_left=size,
-            granted_at=now,
             deadline=now + lease_seconds,
             updated_at=now,
             seconds_per_byte=link.seconds_per_byte,

@@ -97,7 +97,6 @@ def _solved(given: _Given) -> DatePlan:
     return DatePlan(
         rungs=rungs,
         step_hours=given.step_hours,
-        boot_steps=boot,
         best=best,
         usd=all_usd,
         kept=all_kept,

@@ -89,7 +89,6 @@ class DatePlan:
 
     rungs: tuple[Rung, ...]
     step_hours: float
-    boot_steps: int
     best: NDArray[np.uint8]
     usd: NDArray[np.float32]
     kept: NDArray[np.float32]
