@@ -48,12 +48,10 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     )
 
 
-def best_effort(site: Site, options: PolicyOptions, account: Account | None = None) -> BuiltPolicy:
+def best_effort(site: Site, options: PolicyOptions, account: Account) -> BuiltPolicy:
     """Return what BOA does of a budget below the least feasible spend."""
     paced = paced_optimum(site, options)
-    allocator = BestEffort.of(
-        paced, account=account or Account(budget=site.budget.amount), boot_hours=site.boot_hours
-    )
+    allocator = BestEffort.of(paced, account=account, boot_hours=site.boot_hours)
     # Without a pace the books forgo no credit: what a node takes may accrue for weeks.
     return BuiltPolicy(allocator=allocator, planned_spend=site.budget.amount)
 

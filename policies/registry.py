@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from policies import builders, plugins
-from policies.builders import BOA, BOA_PACED, shortfall_of_site
+from policies import plugins
+from policies.builders import BOA, BOA_PACED, best_effort, shortfall_of_site
 from policies.errors import BrokenPlugin, InvalidProblem, UnknownPolicy
 from policies.online.best_effort import Account
 from policies.placement.first_fit import FirstFit
@@ -39,7 +39,6 @@ __all__ = [
     "PolicyKind",
     "PolicyOptions",
     "Site",
-    "build_best_effort",
     "build_policy",
     "find_placer",
     "find_policy",
@@ -124,24 +123,21 @@ def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOpti
     return PolicyOptions(**values)  # type: ignore[arg-type]
 
 
-def build_policy(name: str, site: Site, options: PolicyOptions | None = None) -> BuiltPolicy:
-    """Return the policy of that name for a site.
+def build_policy(
+    name: str, site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
+) -> BuiltPolicy:
+    """Return the policy of that name for a site; with an account, the best effort that it pays for instead.
+
+    A best effort stands in for any policy where the budget is below the least that it needs.
 
     Raises:
         UnknownPolicy: when there is none of that name.
         InfeasibleBudget: when the budget cannot run every job.
     """
-    return find_policy(name).build(site, options or PolicyOptions())
-
-
-def build_best_effort(
-    site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
-) -> BuiltPolicy:
-    """Return what stands in for any policy where the budget is below the least that it needs.
-
-    An account without a beginning is as old as the ledger.
-    """
-    return builders.best_effort(site, options or PolicyOptions(), account)
+    options = options or PolicyOptions()
+    if account is not None:
+        return best_effort(site, options, account)
+    return find_policy(name).build(site, options)
 
 
 def _whole(key: str, text: str) -> int:

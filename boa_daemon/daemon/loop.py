@@ -31,7 +31,7 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
-from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.purses import Purses, TeamTerms
 from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.summary import DecisionSummary
@@ -42,6 +42,7 @@ from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.budget_watch import BudgetWatch, at_dearer_offers
 from boa_daemon.learning.exploring import Worth
 from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.policy_record import DOWN, PolicyRecord
 from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
@@ -465,24 +466,17 @@ class Daemon:
         Raises:
             PolicyError: when it cannot be planned.
         """
-        allocator, placer, rules = record.build()
-        return Controller(
-            allocator=allocator,
-            placer=placer,
-            rules=rules,
-            ports=Ports(
-                clock=self.world.clock,
-                cloud=self.fleet,
-                jobs=KnownJobs(
-                    source=self.work,
-                    classes=frozenset(one.name for one in record.site.problem.classes),
-                ),
-                engine=self.work,
-                store=books.store,
-                telemetry=Journal(),
-                links=self.gate,
-            ),
+        classes = frozenset(one.name for one in record.site.problem.classes)
+        ports = Ports(
+            clock=self.world.clock,
+            cloud=self.fleet,
+            jobs=KnownJobs(source=self.work, classes=classes),
+            engine=self.work,
+            store=books.store,
+            telemetry=Journal(),
+            links=self.gate,
         )
+        return record.controller(ports)
 
     def _keep_the_last_plan(self, error: PolicyError) -> None:
         """Say that no new plan can be made; the last one goes on, without jobs of classes that it lacks."""

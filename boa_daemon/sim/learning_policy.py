@@ -26,7 +26,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.model import Job, JobClass, JobId, Money
 from policies.protocols import Allocator
-from policies.registry import PolicyOptions, Site, build_best_effort, build_policy
+from policies.registry import PolicyOptions, Site, build_policy
 
 AGAIN_SECONDS = 300.0
 """Between estimates: less often than the daemon, as a simulated minute should take no second."""
@@ -173,9 +173,7 @@ class LearningPolicy:
     def _built(self, site: Site, *, now: float, spent: float) -> Allocator:
         """Return the policy for a site; as the daemon, a best effort where the budget does not pay for it."""
         account = self._watch.look(self._name, site, self._options, now=now, spent=lambda: spent)
-        if account is None:
-            return build_policy(self._name, site, self._options).allocator
-        return build_best_effort(site, self._options, account=account).allocator
+        return build_policy(self._name, site, self._options, account=account).allocator
 
 
 def _work(running: Running) -> float:
