@@ -22,7 +22,7 @@ from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import Beliefs
+from boa_daemon.sim.settings import WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -111,7 +111,7 @@ def shares(run: Simulation) -> str:
 
 def at_once(settings: SimulationSettings) -> Simulation:
     """Return the run if nodes came the moment they are wanted, and their boots were paid all the same."""
-    believed = Beliefs(boot_seconds=settings.boot_seconds)
+    believed = WrongBeliefs(boot_seconds=settings.boot_seconds)
     world = replace(settings.world, beliefs=believed)
     run = simulate(replace(settings, boot_seconds=0.0, world=world))
     (kind,) = settings.instance_types.values()

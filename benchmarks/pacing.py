@@ -32,7 +32,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from boa_daemon.sim.scenarios import NODE, PROBLEM, Scenario, a_trace_of
-from boa_daemon.sim.settings import Beliefs
+from boa_daemon.sim.settings import WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
@@ -202,7 +202,7 @@ def pairs_of(case: Case) -> list[Found]:
     fixed = FixedPlan(settings, tail)
     found = []
     for scenario in case.scenarios:
-        beliefs = Beliefs(rates={"": scenario.rate_belief}, sizes={"": scenario.size_belief})
+        beliefs = WrongBeliefs(rates={"": scenario.rate_belief}, sizes={"": scenario.size_belief})
         world = replace(settings.world, beliefs=beliefs)
         jct, spend, at, dollars = run_of(replace(settings, policy="boa-paced", world=world))
         log_jct, fixed_tail = fixed.at(spend)
@@ -389,7 +389,7 @@ def draw(path: Path) -> None:
         policy="boa-paced",
         seed=1,
     )
-    settings = replace(settings, world=replace(settings.world, beliefs=Beliefs(rates={"": belief})))
+    settings = replace(settings, world=replace(settings.world, beliefs=WrongBeliefs(rates={"": belief})))
     run = prepare(settings)
     rows: list[tuple[float, float, float]] = []
 

@@ -44,8 +44,8 @@ from boa_daemon.comparing.page import (
 )
 from boa_daemon.comparing.run import run_all
 from boa_daemon.comparing.summary import (
-    Floor,
-    Line,
+    LowerBounds,
+    PolicyLine,
     at_cap,
     decompose,
     floor_of,
@@ -140,7 +140,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
 
 
 def comparison_document(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine]
 ) -> dict[str, object]:
     """Return what the page draws: a group of policies per budget and cap."""
     groups, sentences = [], [about(comparison)]
@@ -200,7 +200,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _document(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], floor: Floor
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine], floor: LowerBounds
 ) -> dict[str, object]:
     """Return the answer as JSON says it."""
     return {
@@ -224,7 +224,7 @@ def _knob(knob: dict[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in knob.items())
 
 
-def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]) -> None:
+def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine]) -> None:
     """Print a table per budget and cap for people."""
     for budget in comparison.budgets:
         for cap in comparison.caps:
@@ -237,7 +237,7 @@ def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[L
     stdout_console().print(about(comparison))
 
 
-def _print_table(title: str, lines: Sequence[Line], unit: str) -> None:
+def _print_table(title: str, lines: Sequence[PolicyLine], unit: str) -> None:
     """Print the lines of one budget and cap; the tail of the waiting matters most at a cap."""
     shown = [name != ("p95" if lines[0].max_nodes is None else "ratio") for name in HEADINGS]
     headings = tuple(compress(HEADINGS, shown))

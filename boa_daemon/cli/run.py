@@ -28,7 +28,7 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.run_phases import OVER, Meter, Phase, Phases, phase_of, place_of
+from boa_daemon.cli.run_phases import OVER, Phases, RunMeter, RunPhase, phase_of, place_of
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
@@ -152,7 +152,7 @@ class Screen:
     max_usd: float
     _met_at: float = 0.0
 
-    def phase(self, ended: Phase | None, now: Phase) -> None:
+    def phase(self, ended: RunPhase | None, now: RunPhase) -> None:
         """Say how the phase before ended, and which begins."""
         if self.is_quiet:
             return
@@ -220,7 +220,7 @@ class Run:
     is_interrupted: bool = False
     is_money_used_up: bool = False
     phases: Phases = field(default_factory=Phases)
-    _meter: Meter = field(default_factory=lambda: Meter(is_own=False))
+    _meter: RunMeter = field(default_factory=lambda: RunMeter(is_own=False))
     _revive: Callable[[], None] | None = None
     _job: dict[str, Any] | None = None
     _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class Run:
 
     def begin_own(self, revive: Callable[[], None]) -> None:
         """The daemon is one of this run's own: `revive` starts it again where it died."""
-        self._revive, self._meter = revive, Meter(is_own=True)
+        self._revive, self._meter = revive, RunMeter(is_own=True)
         self._turn("starting the daemon")
 
     def through(self) -> None:

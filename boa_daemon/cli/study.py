@@ -17,9 +17,9 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.cli.working import OnOption, OutOption, working
-from boa_daemon.comparing.study import Found, run_study
+from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
-from boa_daemon.comparing.study_page import Report, write_report
+from boa_daemon.comparing.study_page import StudyReport, write_report
 from boa_daemon.errors import PARTLY_DONE, BoaError
 from boa_daemon.planning.plots import check_plot_path
 
@@ -40,15 +40,15 @@ def study(
     if report is not None:
         check_plot_path(report, "--report", (".html", ".htm"))
     asked = load_study(file)
-    seen: list[Found] = []
+    seen: list[CaseRow] = []
     with working(on, out, asked.cells, "cells") as headway:
 
-        def on_found(found: Found) -> None:
+        def on_found(found: CaseRow) -> None:
             seen.append(found)
             headway.step()
 
         def look() -> None:
-            so_far = Report.of(asked, list(seen))
+            so_far = StudyReport.of(asked, list(seen))
             done = [one for one in so_far.rivals if one.world == asked.cases[0].world]
             best = min(done, key=lambda one: one.waiting.mean, default=None)
             if best is not None:
@@ -58,7 +58,7 @@ def study(
 
         headway.each_minute = look
         found = run_study(asked, headway.tasks, on_found=on_found)
-    told = Report.of(asked, found)
+    told = StudyReport.of(asked, found)
     if told.failures and len(told.failures) == len(found):
         raise BoaError(f"no cell could be run: {told.failures[0].words}")
     if report is not None:
@@ -73,7 +73,7 @@ def study(
         raise typer.Exit(PARTLY_DONE)
 
 
-def _rows(found: list[Found]) -> list[dict[str, Any]]:
+def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
     """Return one line for each cell, all with the same columns."""
     documents = [one.to_document() for one in found]
     columns = dict.fromkeys(key for document in documents for key in (*document, "error"))
@@ -85,7 +85,7 @@ def _rows(found: list[Found]) -> list[dict[str, Any]]:
     return rows
 
 
-def _print(report: Report) -> None:
+def _print(report: StudyReport) -> None:
     """Print the tables for people."""
     console = stdout_console()
     for title, headings, lines in report.tables():

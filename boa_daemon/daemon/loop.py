@@ -22,7 +22,7 @@ from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, check_channels, due
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import spent_usd
-from boa_daemon.daemon.history import History, figures_of
+from boa_daemon.daemon.history import MinuteRows, figures_of
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
@@ -40,7 +40,7 @@ from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
 from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.budget_watch import BudgetWatch, at_dearer_offers
-from boa_daemon.learning.exploring import Worth
+from boa_daemon.learning.exploring import TryWorth
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.policy_record import DOWN, PolicyRecord
 from boa_daemon.learning.samples import DAY
@@ -138,7 +138,7 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
-        self.history = None if database is None else History(database)
+        self.history = None if database is None else MinuteRows(database)
         self.liveness = Liveness()
         self.liveness, self.boots = Liveness(), Boots()
         if books is not None:
@@ -550,7 +550,7 @@ class Daemon:
         last = self.standing.decision
         if last is None or not self.planner.explores:
             return
-        worth, now = Worth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
+        worth, now = TryWorth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
         for job, found in self.learning.explore(self.planner, self.work.jobs, worth=worth, now=now).items():
             _LOG.info("%s: %s", job, found.reason)
 

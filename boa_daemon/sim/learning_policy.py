@@ -13,7 +13,7 @@ from random import Random
 
 from boa_daemon.learning.beliefs import Beliefs, Weights, rest_of
 from boa_daemon.learning.budget_watch import BudgetWatch
-from boa_daemon.learning.exploring import Exploring, Worth
+from boa_daemon.learning.exploring import Exploring, TryWorth
 from boa_daemon.learning.learner import STRETCH_SECONDS
 from boa_daemon.learning.speedups import SpeedSample, over_first_phase
 from boa_daemon.learning.step import LearningStep, LearntClasses
@@ -105,7 +105,7 @@ class LearningPolicy:
 
     def _explore(self, decision: Decision, now: float) -> None:
         """Let jobs try widths, as the daemon does."""
-        worth = Worth.of(decision.plan.node_prices, self._site.instance_types)
+        worth = TryWorth.of(decision.plan.node_prices, self._site.instance_types)
         tries, jobs = self.learning.tries, decision.state.jobs
         if worth is None or tries.fraction <= 0.0:
             return

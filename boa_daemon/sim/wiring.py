@@ -19,7 +19,7 @@ from boa_daemon.sim.settings import WorldSettings, of_type
 from boa_daemon.sim.spot_market import interrupted, is_spot
 from boa_daemon.sim.stopped import START_SECONDS
 from boa_daemon.sim.workload import a_workload
-from boa_daemon.sim.world import World
+from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision
@@ -144,7 +144,7 @@ class PreparedRun:
 
     settings: SimulationSettings
     policy: BuiltPolicy
-    world: World
+    world: SimulatedWorld
     controller: Controller
     shortfall: Shortfall | None = None
 
@@ -254,7 +254,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     entry = find_policy(settings.policy)
     record, short = _record_of(settings)
     policy = record.built
-    world = World(
+    world = SimulatedWorld(
         workload,
         tuple(settings.instance_types.values()),
         settings.world,

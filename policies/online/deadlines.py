@@ -55,7 +55,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class SpotMarket:
     """How spot comes and goes: mean hours that it is there, and that it is not."""
 
     up_hours: float = 4.0

@@ -30,7 +30,7 @@ from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.model import Job, JobId, Money, Width
 from policies.rivals.ladder import Widths
-from policies.rivals.menu import Fleet, PhaseService, WidthMenu, fleet_of, menu_of
+from policies.rivals.menu import FixedFleet, PhaseService, WidthMenu, fleet_of, menu_of
 from policies.rivals.promise import Promise, fastest_affordable, promise_of
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
@@ -101,7 +101,7 @@ class StaticFifo:
     """Hold a fixed fleet; oldest first, every job gets the fastest width within ``gpus_per_job``."""
 
     menu: WidthMenu
-    fleet: Fleet
+    fleet: FixedFleet
     gpus_per_job: int
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -128,11 +128,11 @@ class StaticSrsf:
     """
 
     menu: WidthMenu
-    fleet: Fleet
+    fleet: FixedFleet
     plans: Mapping[str, Widths]
 
     @classmethod
-    def within(cls, *, menu: WidthMenu, fleet: Fleet, gpus_per_job: int) -> StaticSrsf:
+    def within(cls, *, menu: WidthMenu, fleet: FixedFleet, gpus_per_job: int) -> StaticSrsf:
         """Return the policy whose jobs have the fastest widths within one limit for all."""
         limit = min(gpus_per_job, fleet.gpus)
         plans = {name: menu.widths_within(name, limit) for name in menu.classes}
@@ -170,7 +170,7 @@ class EqualShare:
     """Hold a fixed fleet; every job gets the fastest width within ``G // n``, at least ``min_gpus``."""
 
     menu: WidthMenu
-    fleet: Fleet
+    fleet: FixedFleet
     min_gpus: int = 1
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:

@@ -44,7 +44,7 @@ PRICES = tuple(float(price) for price in np.geomspace(0.02, 2.0, 12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WidthPlan:
     """Widths of a class, phase by phase, and what a job takes and holds with them."""
 
     widths: Widths
@@ -75,7 +75,7 @@ def best_fixed_widths(menu: WidthMenu, *, gpus: int) -> Mapping[str, Widths]:
     return {name: plan.widths for name, plan in best.items()}
 
 
-def _plans(menu: WidthMenu, name: str, gpus: int) -> list[Plan]:
+def _plans(menu: WidthMenu, name: str, gpus: int) -> list[WidthPlan]:
     """Return the plans of a class that fit on so many GPUs; the narrowest where none does."""
     job_class = menu.classes[name]
     ladder = menu.ladders[name]
@@ -97,13 +97,13 @@ def _plans(menu: WidthMenu, name: str, gpus: int) -> list[Plan]:
     plans = []
     for widths in fits or [menu.widths_within(name, 1)]:
         hours, gpu_hours = job_hours(job_class, widths)
-        plans.append(Plan(widths=widths, hours=hours, gpu_hours=gpu_hours))
+        plans.append(WidthPlan(widths=widths, hours=hours, gpu_hours=gpu_hours))
     return plans
 
 
-def _hull(plans: Sequence[Plan]) -> list[Plan]:
+def _hull(plans: Sequence[WidthPlan]) -> list[WidthPlan]:
     """Return the plans that some price prefers, the cheapest first: the hull of hours over GPU-hours."""
-    hull: list[Plan] = []
+    hull: list[WidthPlan] = []
     for plan in sorted(plans, key=lambda plan: (plan.gpu_hours, plan.hours)):
         if hull and plan.hours >= hull[-1].hours:
             continue
@@ -113,13 +113,13 @@ def _hull(plans: Sequence[Plan]) -> list[Plan]:
     return hull
 
 
-def _saved(low: Plan, high: Plan) -> float:
+def _saved(low: WidthPlan, high: WidthPlan) -> float:
     """Return the hours saved per GPU-hour more."""
     more = high.gpu_hours - low.gpu_hours
     return (low.hours - high.hours) / more if more > 0.0 else np.inf
 
 
-def _choices(hulls: Mapping[str, Sequence[Plan]]) -> list[dict[str, Plan]]:
+def _choices(hulls: Mapping[str, Sequence[WidthPlan]]) -> list[dict[str, WidthPlan]]:
     """Return every choice of a plan per class that a price gives, from the cheapest to the fastest."""
     steps = [(_saved(low, high), name, high) for name, hull in hulls.items() for low, high in pairwise(hull)]
     by_class = {name: hull[0] for name, hull in hulls.items()}
@@ -130,7 +130,7 @@ def _choices(hulls: Mapping[str, Sequence[Plan]]) -> list[dict[str, Plan]]:
     return found
 
 
-def _draw(rates: Mapping[str, float], by_class: Mapping[str, Plan]) -> list[Arrival]:
+def _draw(rates: Mapping[str, float], by_class: Mapping[str, WidthPlan]) -> list[Arrival]:
     """Return the same arrivals for every choice of plans."""
     dice = np.random.default_rng(0)
     names, weights = list(rates), np.array(list(rates.values()))

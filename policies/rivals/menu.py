@@ -82,7 +82,7 @@ class WidthMenu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class FixedFleet:
     """A fixed number of nodes of one type."""
 
     instance_type: InstanceType
@@ -136,7 +136,7 @@ def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
     return total
 
 
-def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
+def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> FixedFleet:
     """Return the fleet of the given size, or of as many whole nodes as the budget pays for, up to the cap."""
     instance_type = site.instance_types[gpu_type]
     affordable = math.floor(site.budget.amount / site.node_price(instance_type))
@@ -147,6 +147,6 @@ def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
             least_spend=price,
         )
     nodes = options.nodes or affordable
-    return Fleet(
+    return FixedFleet(
         instance_type=instance_type, nodes=nodes if site.max_nodes is None else min(nodes, site.max_nodes)
     )

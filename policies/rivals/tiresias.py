@@ -27,7 +27,7 @@ from policies.memo import Memo
 from policies.model import Job, JobId, Money, Width
 from policies.rivals.asked import AskedWidths
 from policies.rivals.ladder import Widths
-from policies.rivals.menu import Fleet, fleet_of, menu_of
+from policies.rivals.menu import FixedFleet, fleet_of, menu_of
 from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats
@@ -40,7 +40,7 @@ class Tiresias:
     """Hold a fixed fleet; in rounds, jobs below the threshold first, then the others, oldest first."""
 
     asked: AskedWidths
-    fleet: Fleet
+    fleet: FixedFleet
     threshold_gpu_hours: float = THRESHOLD_GPU_HOURS
     round_seconds: float = ROUND_SECONDS
 

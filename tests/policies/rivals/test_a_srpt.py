@@ -10,7 +10,7 @@ from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import Width
 from policies.rivals.a_srpt import VirtualMachine, VirtualOrder
 from policies.rivals.baselines import StaticSrsf
-from policies.rivals.menu import Fleet, WidthMenu
+from policies.rivals.menu import FixedFleet, WidthMenu
 from policies.speedup import Table
 
 
@@ -18,7 +18,7 @@ def a_policy(width: int = 2, nodes: int = 1) -> VirtualOrder:
     """Return the policy on nodes of four GPUs, all jobs equally wide; speeds are linear."""
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 2.0, 4.0))
     menu = WidthMenu(classes={"c": a_class(curve=curve)}, gpu_type="gpu")
-    fleet = Fleet(instance_type=an_instance_type(), nodes=nodes)
+    fleet = FixedFleet(instance_type=an_instance_type(), nodes=nodes)
     return VirtualOrder(queue=StaticSrsf(menu=menu, fleet=fleet, plans={"c": (Width("gpu", width),)}))
 
 

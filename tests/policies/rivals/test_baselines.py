@@ -19,7 +19,7 @@ from policies.rivals.baselines import (
     StaticSrsf,
     equal_width_promise,
 )
-from policies.rivals.menu import Fleet, WidthMenu
+from policies.rivals.menu import FixedFleet, WidthMenu
 from policies.speedup import Table
 
 JOBS = st.lists(st.floats(0, 100), max_size=12).map(
@@ -33,9 +33,9 @@ def a_menu(*classes: object) -> WidthMenu:
     return WidthMenu(classes={c.name: c for c in known}, gpu_type="gpu")  # type: ignore[attr-defined]
 
 
-def a_fleet(nodes: int) -> Fleet:
+def a_fleet(nodes: int) -> FixedFleet:
     """Return nodes of four GPUs."""
-    return Fleet(instance_type=an_instance_type(), nodes=nodes)
+    return FixedFleet(instance_type=an_instance_type(), nodes=nodes)
 
 
 @pytest.mark.parametrize(("limit", "gpus"), [(1, 1), (2, 2), (3, 2), (4, 4), (100, 4)])
