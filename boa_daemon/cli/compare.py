@@ -12,15 +12,7 @@ import typer
 
 from boa_daemon.cli.completing import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.simulating import (
     BootOption,
     BootSecondsOption,
@@ -94,7 +86,6 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run policies on the same jobs, each tuned to spend what BOA spends, and compare their waiting."""
     if plot is not None:
@@ -132,7 +123,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         answers = {"page/compare": comparison_document(comparison, rows, lines)}
         show_page("boa compare", answers, page=page, opens=opens)
     show(
-        chosen_format(output, as_json),
+        output,
         _document(comparison, rows, lines, floor),
         rows=lambda: [row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)],
         table=lambda: _print_tables(comparison, rows, lines),

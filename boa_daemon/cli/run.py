@@ -19,15 +19,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from boa_daemon.cli.log_lines import Reader
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stderr_console, stdout_console
 from boa_daemon.cli.run_phases import OVER, Phases, RunMeter, RunPhase, phase_of, place_of
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
@@ -49,7 +41,6 @@ def run(
     socket: SocketOption = None,
     wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run one job to its end: phases with seconds and dollars, its log, and a receipt.
 
@@ -62,10 +53,9 @@ def run(
     if len(contents) != 1:
         raise InputError(f"`boa run` takes one job; {file} holds {len(contents)}", hint="Use `boa submit`")
     content = {**contents[0], "max_usd": min(max_usd, float(contents[0].get("max_usd", max_usd)))}
-    form = chosen_format(output, as_json)
-    shown = Screen(is_quiet=form is not OutputFormat.table, max_usd=max_usd)
+    shown = Screen(is_quiet=output is not OutputFormat.table, max_usd=max_usd)
     one = Run(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
-    carry_out(one, config, socket, form=form)
+    carry_out(one, config, socket, form=output)
 
 
 def carry_out(one: Run, config: Path | None, socket: str | None, *, form: OutputFormat) -> None:

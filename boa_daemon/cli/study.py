@@ -7,15 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.working import OnOption, OutOption, working
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
@@ -34,7 +26,6 @@ def study(
         typer.Option(help="Write everything into one .html file; what is done so far, every minute."),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness."""
     if report is not None:
@@ -64,7 +55,7 @@ def study(
     if report is not None:
         write_report(report, told)
     show(
-        chosen_format(output, as_json),
+        output,
         told.to_document(),
         rows=lambda: _rows(found),
         table=lambda: _print(told),

@@ -9,14 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stdout_console
 from boa_daemon.cli.talking import say_next
 from boa_daemon.daemon.systemd import UNIT, UNIT_FOLDER, install_unit, unit_text
 from boa_daemon.errors import InputError
@@ -37,7 +30,6 @@ def systemd(  # noqa: PLR0917 - the parameters are the flags of the command
     program: Annotated[str | None, typer.Option(metavar="PATH", help="The boa that the unit starts.")] = None,
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where units are.")] = UNIT_FOLDER,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Print the hardened systemd unit of the daemon, or install it."""
     if print_it and (install or dry_run):
@@ -55,7 +47,7 @@ def systemd(  # noqa: PLR0917 - the parameters are the flags of the command
         "dry_run": dry_run,
         "text": text,
     }
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(answer)
     elif not is_install:
         sys.stdout.write(text)
