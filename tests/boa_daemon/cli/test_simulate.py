@@ -163,7 +163,9 @@ def test_a_bad_trace_is_refused_before_the_run(
 ) -> None:
     """One clear error, exit code 2, and no world is ever begun."""
     (tmp_path / "trace.csv").write_text(HEADER + rows)
-    monkeypatch.setattr("boa_daemon.sim.world.SimulatedWorld.run", lambda *_, **__: pytest.fail("the run began"))
+    monkeypatch.setattr(
+        "boa_daemon.sim.world.SimulatedWorld.run", lambda *_, **__: pytest.fail("the run began")
+    )
     refused = boa(*case, "--budget", "20/h").exception
 
     assert isinstance(refused, InputError)
