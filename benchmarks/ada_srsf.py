@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.ada_srsf_bug import double_counting
 from benchmarks.ada_srsf_plots import draw
 from boa_daemon.network.compiled import compiled_run
-from boa_daemon.network.model import Experiment, Outcome, PlacerName
+from boa_daemon.network.model import Experiment, NetworkOutcome, PlacerName
 from boa_daemon.network.simulate import simulate
 from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
 from policies.links.ada_srsf import LinkPolicy, default_bucket_bytes, link_policy
@@ -129,7 +129,7 @@ PARTS = ("placement", "policies", "speeds", "exclusive", "buckets", "full", "bug
 WORKLOADS = {"full": 20}
 
 
-def run_one(setting: Setting, seed: int) -> Outcome:
+def run_one(setting: Setting, seed: int) -> NetworkOutcome:
     """Return the outcome of one workload."""
     placer, kappa = PLACERS[setting.placer]
     policy: LinkPolicy = link_policy(
@@ -157,7 +157,7 @@ def run_one(setting: Setting, seed: int) -> Outcome:
     return simulate(experiment, engine="auto" if compiled_run() is None else "compiled")
 
 
-def measure(setting: Setting, outcomes: list[Outcome]) -> dict[str, Any]:
+def measure(setting: Setting, outcomes: list[NetworkOutcome]) -> dict[str, Any]:
     """Return the figures of one setting: means over workloads, in full-size seconds."""
     scale = setting.scale
     jct = np.array([outcome.jct for outcome in outcomes]) / scale

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from boa_daemon.network import kernel, messages
-from boa_daemon.network.state import SENDING, TOUCHED, WAITING, Rules, State, schedule
+from boa_daemon.network.state import SENDING, TOUCHED, WAITING, LinkRules, State, schedule
 from policies.links.contention import pace
 
 
@@ -24,14 +24,14 @@ def double_counting() -> Iterator[None]:
     boosts: dict[int, int] = {}
     seen = [-1]
 
-    def bytes_left_now(c: Rules, s: State, job: int) -> float:
+    def bytes_left_now(c: LinkRules, s: State, job: int) -> float:
         moving = s.now[0] - s.updated_at[job] - s.latency_left[job]
         if moving <= 0.0 or s.crowd[job] == 0:
             return s.bytes_left[job]
         per_byte = pace(c.per_byte, c.contention, s.crowd[job]) / (1 + boosts.get(job, 0))
         return max(0.0, s.bytes_left[job] - moving / per_byte)
 
-    def change_paces(c: Rules, s: State) -> None:
+    def change_paces(c: LinkRules, s: State) -> None:
         waiting = s.status.count(WAITING)
         if s.counter[TOUCHED] == 0 and waiting == seen[0]:
             return
@@ -64,7 +64,7 @@ def _servers(s: State, job: int) -> list[int]:
     return s.server_at[s.first_slot[job] : s.first_slot[job] + s.servers[job]]
 
 
-def _asking(c: Rules, s: State) -> Counter[int]:
+def _asking(c: LinkRules, s: State) -> Counter[int]:
     """Return how many waiting jobs ask about each message: the first busy server's, if none carries two."""
     asking: Counter[int] = Counter()
     for job, status in enumerate(s.status):

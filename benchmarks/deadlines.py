@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from policies.model import Width
 from policies.online.date_programme import date_plan
-from policies.online.deadlines import FAILURE_HOURS, NOTHING, DatePlan, Market, Rung
+from policies.online.deadlines import FAILURE_HOURS, NOTHING, DatePlan, Rung, SpotMarket
 
 WORK_HOURS, BOOT_HOURS, STEP_HOURS, SPOT = 48.0, 0.1, 0.1, 0.3
 EFFICIENCY = {1: 1.0, 2: 0.95, 4: 0.85}
@@ -59,7 +59,7 @@ class Outcome:
 
 def simulate(
     widths: list[Rung],
-    market: Market,
+    market: SpotMarket,
     date: float,
     choose: Chooser,
     *,
@@ -137,7 +137,7 @@ def _rival(date: float, *, keeps_pace: bool) -> Chooser:
 
 def hindsight(
     widths: list[Rung],
-    market: Market,
+    market: SpotMarket,
     date: float,
     *,
     jobs: int,
@@ -187,8 +187,8 @@ def main() -> None:
     print(f"{'market':26}" + "".join(f"{name:>24}" for name in names) + "   saved of the best rival")
     for up, down, date in CASES:
         for label, factor in (("", 1.0), (" x 2", 0.5), (" / 2", 2.0)):
-            market = Market(up_hours=up * factor, down_hours=down * factor)
-            believed = Market(up_hours=up, down_hours=down)
+            market = SpotMarket(up_hours=up * factor, down_hours=down * factor)
+            believed = SpotMarket(up_hours=up, down_hours=down)
             one, many = rungs(1), rungs(1, 2, 4)
             plans = [
                 date_plan(w, horizon_hours=date, boot_hours=BOOT_HOURS, market=believed, steps=520)

@@ -25,7 +25,7 @@ import numpy as np
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
-from boa_daemon.sim.settings import Beliefs, WorldSettings
+from boa_daemon.sim.settings import WorldSettings, WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.traces.reader import Trace
@@ -37,14 +37,14 @@ SPREAD = 0.4
 """Each job's stated scale is off by this much, besides."""
 MILESTONES = (3, 10, 30, 100, 300)
 """Jobs of a class that have come, or ended, when its estimate is looked at."""
-OFF: tuple[tuple[str, Beliefs], ...] = (
-    ("rates twice too high", Beliefs(rates={"": 2.0})),
-    ("rates half", Beliefs(rates={"": 0.5})),
-    ("sizes twice too high", Beliefs(sizes={"": 2.0}, size_spread=SPREAD)),
-    ("sizes half", Beliefs(sizes={"": 0.5}, size_spread=SPREAD)),
+OFF: tuple[tuple[str, WrongBeliefs], ...] = (
+    ("rates twice too high", WrongBeliefs(rates={"": 2.0})),
+    ("rates half", WrongBeliefs(rates={"": 0.5})),
+    ("sizes twice too high", WrongBeliefs(sizes={"": 2.0}, size_spread=SPREAD)),
+    ("sizes half", WrongBeliefs(sizes={"": 0.5}, size_spread=SPREAD)),
     (
         "all, by class in different ways",
-        Beliefs(
+        WrongBeliefs(
             rates={"vision": 2.0, "language": 0.5, "stiff": 2.0},
             sizes={"vision": 0.5, "language": 2.0, "stiff": 0.5},
             speedup_exponents={"vision": 1.25, "language": 0.75, "stiff": 1.5},
@@ -64,7 +64,7 @@ class Look:
     holds: bool
 
 
-def wrong(beliefs: Beliefs, *, policy: str, hours: float, seed: int) -> SimulationSettings:
+def wrong(beliefs: WrongBeliefs, *, policy: str, hours: float, seed: int) -> SimulationSettings:
     """Return a steady load under beliefs."""
     settings = settings_of(SCENARIOS[0], hours=hours, seed=seed)
     return replace(settings, policy=policy, world=replace(WorldSettings(), beliefs=beliefs))
@@ -98,7 +98,7 @@ def taught_run(
 class Looks:
     """Looks at the estimates of each class when so many of its jobs have come or ended."""
 
-    def __init__(self, beliefs: Beliefs) -> None:
+    def __init__(self, beliefs: WrongBeliefs) -> None:
         self._beliefs = beliefs
         self._truth = {c.name: c for c in PROBLEM.classes}
         self._done: set[tuple[str, str, int]] = set()
@@ -183,7 +183,7 @@ def worth(*, seeds: int, hours: float) -> None:
             plans = []
             for seed in range(1, seeds + 1):
                 settings = wrong(beliefs, policy=policy, hours=hours, seed=seed)
-                unbiased = replace(Beliefs(), size_spread=beliefs.size_spread)
+                unbiased = replace(WrongBeliefs(), size_spread=beliefs.size_spread)
                 columns["true"].append(
                     figures(prepare(wrong(unbiased, policy=policy, hours=hours, seed=seed)).finish())
                 )
@@ -275,9 +275,9 @@ def left(*, seeds: int, hours: float) -> None:
             found: dict[str, list[tuple[float, float]]] = defaultdict(list)
             before, now = Lefts(), Lefts()
             for seed in range(1, seeds + 1):
-                known = with_sizes(wrong(Beliefs(), policy="boa-paced", hours=hours, seed=seed), shape)
+                known = with_sizes(wrong(WrongBeliefs(), policy="boa-paced", hours=hours, seed=seed), shape)
                 known = replace(known, budget=Budget(amount=budget))
-                untold = replace(known, world=replace(known.world, beliefs=Beliefs(tells_scales=False)))
+                untold = replace(known, world=replace(known.world, beliefs=WrongBeliefs(tells_scales=False)))
                 found["known"].append(figures(taught_run(known)[0]))
                 found["before"].append(figures(taught_run(untold, before, kind=Clipped)[0]))
                 found["now"].append(figures(taught_run(untold, now)[0]))

@@ -22,7 +22,7 @@ from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.bound import lower_bound_hours
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import Beliefs
+from boa_daemon.sim.settings import WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -75,11 +75,11 @@ def rule(settings: SimulationSettings, name: str) -> list[Simulation]:
     """Return the runs of a rule at many knobs and holds."""
     menu = menu_of(site_of(settings), settings.options)
     if name == "efficiency":
-        all_of_them = menu.thresholds()
+        all_of_them = menu.thresholds
         chosen = np.unique(np.linspace(0, len(all_of_them) - 1, THRESHOLDS).astype(int))
         options = [PolicyOptions(efficiency=all_of_them[n]) for n in chosen]
     else:
-        options = [PolicyOptions(gpus_per_job=limit) for limit in menu.limits() if limit <= 24]
+        options = [PolicyOptions(gpus_per_job=limit) for limit in menu.limits if limit <= 24]
     base = replace(settings, policy=name, budget=Budget(amount=9.0 * load_of(settings)))
     return runs_of(
         replace(base, options=option, idle_hold_seconds=hold) for option in options for hold in HOLDS_SECONDS
@@ -111,7 +111,7 @@ def shares(run: Simulation) -> str:
 
 def at_once(settings: SimulationSettings) -> Simulation:
     """Return the run if nodes came the moment they are wanted, and their boots were paid all the same."""
-    believed = Beliefs(boot_seconds=settings.boot_seconds)
+    believed = WrongBeliefs(boot_seconds=settings.boot_seconds)
     world = replace(settings.world, beliefs=believed)
     run = simulate(replace(settings, boot_seconds=0.0, world=world))
     (kind,) = settings.instance_types.values()

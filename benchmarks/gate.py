@@ -39,7 +39,7 @@ from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
 from boa_daemon.network.workload import MODELS
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY, LEAST_BUCKET_BYTES, LinkPolicy, link_policy
-from policies.links.contention import ETHERNET_10G, Link, LinkFit, Sample, fit_link
+from policies.links.contention import ETHERNET_10G, Link, LinkFit, LinkSample, fit_link
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "explanation" / "data" / "gate.json"
@@ -109,7 +109,7 @@ def calibrate(crews: list[Crew], *, quick: bool) -> LinkFit:
             for answer in answers:
                 middle = answer["iteration_seconds"][2:-2]
                 samples.append(
-                    Sample(messages_at_once=at_once, message_bytes=size, seconds=float(np.mean(middle)))
+                    LinkSample(messages_at_once=at_once, message_bytes=size, seconds=float(np.mean(middle)))
                 )
     return fit_link(samples)
 

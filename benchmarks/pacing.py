@@ -31,8 +31,8 @@ from statistics import fmean, median, stdev
 import numpy as np
 from scipy.stats import t as student
 
-from boa_daemon.sim.scenarios import NODE, PROBLEM, Scenario, a_trace_of, drift, rhythm
-from boa_daemon.sim.settings import Beliefs
+from boa_daemon.sim.scenarios import NODE, PROBLEM, Scenario, a_trace_of
+from boa_daemon.sim.settings import WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
@@ -59,6 +59,21 @@ MONTH_DAYS = 31
 TAIL_HOURS = 48.0
 SEEN_DAYS = 28
 BURSTS = tuple((24.0 * day + 13.0, 24) for day in range(2, 60, 3))
+
+
+def rhythm(*, days: int, by_day: bool = False, by_week: bool = False) -> tuple[tuple[float, float], ...]:
+    """Return a load of mean one: 1.6 times from 8 to 20 h, 0.4 at night; 1.28 on workdays, 0.3 else."""
+    load: list[tuple[float, float]] = []
+    for day in range(days):
+        week = (1.28 if day % 7 < 5 else 0.3) if by_week else 1.0
+        hours = ((0.0, 0.4), (8.0, 1.6), (20.0, 0.4)) if by_day else ((0.0, 1.0),)
+        load += [(24.0 * day + hour, week * factor) for hour, factor in hours]
+    return tuple(load)
+
+
+def drift(*, days: int, begin: float = 0.75, end: float = 1.25) -> tuple[tuple[float, float], ...]:
+    """Return a load that changes a little every day."""
+    return tuple((24.0 * day, begin + (end - begin) * (day + 0.5) / days) for day in range(days))
 
 
 def scenarios(days: int) -> tuple[Scenario, ...]:
@@ -187,7 +202,7 @@ def pairs_of(case: Case) -> list[Found]:
     fixed = FixedPlan(settings, tail)
     found = []
     for scenario in case.scenarios:
-        beliefs = Beliefs(rates={"": scenario.rate_belief}, sizes={"": scenario.size_belief})
+        beliefs = WrongBeliefs(rates={"": scenario.rate_belief}, sizes={"": scenario.size_belief})
         world = replace(settings.world, beliefs=beliefs)
         jct, spend, at, dollars = run_of(replace(settings, policy="boa-paced", world=world))
         log_jct, fixed_tail = fixed.at(spend)
@@ -374,7 +389,7 @@ def draw(path: Path) -> None:
         policy="boa-paced",
         seed=1,
     )
-    settings = replace(settings, world=replace(settings.world, beliefs=Beliefs(rates={"": belief})))
+    settings = replace(settings, world=replace(settings.world, beliefs=WrongBeliefs(rates={"": belief})))
     run = prepare(settings)
     rows: list[tuple[float, float, float]] = []
 

@@ -33,7 +33,7 @@ from boa_daemon.traces.elastic import read_profile
 from boa_daemon.traces.profiles import POLLUX_FACTS, Facts
 from policies.model import Job as PolicyJob
 from policies.model import JobClass, Phase, Width
-from policies.rivals.baselines import WidthMenu
+from policies.rivals.menu import WidthMenu
 from policies.rivals.pollux import GoodputShares
 from policies.speedup import Table
 
@@ -289,7 +289,7 @@ class PolluxRounds:
 
     def __post_init__(self) -> None:
         """Lay out each class at each cap on its width."""
-        self.caps = WidthMenu(classes=MappingProxyType(dict(self.classes)), gpu_type="t4").limits()
+        self.caps = WidthMenu(classes=MappingProxyType(dict(self.classes)), gpu_type="t4").limits
         capped = {f"{n}@{cap}": narrowed(c, cap) for n, c in self.classes.items() for cap in self.caps}
         machine = an_instance_type(gpu_type="t4", gpus=GPUS_PER_NODE)
         self.policy = GoodputShares(

@@ -20,7 +20,7 @@ import math
 from concurrent.futures import ProcessPoolExecutor
 from statistics import fmean
 
-from boa_daemon.sim.wrong_speedups import CASES, Case, Found, a_run
+from wrong_speedups import CASES, Case, Found, a_run
 
 BUDGETS = (12.0, 14.0, 20.0)
 

@@ -15,8 +15,9 @@ from dataclasses import replace
 from statistics import fmean
 from time import perf_counter
 
+from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.scenarios import BUDGET, SCENARIOS, settings_of
-from boa_daemon.sim.wiring import prepare, rehearsed
+from boa_daemon.sim.wiring import prepare
 from policies.model import Budget
 
 

@@ -6,8 +6,7 @@ Exception
 │   │   ├── MissingPrice              a type has no price: name one, never assume zero
 │   │   └── MissingExtra              an optional library is needed: install the named extra
 │   ├── CloudFailed         exit 1    the cloud did not do it: the hint names the fix
-│   ├── GateUnreachable     exit 5    no gate answers there: start one, or mend the address
-│   └── InfeasibleRequest   exit 3    no plan does it: raise the budget or relax the deadline
+│   └── GateUnreachable     exit 5    no gate answers there: start one, or mend the address
 └── policies.PolicyError              the mathematics refuses; `exit_code_of` maps its leaves
 
 What happened, with which value, what to try.
@@ -64,12 +63,6 @@ class GateUnreachable(BoaError):
     """No gate answers at the address, or it does not know the secret."""
 
     exit_code = DAEMON_UNREACHABLE
-
-
-class InfeasibleRequest(BoaError):
-    """No plan satisfies the request, however it is solved."""
-
-    exit_code = INFEASIBLE
 
 
 def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str] | None = None) -> str:

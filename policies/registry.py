@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from policies import builders, plugins
-from policies.builders import shortfall_of_site
+from policies import plugins
+from policies.builders import BOA, BOA_PACED, best_effort, shortfall_of_site
 from policies.errors import BrokenPlugin, InvalidProblem, UnknownPolicy
 from policies.online.best_effort import Account
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import AnyFree, LeastWorkloadFirst
 from policies.protocols import Placer
+from policies.rivals.a_srpt import A_SRPT
+from policies.rivals.asked import ASKED, ASKED_HOLD
+from policies.rivals.baselines import EFFICIENCY, EQUAL_WIDTH, STATIC_EQUAL, STATIC_FIFO, STATIC_SRSF
+from policies.rivals.boa_authors import BOA_AUTHORS
+from policies.rivals.dally import DALLY
+from policies.rivals.fixed_widths import SRPT
+from policies.rivals.greedy import GREEDY_MARGINAL
+from policies.rivals.menu import menu_of
+from policies.rivals.pollux import POLLUX, POLLUX_AUTOSCALE
+from policies.rivals.tiresias import TIRESIAS
 from policies.site import (
     BuiltPolicy,
     PolicyEntry,
@@ -19,7 +29,6 @@ from policies.site import (
     PolicyOptions,
     Site,
     closest,
-    menu_of,
 )
 
 __all__ = [
@@ -30,7 +39,6 @@ __all__ = [
     "PolicyKind",
     "PolicyOptions",
     "Site",
-    "build_best_effort",
     "build_policy",
     "find_placer",
     "find_policy",
@@ -42,141 +50,26 @@ __all__ = [
 POLICIES: Mapping[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
-        PolicyEntry(
-            name="boa",
-            kind="optimum",
-            summary="the widths with the least mean JCT that the budget can pay for",
-            build=builders.boa,
-            is_job_by_job=True,
-        ),
-        PolicyEntry(
-            name="boa-paced",
-            kind="optimum",
-            summary="the same, steered by what was spent so that the budget holds",
-            build=builders.boa_paced,
-            options=frozenset({"window_hours"}),
-            # One job asked about alone is judged at the planned multiplier; the next tick uses the real one.
-            is_job_by_job=True,
-            reads_progress=True,
-        ),
-        PolicyEntry(
-            name="equal-width",
-            kind="rule",
-            summary="rent on arrival, the same limit on the width of all jobs",
-            build=builders.equal_width,
-            is_job_by_job=True,
-            options=frozenset({"gpu_type", "gpus_per_job", "share"}),
-        ),
-        PolicyEntry(
-            name="efficiency",
-            kind="rule",
-            summary="rent on arrival, the same least efficiency for all jobs",
-            build=builders.efficiency,
-            is_job_by_job=True,
-            options=frozenset({"gpu_type", "efficiency", "share"}),
-        ),
-        PolicyEntry(
-            name="greedy-marginal",
-            kind="heuristic",
-            summary="rent on arrival, widths by greedy steps of most time per dollar",
-            build=builders.greedy_marginal,
-            is_job_by_job=True,
-            options=frozenset({"gpu_type"}),
-        ),
-        PolicyEntry(
-            name="boa-authors",
-            kind="heuristic",
-            summary="rent on arrival, the fractional optimum rounded and glued as BOA's authors do",
-            build=builders.boa_authors,
-            is_job_by_job=True,
-            options=frozenset({"gpu_type"}),
-        ),
-        PolicyEntry(
-            name="asked",
-            kind="rule",
-            summary="rent on arrival what each user asks for, and let go of nodes at once",
-            build=builders.asked,
-            is_job_by_job=True,
-            options=frozenset({"gpu_type", "efficiency"}),
-        ),
-        PolicyEntry(
-            name="asked-hold",
-            kind="rule",
-            summary="rent on arrival what each user asks for, and keep idle nodes for five minutes",
-            build=builders.asked_hold,
-            is_job_by_job=True,
-            options=frozenset({"gpu_type", "efficiency"}),
-        ),
-        PolicyEntry(
-            name="pollux-autoscale",
-            kind="autoscaler",
-            summary="Pollux: shares by goodput each minute, the node count follows a utility band",
-            build=builders.pollux_autoscale,
-            options=frozenset({"gpu_type", "utility"}),
-        ),
-        PolicyEntry(
-            name="pollux",
-            kind="fleet",
-            summary="Pollux on a fixed fleet: shares by goodput, re-decided each minute",
-            build=builders.pollux,
-            options=frozenset({"gpu_type", "nodes"}),
-        ),
-        PolicyEntry(
-            name="tiresias",
-            kind="fleet",
-            summary="a fixed fleet, widths as users ask, jobs that had little service first",
-            build=builders.tiresias,
-            options=frozenset({"gpu_type", "nodes"}),
-            reads_progress=True,
-        ),
-        PolicyEntry(
-            name="static-fifo",
-            kind="fleet",
-            summary="a fixed fleet, first come, first served, the same limit on the width of all jobs",
-            build=builders.static_fifo,
-            options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
-        ),
-        PolicyEntry(
-            name="static-srsf",
-            kind="fleet",
-            summary="a fixed fleet, shortest remaining service first, the same limit on all widths",
-            build=builders.static_srsf,
-            options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
-            reads_progress=True,
-        ),
-        PolicyEntry(
-            name="srpt",
-            kind="fleet",
-            summary="a fixed fleet, shortest remaining service first, the best fixed width of each class",
-            build=builders.srpt,
-            options=frozenset({"gpu_type", "nodes"}),
-            reads_progress=True,
-        ),
-        PolicyEntry(
-            name="a-srpt",
-            kind="fleet",
-            summary="a fixed fleet, jobs start in the order in which a single machine would finish them",
-            build=builders.a_srpt,
-            options=frozenset({"gpu_type", "nodes"}),
-            reads_progress=True,
-        ),
-        PolicyEntry(
-            name="dally",
-            kind="fleet",
-            summary="a fixed fleet, little service first, jobs wait a while to be on one node",
-            build=builders.dally,
-            options=frozenset({"gpu_type", "nodes"}),
-            reads_progress=True,
-        ),
-        PolicyEntry(
-            name="static-equal",
-            kind="fleet",
-            summary="a fixed fleet, shared equally among the jobs present",
-            build=builders.static_equal,
-            options=frozenset({"gpu_type", "nodes"}),
-        ),
+        BOA,
+        BOA_PACED,
+        EQUAL_WIDTH,
+        EFFICIENCY,
+        GREEDY_MARGINAL,
+        BOA_AUTHORS,
+        ASKED,
+        ASKED_HOLD,
+        POLLUX_AUTOSCALE,
+        POLLUX,
+        TIRESIAS,
+        STATIC_FIFO,
+        STATIC_SRSF,
+        SRPT,
+        A_SRPT,
+        DALLY,
+        STATIC_EQUAL,
     )
 }
+"""Every policy that BOA brings, in the order in which tables show them."""
 
 DEFAULT_KAPPA = 1.0
 PLACERS: Mapping[str, Callable[[float], Placer]] = {
@@ -230,24 +123,21 @@ def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOpti
     return PolicyOptions(**values)  # type: ignore[arg-type]
 
 
-def build_policy(name: str, site: Site, options: PolicyOptions | None = None) -> BuiltPolicy:
-    """Return the policy of that name for a site.
+def build_policy(
+    name: str, site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
+) -> BuiltPolicy:
+    """Return the policy of that name for a site; with an account, the best effort that it pays for instead.
+
+    A best effort stands in for any policy where the budget is below the least that it needs.
 
     Raises:
         UnknownPolicy: when there is none of that name.
         InfeasibleBudget: when the budget cannot run every job.
     """
-    return find_policy(name).build(site, options or PolicyOptions())
-
-
-def build_best_effort(
-    site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
-) -> BuiltPolicy:
-    """Return what stands in for any policy where the budget is below the least that it needs.
-
-    An account without a beginning is as old as the ledger.
-    """
-    return builders.best_effort(site, options or PolicyOptions(), account)
+    options = options or PolicyOptions()
+    if account is not None:
+        return best_effort(site, options, account)
+    return find_policy(name).build(site, options)
 
 
 def _whole(key: str, text: str) -> int:

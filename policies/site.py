@@ -5,18 +5,15 @@ A site is a problem (classes, prices), a budget, and the machine of each GPU typ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
-from policies.errors import InfeasibleBudget, InvalidProblem
-from policies.model import Budget, GpuType, InstanceType, Problem
+from policies.model import Budget, InstanceType, Problem
 from policies.online.pacing import Pace
 from policies.online.rhythm import Rhythm
 from policies.protocols import Allocator
-from policies.rivals.baselines import Fleet, WidthMenu
 
 PolicyKind: TypeAlias = Literal["optimum", "heuristic", "rule", "autoscaler", "fleet"]
 """Exact; optimises step by step; one rule for all jobs, rented as needed; follows the load; fixed nodes."""
@@ -111,58 +108,9 @@ class PolicyEntry:
     reads_progress: bool = False
 
 
-def menu_of(site: Site, options: PolicyOptions) -> WidthMenu:
-    """Return the widths on the chosen GPU type, or on the one that does the work most cheaply.
-
-    Raises:
-        InvalidProblem: when the chosen type does not exist, or no type runs everything.
-    """
-    classes = {job_class.name: job_class for job_class in site.problem.classes}
-    if options.gpu_type is not None:
-        if options.gpu_type not in site.instance_types:
-            known = frozenset(site.instance_types)
-            raise InvalidProblem(f"no GPU type {options.gpu_type!r}. {closest(options.gpu_type, known)}")
-        return WidthMenu(classes=classes, gpu_type=options.gpu_type)
-    costs = {gpu.name: _cost_of_all_work(gpu, site.problem) for gpu in site.problem.gpu_types}
-    best = min(costs, key=lambda name: (costs[name], name))
-    if math.isinf(costs[best]):
-        raise InvalidProblem("no GPU type runs every phase of every class: this policy needs one that does")
-    return WidthMenu(classes=classes, gpu_type=best)
-
-
 def closest(word: str, known: Mapping[str, object] | frozenset[str]) -> str:
     """Return a hint with the closest known word, or with all of them."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"Known: {', '.join(sorted(known))}" if known else "It has no options"
-
-
-def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
-    """Return the least money per hour that runs all classes on one GPU type; infinite if one cannot run."""
-    total = 0.0
-    for job_class in problem.classes:
-        for phase in job_class.phases:
-            curve = phase.speedups.get(gpu.name)
-            if curve is None:
-                return math.inf
-            widths = curve.whole_widths()
-            gpu_hours = phase.size_gpu_hours * float((widths / curve.speed_at(widths)).min())
-            total += job_class.arrivals_per_hour * gpu_hours * problem.price_of(gpu.name)
-    return total
-
-
-def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> Fleet:
-    """Return the fleet of the given size, or of as many whole nodes as the budget pays for, up to the cap."""
-    instance_type = site.instance_types[gpu_type]
-    affordable = math.floor(site.budget.amount / site.node_price(instance_type))
-    if options.nodes is None and affordable < 1:
-        price = site.node_price(instance_type)
-        raise InfeasibleBudget(
-            f"{site.budget} does not pay for one {instance_type.name}, which takes {price:.2f} per hour",
-            least_spend=price,
-        )
-    nodes = options.nodes or affordable
-    return Fleet(
-        instance_type=instance_type, nodes=nodes if site.max_nodes is None else min(nodes, site.max_nodes)
-    )

@@ -18,6 +18,7 @@ AT_THE_ROOT = {
         "builders",
         "claim",
         "errors",
+        "memo",
         "model",
         "plugins",
         "protocols",

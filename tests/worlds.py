@@ -11,7 +11,7 @@ from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Shelves
-from boa_daemon.sim.settings import Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
+from boa_daemon.sim.settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings, WrongBeliefs
 from boa_daemon.testing import an_instance_type
 from policies.model import InstanceType
 
@@ -73,7 +73,7 @@ SPOT = st.builds(
     stock=STOCK,
 )
 BELIEFS = st.builds(
-    Beliefs,
+    WrongBeliefs,
     rates=st.sampled_from(({}, {"": 2.0})),
     sizes=st.sampled_from(({}, {"": 0.5}, {"x": 2.0})),
     speedup_exponents=st.sampled_from(({}, {"": 1.3}, {"": 0.7})),

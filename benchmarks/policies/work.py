@@ -18,7 +18,7 @@ from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.boot_bound import Effort
-from boa_daemon.sim.settings import Beliefs, Spot, WorldSettings
+from boa_daemon.sim.settings import Spot, WorldSettings, WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.traces.sources import import_source
@@ -138,7 +138,7 @@ def run_task(task: Task, tasks: Tasks) -> Outcome:
     outcome.told[LEARNT] = [row for row in outcome.rows if row.policy == DAEMON]
     names = [job_class.name for job_class in settings.problem.classes]
     for told, learns, beliefs in (
-        (TRUTH, False, Beliefs()),
+        (TRUTH, False, WrongBeliefs()),
         (WRONG, True, wrong_by_class(names)),
     ):
         shared = replace(settings, learns=learns, world=replace(settings.world, beliefs=beliefs))

@@ -8,15 +8,7 @@ from typing import Annotated
 import typer
 
 from boa_daemon.cli.completing import JobArgument
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, say_as_of, say_next
 from boa_daemon.errors import InputError
 
@@ -28,7 +20,6 @@ def artifacts(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List the files that a job has left, or copy them here."""
     with a_client(config, socket) as client:
@@ -54,4 +45,4 @@ def artifacts(
         if rows and out is None:
             say_next(f"boa artifacts {job} --out DIR")
 
-    show(chosen_format(output, as_json), dict(document), rows=lambda: document["files"], table=table)
+    show(output, dict(document), rows=lambda: document["files"], table=table)

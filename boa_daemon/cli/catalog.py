@@ -8,15 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog, CatalogEntry
 
@@ -30,7 +22,6 @@ def list_types(
         list[Path] | None, typer.Option(metavar="FILE", help="Your prices and discounts; may be repeated.")
     ] = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List instance types: GPUs, price, price per GPU-hour, the day of the price, and whether it is sold."""
     catalog = Catalog.load(*(prices or []))
@@ -40,7 +31,7 @@ def list_types(
     rows = [_row(entry) for entry in entries]
     hidden = 0 if with_retired else _retired(catalog, family, gpu_type)
     show(
-        chosen_format(output, as_json),
+        output,
         {"instance_types": rows},
         rows=lambda: rows,
         table=lambda: _print_table(entries, hidden=hidden),

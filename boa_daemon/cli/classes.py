@@ -7,16 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import cell
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next
 from boa_daemon.errors import InputError, did_you_mean
@@ -33,7 +24,6 @@ def classes(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show rate, size and speed-up of each class, stated and estimated, with 95 % intervals."""
     with a_client(config, socket) as client:
@@ -48,7 +38,7 @@ def classes(
     if export is not None:
         _export(document, export)
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         table=lambda: _print(document, with_widths=name is not None),
         rows=lambda: [_flat(row) for row in rows],

@@ -12,15 +12,7 @@ import typer
 
 from boa_daemon.cli.completing import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.simulating import (
     BootOption,
     BootSecondsOption,
@@ -44,8 +36,8 @@ from boa_daemon.comparing.page import (
 )
 from boa_daemon.comparing.run import run_all
 from boa_daemon.comparing.summary import (
-    Floor,
-    Line,
+    LowerBounds,
+    PolicyLine,
     at_cap,
     decompose,
     floor_of,
@@ -94,7 +86,6 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run policies on the same jobs, each tuned to spend what BOA spends, and compare their waiting."""
     if plot is not None:
@@ -132,7 +123,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         answers = {"page/compare": comparison_document(comparison, rows, lines)}
         show_page("boa compare", answers, page=page, opens=opens)
     show(
-        chosen_format(output, as_json),
+        output,
         _document(comparison, rows, lines, floor),
         rows=lambda: [row | {"knob": _knob(row["knob"])} for row in with_ratios(rows)],
         table=lambda: _print_tables(comparison, rows, lines),
@@ -140,7 +131,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
 
 
 def comparison_document(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine]
 ) -> dict[str, object]:
     """Return what the page draws: a group of policies per budget and cap."""
     groups, sentences = [], [about(comparison)]
@@ -200,7 +191,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _document(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line], floor: Floor
+    comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine], floor: LowerBounds
 ) -> dict[str, object]:
     """Return the answer as JSON says it."""
     return {
@@ -224,7 +215,7 @@ def _knob(knob: dict[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in knob.items())
 
 
-def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[Line]) -> None:
+def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine]) -> None:
     """Print a table per budget and cap for people."""
     for budget in comparison.budgets:
         for cap in comparison.caps:
@@ -237,7 +228,7 @@ def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[L
     stdout_console().print(about(comparison))
 
 
-def _print_table(title: str, lines: Sequence[Line], unit: str) -> None:
+def _print_table(title: str, lines: Sequence[PolicyLine], unit: str) -> None:
     """Print the lines of one budget and cap; the tail of the waiting matters most at a cap."""
     shown = [name != ("p95" if lines[0].max_nodes is None else "ratio") for name in HEADINGS]
     headings = tuple(compress(HEADINGS, shown))

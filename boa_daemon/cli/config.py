@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.talking import ConfigOption
 
 app = typer.Typer(
@@ -34,15 +26,15 @@ def show_settings(
     config: ConfigOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that nobody set.")] = False,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show each setting with its value and its origin: a file, the environment, or the default."""
     from boa_daemon.daemon.origins import DEFAULT, settings_with_origins  # noqa: PLC0415 - slow to import
 
     rows = settings_with_origins(config)
-    form = chosen_format(output, as_json)
     shown = (
-        rows if everything or form is not OutputFormat.table else [r for r in rows if r["origin"] != DEFAULT]
+        rows
+        if everything or output is not OutputFormat.table
+        else [r for r in rows if r["origin"] != DEFAULT]
     )
 
     def print_table() -> None:
@@ -57,4 +49,4 @@ def show_settings(
         if len(shown) < len(rows):
             stdout_console().print(f"[dim]{len(rows) - len(shown)} others stand at their defaults: --all[/]")
 
-    show(form, {"settings": rows}, rows=lambda: rows, table=print_table)
+    show(output, {"settings": rows}, rows=lambda: rows, table=print_table)

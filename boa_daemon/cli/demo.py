@@ -17,15 +17,7 @@ from rich.live import Live
 from boa_daemon.cli.gate_demo import gate_demo
 from boa_daemon.cli.live_view import status_line, view
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.real_demo import real_demo
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
@@ -67,10 +59,9 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run real training jobs under BOA, then its rivals on the same money. No account, no network."""
-    chosen = chosen_format(output, as_json)
+    chosen = output
     if real and gate:
         raise InputError("--real and --gate are two demos: choose one")
     if gate:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format
+from boa_daemon.cli.output import OutputFormat, OutputOption
 from boa_daemon.cli.run import Run, Screen, WaitOption, carry_out
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.cli.terminal import is_on_terminal
@@ -65,7 +65,6 @@ def dev(
     socket: SocketOption = None,
     wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Rent a node to work on, with a shell, that always ends: by hours, dollars, or being left.
 
@@ -76,17 +75,16 @@ def dev(
         name=name, class_name=class_name, gpus=gpus, hours=hours, max_usd=max_usd,
         idle_seconds=60.0 * idle_minutes, code=code, image=image,
     )  # fmt: skip
-    form = chosen_format(output, as_json)
     words = [*(("--config", str(config)) if config else ()), *(("--socket", socket) if socket else ())]
     one = Stay(
         content=content,
         max_usd=max_usd,
-        screen=Screen(is_quiet=form is not OutputFormat.table, max_usd=max_usd),
+        screen=Screen(is_quiet=output is not OutputFormat.table, max_usd=max_usd),
         wait_seconds=wait_seconds,
         shell_words=tuple(words),
         has_shell=shell and is_on_terminal(),
     )
-    carry_out(one, config, socket, form=form)
+    carry_out(one, config, socket, form=output)
 
 
 def content_of(

@@ -19,15 +19,7 @@ from boa_daemon.cli.aws_site import (
     uses_of,
 )
 from boa_daemon.cli.local_checks import local_checks
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.remains import SIMULATED, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.assembly import places
@@ -45,7 +37,6 @@ def doctor(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Check this machine; on AWS also credentials, types, subnets, prices, quotas, images and rights.
 
@@ -64,7 +55,7 @@ def doctor(
     failed = [check for check in checks if check.status == "failed"]
     rows = [asdict(check) for check in checks]
     show(
-        chosen_format(output, as_json),
+        output,
         {"cluster": name, "region": where, "is_ready": not failed, "checks": rows},
         rows=lambda: rows,
         table=lambda: _print_checks(f"Cluster {name} in {where}", checks),

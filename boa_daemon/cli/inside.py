@@ -14,15 +14,7 @@ from urllib.parse import quote
 import typer
 
 from boa_daemon.cli.completing import JobArgument
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    print_text,
-    stderr_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, print_text, stderr_console
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client
 from boa_daemon.errors import FAILED, BoaError, InputError
 
@@ -48,7 +40,6 @@ def execute(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run a command beside a job: on its node, as its user, in its folder, with its GPUs.
 
@@ -62,7 +53,7 @@ def execute(
         while not (said := client.get(f"/jobs/{_quoted(job)}/exec/{word}"))["is_over"]:
             time.sleep(pause)
             pause = min(pause * 1.5, MOST_LOOK_SECONDS)
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(said)
     else:
         if said["dropped_bytes"]:

@@ -8,15 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import MissingExtra
 from boa_daemon.network.case import read_case
 from boa_daemon.network.fit import fit_file
@@ -49,7 +41,6 @@ def simulate(
         EngineName, typer.Option(help="'compiled' needs the extra 'fast'; 'auto' uses it for large cases.")
     ] = EngineName.auto,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Simulate training jobs iteration by iteration, and say when each finishes."""
     experiment = read_case(file)
@@ -59,7 +50,7 @@ def simulate(
         raise MissingExtra(str(missing), hint="Install it with: pip install 'boa-daemon[fast]'") from None
     answer = outcome.as_json()
     show(
-        chosen_format(output, as_json),
+        output,
         answer,
         rows=lambda: answer["jobs"],
         table=lambda: _print_outcome(answer),
@@ -75,13 +66,12 @@ def fit(
     *,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Of the intervals.")] = 0.95,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Measure a link: latency, bandwidth and contention from timed all-reduces, with intervals."""
     fitted = fit_file(file, confidence=confidence)
     rows = _fit_rows(fitted)
     show(
-        chosen_format(output, as_json),
+        output,
         _fit_answer(fitted),
         rows=lambda: rows,
         table=lambda: _print_fit(fitted, rows),

@@ -8,14 +8,7 @@ from urllib.parse import quote
 import typer
 
 from boa_daemon.cli.completing import JobArgument
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stdout_console
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, clock_time, say_next
 from boa_daemon.errors import InputError
 
@@ -28,7 +21,6 @@ def resize(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Have a job run on so many GPUs: it writes a checkpoint and goes on from there.
 
@@ -38,7 +30,7 @@ def resize(
         raise InputError("give --gpus N or --auto, one of them")
     with a_client(config, socket) as client:
         document = client.post(f"/jobs/{_quoted(job)}/resize", {"gpus": gpus})
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(document)
         return
     width = "what its file allows" if gpus is None else f"{gpus} GPU{'' if gpus == 1 else 's'}"
@@ -53,7 +45,6 @@ def simulate_interrupt(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Rehearse that the cloud takes a node of a job back, with two minutes' notice.
 
@@ -62,7 +53,7 @@ def simulate_interrupt(
     """
     with a_client(config, socket) as client:
         document = client.post(f"/jobs/{_quoted(job)}/interrupt")
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(document)
         return
     stdout_console().print(

@@ -25,9 +25,31 @@ class OutputFormat(StrEnum):
     csv = "csv"
 
 
+_JSON = "boa_daemon.cli.output.json"
+"""Where a command line keeps that `--json` was given."""
+
+
+def _keep_json(ctx: typer.Context, is_given: bool) -> None:
+    """Keep whether `--json` was given; it is read first, wherever it stands."""
+    ctx.meta[_JSON] = is_given
+
+
+def _chosen(ctx: typer.Context, output: OutputFormat) -> OutputFormat:
+    """Return the form that both flags ask for together."""
+    return OutputFormat.json if ctx.meta.get(_JSON) else output
+
+
 OutputOption: TypeAlias = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="Print a table, JSON or CSV.", case_sensitive=False)
+    OutputFormat,
+    typer.Option(
+        "--output", "-o", help="Print a table, JSON or CSV.", case_sensitive=False, callback=_chosen
+    ),
 ]
+JsonFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option("--json", help="Short for -o json.", is_eager=True, expose_value=False, callback=_keep_json),
+]
+"""Every verb with `OutputOption` has it (`cli/verbs.py`), and finds its answer in the value of that."""
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
 
 
@@ -128,7 +150,6 @@ def was_printed() -> bool:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on one line; a float that JSON cannot say becomes null."""
-    _printed.append(True)
     _printed.append(True)
     print_text(json.dumps(plain_document(document), allow_nan=False) + "\n")
 

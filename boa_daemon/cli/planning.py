@@ -26,7 +26,7 @@ from boa_daemon.sim.world_file import load_world
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
-from policies.optimum.options import Step
+from policies.optimum.options import PhaseOption
 from policies.optimum.solution import PlanShare
 
 ClassesOrTraceOption: TypeAlias = Annotated[
@@ -187,13 +187,13 @@ def said(sentences: Iterable[str]) -> Padding:
     return Padding("\n".join(sentences), (0, 0, 0, 2))
 
 
-def runs(steps: Sequence[Step]) -> list[tuple[int, int, Step]]:
+def runs(steps: Sequence[PhaseOption]) -> list[tuple[int, int, PhaseOption]]:
     """Return the stretches of phases at one width as (first phase, last phase, step summed over them)."""
-    found: list[tuple[int, int, Step]] = []
+    found: list[tuple[int, int, PhaseOption]] = []
     for number, step in enumerate(steps):
         if found and (found[-1][2].gpu_type, found[-1][2].gpus) == (step.gpu_type, step.gpus):
             first, _, before = found[-1]
-            joined = Step(
+            joined = PhaseOption(
                 gpu_type=step.gpu_type,
                 gpus=step.gpus,
                 hours=before.hours + step.hours,
@@ -205,7 +205,7 @@ def runs(steps: Sequence[Step]) -> list[tuple[int, int, Step]]:
     return found
 
 
-def width_text(step: Step) -> str:
+def width_text(step: PhaseOption) -> str:
     """Return ``8 x a100``; a real width with two decimals."""
     gpus = f"{step.gpus:.2f}" if isinstance(step.gpus, float) else str(step.gpus)
     return f"{gpus} x {step.gpu_type}"

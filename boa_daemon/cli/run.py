@@ -19,16 +19,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from boa_daemon.cli.log_lines import Reader
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    stderr_console,
-    stdout_console,
-)
-from boa_daemon.cli.run_phases import OVER, Meter, Phase, Phases, phase_of, place_of
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stderr_console, stdout_console
+from boa_daemon.cli.run_phases import OVER, Phases, RunMeter, RunPhase, phase_of, place_of
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
@@ -49,7 +41,6 @@ def run(
     socket: SocketOption = None,
     wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run one job to its end: phases with seconds and dollars, its log, and a receipt.
 
@@ -62,10 +53,9 @@ def run(
     if len(contents) != 1:
         raise InputError(f"`boa run` takes one job; {file} holds {len(contents)}", hint="Use `boa submit`")
     content = {**contents[0], "max_usd": min(max_usd, float(contents[0].get("max_usd", max_usd)))}
-    form = chosen_format(output, as_json)
-    shown = Screen(is_quiet=form is not OutputFormat.table, max_usd=max_usd)
+    shown = Screen(is_quiet=output is not OutputFormat.table, max_usd=max_usd)
     one = Run(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
-    carry_out(one, config, socket, form=form)
+    carry_out(one, config, socket, form=output)
 
 
 def carry_out(one: Run, config: Path | None, socket: str | None, *, form: OutputFormat) -> None:
@@ -152,7 +142,7 @@ class Screen:
     max_usd: float
     _met_at: float = 0.0
 
-    def phase(self, ended: Phase | None, now: Phase) -> None:
+    def phase(self, ended: RunPhase | None, now: RunPhase) -> None:
         """Say how the phase before ended, and which begins."""
         if self.is_quiet:
             return
@@ -220,7 +210,7 @@ class Run:
     is_interrupted: bool = False
     is_money_used_up: bool = False
     phases: Phases = field(default_factory=Phases)
-    _meter: Meter = field(default_factory=lambda: Meter(is_own=False))
+    _meter: RunMeter = field(default_factory=lambda: RunMeter(is_own=False))
     _revive: Callable[[], None] | None = None
     _job: dict[str, Any] | None = None
     _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -232,7 +222,7 @@ class Run:
 
     def begin_own(self, revive: Callable[[], None]) -> None:
         """The daemon is one of this run's own: `revive` starts it again where it died."""
-        self._revive, self._meter = revive, Meter(is_own=True)
+        self._revive, self._meter = revive, RunMeter(is_own=True)
         self._turn("starting the daemon")
 
     def through(self) -> None:

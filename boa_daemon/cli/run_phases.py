@@ -22,7 +22,7 @@ OVER = ("finished", "failed", "cancelled")
 
 
 @dataclass(slots=True, kw_only=True)
-class Phase:
+class RunPhase:
     """One phase, from one change to the next; `note` says where it took place."""
 
     name: PhaseName
@@ -43,26 +43,26 @@ class Phase:
 class Phases:
     """The phases so far; the last of them is the one that goes on."""
 
-    found: list[Phase] = field(default_factory=list)
+    found: list[RunPhase] = field(default_factory=list)
 
-    def take(self, name: PhaseName, *, at: float, usd: float, note: str = "") -> Phase | None:
+    def take(self, name: PhaseName, *, at: float, usd: float, note: str = "") -> RunPhase | None:
         """Take in what phase it is now; return the one that this ends, if any.
 
         What is new on the bill belongs to the phase that begins: a node's first minute, to its boot.
         """
         last = self.found[-1] if self.found else None
         if last is None:
-            self.found.append(Phase(name=name, began_at=at, began_usd=usd, note=note))
+            self.found.append(RunPhase(name=name, began_at=at, began_usd=usd, note=note))
             return None
         last.seconds = at - last.began_at
         if last.name == name and (last.note == note or not note or not last.note):
             last.note = last.note or note
             last.usd = usd - last.began_usd
             return None
-        self.found.append(Phase(name=name, began_at=at, began_usd=last.began_usd + last.usd, note=note))
+        self.found.append(RunPhase(name=name, began_at=at, began_usd=last.began_usd + last.usd, note=note))
         return last
 
-    def close(self, *, at: float, usd: float) -> Phase | None:
+    def close(self, *, at: float, usd: float) -> RunPhase | None:
         """End the last phase, and return it."""
         if not self.found:
             return None
@@ -105,7 +105,7 @@ def _has_step(job: Mapping[str, Any]) -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
-class Meter:
+class RunMeter:
     """Dollars of a run: of all nodes since it began where the daemon is its own, else of the job alone."""
 
     is_own: bool

@@ -14,16 +14,7 @@ import typer
 from rich.progress import Progress
 
 from boa_daemon.cli.completing import complete_placers, complete_policies
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import (
     BestEffortOption,
     CommitmentsOption,
@@ -119,7 +110,6 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         ),
     ] = BoundChoice.auto,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Replay a trace under a policy: waiting, dollars, and the bound that no policy can beat."""
     settings = replace(
@@ -166,7 +156,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         result = run.with_boot_bound(result)
     bill = None if paid is None else _bill(run, paid)
     show(
-        chosen_format(output, as_json),
+        output,
         result.to_document() | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
         table=lambda: _print_table(result, bill),

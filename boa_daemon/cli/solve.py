@@ -10,11 +10,9 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.cli.output import (
-    JsonOption,
     OutputFormat,
     OutputOption,
     a_table,
-    chosen_format,
     print_csv,
     print_json,
     stderr_console,
@@ -72,22 +70,20 @@ def solve(
     prices: PricesOption = None,
     world: MarketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Solve for the widths that wait least within a budget, with a proof of optimality."""
     cases = [budgeted(read_problem(path, prices, market=world), budget) for path in files]
     code = 0
-    form = chosen_format(output, as_json)
     rows: list[dict[str, Any]] = []
     for file, asked in cases:
-        if form is OutputFormat.table and file is not cases[0][0]:
+        if output is OutputFormat.table and file is not cases[0][0]:
             stdout_console().print()
-        own_code, solution = _solve_one(file.path, file.problem, asked, version, form)
+        own_code, solution = _solve_one(file.path, file.problem, asked, version, output)
         code = max(code, own_code)
         if solution is not None:
             name = {"file": file.path} if len(cases) > 1 else {}
             rows += [name | row for row in _rows(solution)]
-    if form is OutputFormat.csv:
+    if output is OutputFormat.csv:
         print_csv(rows)
     if code:
         raise typer.Exit(code)

@@ -7,19 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.working import OnOption, OutOption, working
-from boa_daemon.comparing.study import Found, run_study
+from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
-from boa_daemon.comparing.study_page import Report, write_report
+from boa_daemon.comparing.study_page import StudyReport, write_report
 from boa_daemon.errors import PARTLY_DONE, BoaError
 from boa_daemon.planning.plots import check_plot_path
 
@@ -34,21 +26,20 @@ def study(
         typer.Option(help="Write everything into one .html file; what is done so far, every minute."),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness."""
     if report is not None:
         check_plot_path(report, "--report", (".html", ".htm"))
     asked = load_study(file)
-    seen: list[Found] = []
+    seen: list[CaseRow] = []
     with working(on, out, asked.cells, "cells") as headway:
 
-        def on_found(found: Found) -> None:
+        def on_found(found: CaseRow) -> None:
             seen.append(found)
             headway.step()
 
         def look() -> None:
-            so_far = Report.of(asked, list(seen))
+            so_far = StudyReport.of(asked, list(seen))
             done = [one for one in so_far.rivals if one.world == asked.cases[0].world]
             best = min(done, key=lambda one: one.waiting.mean, default=None)
             if best is not None:
@@ -58,13 +49,13 @@ def study(
 
         headway.each_minute = look
         found = run_study(asked, headway.tasks, on_found=on_found)
-    told = Report.of(asked, found)
+    told = StudyReport.of(asked, found)
     if told.failures and len(told.failures) == len(found):
         raise BoaError(f"no cell could be run: {told.failures[0].words}")
     if report is not None:
         write_report(report, told)
     show(
-        chosen_format(output, as_json),
+        output,
         told.to_document(),
         rows=lambda: _rows(found),
         table=lambda: _print(told),
@@ -73,7 +64,7 @@ def study(
         raise typer.Exit(PARTLY_DONE)
 
 
-def _rows(found: list[Found]) -> list[dict[str, Any]]:
+def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
     """Return one line for each cell, all with the same columns."""
     documents = [one.to_document() for one in found]
     columns = dict.fromkeys(key for document in documents for key in (*document, "error"))
@@ -85,7 +76,7 @@ def _rows(found: list[Found]) -> list[dict[str, Any]]:
     return rows
 
 
-def _print(report: Report) -> None:
+def _print(report: StudyReport) -> None:
     """Print the tables for people."""
     console = stdout_console()
     for title, headings, lines in report.tables():

@@ -9,20 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stdout_console
 from boa_daemon.cli.talking import say_next
 from boa_daemon.daemon.systemd import UNIT, UNIT_FOLDER, install_unit, unit_text
 from boa_daemon.errors import InputError
 
 
-class What(StrEnum):
+class SystemdAct(StrEnum):
     """What to do with the unit."""
 
     show = "print"
@@ -30,19 +23,18 @@ class What(StrEnum):
 
 
 def systemd(  # noqa: PLR0917 - the parameters are the flags of the command
-    what: Annotated[What, typer.Argument(help="print or install.")] = What.show,
+    what: Annotated[SystemdAct, typer.Argument(help="print or install.")] = SystemdAct.show,
     print_it: Annotated[bool, typer.Option("--print", help="Print the unit, whatever else.")] = False,
     install: Annotated[bool, typer.Option("--install", help="The same as: boa systemd install.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what install would do.")] = False,
     program: Annotated[str | None, typer.Option(metavar="PATH", help="The boa that the unit starts.")] = None,
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where units are.")] = UNIT_FOLDER,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Print the hardened systemd unit of the daemon, or install it."""
     if print_it and (install or dry_run):
         raise InputError("--print goes with neither --install nor --dry-run")
-    is_install = (install or what is What.install) and not print_it
+    is_install = (install or what is SystemdAct.install) and not print_it
     text, target = unit_text(program), folder / UNIT
     old = target.read_text(encoding="utf-8") if is_install and target.is_file() else None
     change = None if not is_install else "nothing" if old == text else "create" if old is None else "replace"
@@ -55,7 +47,7 @@ def systemd(  # noqa: PLR0917 - the parameters are the flags of the command
         "dry_run": dry_run,
         "text": text,
     }
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(answer)
     elif not is_install:
         sys.stdout.write(text)

@@ -10,15 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import InputError
 from boa_daemon.traces.sources import SourceName, import_source, source_names
 from boa_daemon.traces.workload import GpuSource, Options, Workload
@@ -73,7 +65,6 @@ def import_trace(
         list[str] | None, typer.Option(metavar="TYPE=NAME", help="Instance type that has the GPU type.")
     ] = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Turn a public trace into a trace and classes that the simulator and the planner read."""
     options = Options(
@@ -92,7 +83,7 @@ def import_trace(
     files = write_workload(found, out)
     summary = _summary(found, files)
     show(
-        chosen_format(output, as_json),
+        output,
         summary,
         rows=lambda: summary["classes"],
         table=lambda: _print_table(summary),

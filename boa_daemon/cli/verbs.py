@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from boa_daemon.cli.output import JsonFlag
 
 PLAN, RUN, OPERATE, DEVELOP = "Plan", "Run", "Operate", "Develop"
 
@@ -241,10 +244,31 @@ def _command(name: str, verb: Verb) -> Any:
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_group(found)
         group.name = name
+        group.commands = {own: _with_json(command) for own, command in group.commands.items()}
         return group
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(found)
-    return typer.main.get_command(alone)
+    return _with_json(typer.main.get_command(alone))
+
+
+def _with_json(command: Any) -> Any:
+    """Return a command with `--json` after `--output`, where it has that and no flag of its own."""
+    names = [option.name for option in command.params]
+    if "output" in names and "as_json" not in names:
+        command.params.insert(names.index("output") + 1, _json_flag())
+    return command
+
+
+@cache
+def _json_flag() -> Any:
+    """Return `--json` as an option of any command."""
+
+    def only(*, as_json: JsonFlag = False) -> None:
+        del as_json
+
+    alone = typer.Typer(add_completion=False)
+    alone.command()(only)
+    return typer.main.get_command(alone).params[0]
 
 
 class Verbs(TyperGroup):

@@ -6,15 +6,7 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    print_text,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, print_text, stdout_console
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, clock_time, say_as_of
 from boa_daemon.errors import InputError
 
@@ -42,7 +34,6 @@ def alerts(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List what the daemon had to say, the newest first."""
     if prometheus:
@@ -54,7 +45,7 @@ def alerts(
         return
     with a_client(config, socket) as client:
         document = client.get("/alerts")
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(document)
         return
     for row in document["alerts"]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boa_daemon.comparing.cells import REFERENCE
-from boa_daemon.comparing.summary import Floor, Line
-from boa_daemon.comparing.timeline import Timeline
+from boa_daemon.comparing.summary import LowerBounds, PolicyLine
+from boa_daemon.comparing.timeline import RunTimeline
 from boa_daemon.planning.plots import INK, LINE, MARK, SOFT, frame_axes, save
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ LINEAR_SPREAD = 4.0
 class MoneyPlot:
     """What to draw: the lines of a comparison over its floor, in dollars or GPUs."""
 
-    lines: Sequence[Line]
-    floor: Floor
+    lines: Sequence[PolicyLine]
+    floor: LowerBounds
     unit: str
     title: str
 
@@ -90,13 +90,13 @@ def draw_money(plot: MoneyPlot) -> Figure:
     return figure
 
 
-def _reach(line: Line) -> float:
+def _reach(line: PolicyLine) -> float:
     """Return how far above its point a line's interval ends, as a factor."""
     return 1.0 if line.ratio.high is None else line.ratio.high / line.ratio.mean
 
 
 def _draw_policy(
-    axes: Axes, lines: Sequence[Line], scale: float, colour: str
+    axes: Axes, lines: Sequence[PolicyLine], scale: float, colour: str
 ) -> tuple[float, float, str, str]:
     """Draw one policy in order of spend; hollow where it did not spend the same. Return where it ends."""
     own = sorted(lines, key=lambda line: line.mean_usd_per_hour)
@@ -114,7 +114,7 @@ def _draw_policy(
     return x[-1], y[-1], policy, colour
 
 
-def _draw_floor(axes: Axes, floor: Floor, scale: float, frame: tuple[float, float]) -> None:
+def _draw_floor(axes: Axes, floor: LowerBounds, scale: float, frame: tuple[float, float]) -> None:
     """Draw the planner's curve, and shade what nobody reaches."""
     left, right = frame
     bottom, top = axes.get_ylim()
@@ -157,7 +157,7 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         )
 
 
-def draw_waiting(runs: Mapping[str, Timeline]) -> Figure:
+def draw_waiting(runs: Mapping[str, RunTimeline]) -> Figure:
     """Return the distribution of the JCT: the share of jobs that were done within each time."""
     figure, axes = _figure(9.6, 3.6)
     longest = max(float(run.jct_hours[-1]) for run in runs.values())
@@ -174,7 +174,7 @@ def draw_waiting(runs: Mapping[str, Timeline]) -> Figure:
     return figure
 
 
-def draw_timeline(runs: Mapping[str, Timeline], unit: str) -> Figure:
+def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
     """Return GPUs rented and used, burn rate and queue over time, a column per run, on the same scales."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional library, loaded when it is needed
 

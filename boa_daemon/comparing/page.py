@@ -8,7 +8,7 @@ from pathlib import Path
 
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
 from boa_daemon.comparing.figures import MoneyPlot, draw_money, draw_timeline, draw_waiting
-from boa_daemon.comparing.summary import Decomposition, Line, Ratio, at_cap, best_rival, decompose
+from boa_daemon.comparing.summary import Decomposition, PolicyLine, Ratio, at_cap, best_rival, decompose
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.timeline import record
 from boa_daemon.planning.plots import as_svg
@@ -22,7 +22,7 @@ def write_comparison(
     path: Path,
     comparison: Comparison,
     rows: Sequence[Row],
-    lines: Sequence[Line],
+    lines: Sequence[PolicyLine],
     plot: MoneyPlot,
     *,
     tasks: Tasks,
@@ -67,7 +67,7 @@ def about(comparison: Comparison) -> str:
     )
 
 
-def table_cells(line: Line, unit: str) -> tuple[str, ...]:
+def table_cells(line: PolicyLine, unit: str) -> tuple[str, ...]:
     """Return a line as people read it, by the headings."""
     spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
@@ -82,7 +82,7 @@ def table_cells(line: Line, unit: str) -> tuple[str, ...]:
     )
 
 
-def knob_text(line: Line, unit: str) -> str:
+def knob_text(line: PolicyLine, unit: str) -> str:
     """Return the setting that the line was run with; a range where it differs between seeds."""
     names = {"gpus_per_job": "GPUs/job", "nodes": "nodes"}
     texts = []
@@ -136,7 +136,7 @@ def _range(low: float, high: float, form: str) -> str:
 def _section(
     comparison: Comparison,
     rows: Sequence[Row],
-    lines: Sequence[Line],
+    lines: Sequence[PolicyLine],
     budget: float,
     unit: str,
     *,
@@ -158,7 +158,7 @@ def _section(
     return parts
 
 
-def _table(lines: Sequence[Line], unit: str) -> str:
+def _table(lines: Sequence[PolicyLine], unit: str) -> str:
     """Return the table of one budget."""
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
     body = "".join(

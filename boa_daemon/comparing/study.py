@@ -14,7 +14,7 @@ from typing import Any
 
 from boa_daemon.comparing.cells import Cell, Row
 from boa_daemon.comparing.run import challenges
-from boa_daemon.comparing.study_file import Case, Study
+from boa_daemon.comparing.study_file import Study, StudyCase
 from boa_daemon.comparing.summary import Ratio, ratio_of
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.tune import run_cell
@@ -25,10 +25,10 @@ ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CaseRow:
     """A row of a case, or why there is none."""
 
-    case: Case
+    case: StudyCase
     cell: Cell
     row: Row | None
     words: str = ""
@@ -75,22 +75,22 @@ class Versus:
         }
 
 
-def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[Found], None]) -> list[Found]:
+def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]) -> list[CaseRow]:
     """Return what each cell came to, in the order of the file; one that ends in an error says so."""
 
-    def find(item: tuple[int, Cell]) -> Found:
+    def find(item: tuple[int, Cell]) -> CaseRow:
         case = study.cases[item[0]]
         try:
-            return Found(case=case, cell=item[1], row=run_cell(case.comparison, item[1], tasks))
+            return CaseRow(case=case, cell=item[1], row=run_cell(case.comparison, item[1], tasks))
         except (BoaError, PolicyError) as error:
-            return Found(case=case, cell=item[1], row=None, words=str(error))
+            return CaseRow(case=case, cell=item[1], row=None, words=str(error))
 
-    def follow(item: tuple[int, Cell], found: Found) -> list[tuple[int, Cell]]:
+    def follow(item: tuple[int, Cell], found: CaseRow) -> list[tuple[int, Cell]]:
         row = found.row
         return [] if row is None else [(item[0], c) for c in challenges(found.case.comparison, item[1], row)]
 
     begin = [(n, cell) for n, case in enumerate(study.cases) for cell in case.comparison.references()]
-    places: dict[tuple[int, str, int], Found] = {}
+    places: dict[tuple[int, str, int], CaseRow] = {}
     for (number, cell), found in tasks.each(find, begin, then=follow):
         places[number, cell.policy, cell.seed] = found
         on_found(found)
@@ -105,7 +105,7 @@ def regret_of(row: Row) -> float:
     )
 
 
-def rivalry(study: Study, found: Iterable[Found]) -> list[Versus]:
+def rivalry(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     """Return each rival over the reference, by world and budget, and over all budgets if there are more."""
     rows = _rows(found)
     reference = {(one.jobs, one.case.world, one.case.budget): row for one, row in rows if _leads(study, one)}
@@ -121,7 +121,7 @@ def rivalry(study: Study, found: Iterable[Found]) -> list[Versus]:
     return told
 
 
-def regrets(study: Study, found: Iterable[Found]) -> list[Versus]:
+def regrets(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     """Return each policy over what none can beat, by world and budget."""
     rows = _rows(found)
     return [
@@ -133,7 +133,7 @@ def regrets(study: Study, found: Iterable[Found]) -> list[Versus]:
     ]
 
 
-def robustness(study: Study, found: Iterable[Found]) -> list[Versus]:
+def robustness(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     """Return each policy in each further world over itself in the first, over all budgets."""
     rows = _rows(found)
     home = study.cases[0].world
@@ -155,17 +155,17 @@ def robustness(study: Study, found: Iterable[Found]) -> list[Versus]:
     return told
 
 
-def _rows(found: Iterable[Found]) -> list[tuple[Found, Row]]:
+def _rows(found: Iterable[CaseRow]) -> list[tuple[CaseRow, Row]]:
     """Return what came to a row."""
     return [(one, one.row) for one in found if one.row is not None]
 
 
-def _leads(study: Study, one: Found) -> bool:
+def _leads(study: Study, one: CaseRow) -> bool:
     """Return whether it is the reference's."""
     return one.cell.policy == study.file.reference
 
 
-def _groups(study: Study, rows: Sequence[tuple[Found, Row]], *, leads: bool) -> list[tuple[str, str, str]]:
+def _groups(study: Study, rows: Sequence[tuple[CaseRow, Row]], *, leads: bool) -> list[tuple[str, str, str]]:
     """Return (world, budget, policy) in the order of the file, all budgets together last."""
     worlds = dict.fromkeys(case.world for case in study.cases)
     budgets = [*study.file.budgets, *([ALL] if len(study.file.budgets) > 1 else [])]
@@ -174,7 +174,9 @@ def _groups(study: Study, rows: Sequence[tuple[Found, Row]], *, leads: bool) -> 
     return [(w, b, p) for w in worlds for b in budgets for p in policies if p not in skipped]
 
 
-def _of(rows: Sequence[tuple[Found, Row]], world: str, budget: str, policy: str) -> list[tuple[Found, Row]]:
+def _of(
+    rows: Sequence[tuple[CaseRow, Row]], world: str, budget: str, policy: str
+) -> list[tuple[CaseRow, Row]]:
     """Return the rows of a policy in a world at a budget, or at all."""
     return [
         (one, row)

@@ -62,7 +62,7 @@ class StudyFile(Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class StudyCase:
     """One trace, drawn once, at one budget in one world: a comparison over its seeds."""
 
     trace: str
@@ -77,7 +77,7 @@ class Study:
     """What is run: the file, and its cases."""
 
     file: StudyFile
-    cases: tuple[Case, ...]
+    cases: tuple[StudyCase, ...]
 
     @property
     def cells(self) -> int:
@@ -137,7 +137,9 @@ def _read(document: Document, folder: Path, number: int, source: _Trace) -> tupl
     return file, trace
 
 
-def _cases(file: StudyFile, number: int, read: tuple[ProblemFile, Trace], document: Document) -> list[Case]:
+def _cases(
+    file: StudyFile, number: int, read: tuple[ProblemFile, Trace], document: Document
+) -> list[StudyCase]:
     """Return the cases of one trace: a draw, or the trace itself with its jobs in as many orders."""
     source, (problem, trace) = file.traces[number], read
     traces, seeds = [trace], file.seeds
@@ -167,7 +169,7 @@ def _cases(file: StudyFile, number: int, read: tuple[ProblemFile, Trace], docume
                     reference=file.reference,
                 )
                 found.append(
-                    Case(
+                    StudyCase(
                         trace=source.name,
                         draw=draw,
                         budget=text,

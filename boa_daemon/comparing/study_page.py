@@ -10,24 +10,24 @@ from typing import Any
 
 from boa_daemon.comparing.figures import draw_ratios
 from boa_daemon.comparing.page import ratio_text
-from boa_daemon.comparing.study import ALL, Found, Versus, regrets, rivalry, robustness
+from boa_daemon.comparing.study import ALL, CaseRow, Versus, regrets, rivalry, robustness
 from boa_daemon.comparing.study_file import Study
 from boa_daemon.planning.plots import as_svg
 from boa_daemon.planning.report_page import whole_page, write_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class StudyReport:
     """What a study says: rivals over the reference, all over the bound, and other worlds over the first."""
 
     study: Study
-    found: Sequence[Found]
+    found: Sequence[CaseRow]
     rivals: Sequence[Versus]
     regrets: Sequence[Versus]
     robustness: Sequence[Versus]
 
     @classmethod
-    def of(cls, study: Study, found: Sequence[Found]) -> Report:
+    def of(cls, study: Study, found: Sequence[CaseRow]) -> StudyReport:
         """Return the report of what was found, be it all or a part."""
         return cls(
             study=study,
@@ -38,7 +38,7 @@ class Report:
         )
 
     @property
-    def failures(self) -> list[Found]:
+    def failures(self) -> list[CaseRow]:
         """The cells that ended in an error."""
         return [one for one in self.found if one.row is None]
 
@@ -100,7 +100,7 @@ class Report:
         return words
 
 
-def write_report(path: Path, report: Report) -> None:
+def write_report(path: Path, report: StudyReport) -> None:
     """Write the report as one HTML file."""
     title = report.study.file.title
     parts = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from boa_daemon.sim.settings import Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
+from boa_daemon.sim.settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings, WrongBeliefs
 
 CALM = "calm"
 
 
-def wrong_by_class(names: Sequence[str]) -> Beliefs:
+def wrong_by_class(names: Sequence[str]) -> WrongBeliefs:
     """Return rates and sizes that are stated twice too high or half, class by class in turn."""
-    return Beliefs(
+    return WrongBeliefs(
         rates={name: 2.0 if number % 2 else 0.5 for number, name in enumerate(names)},
         sizes={name: 2.0 if number // 2 % 2 else 0.5 for number, name in enumerate(names)},
     )
@@ -22,7 +22,7 @@ WORLDS: Mapping[str, Callable[[Sequence[str]], WorldSettings]] = MappingProxyTyp
     {
         CALM: lambda names: WorldSettings(),
         "wrong-beliefs": lambda names: WorldSettings(beliefs=wrong_by_class(names)),
-        "optimistic-speedups": lambda names: WorldSettings(beliefs=Beliefs(speedup_exponents={"": 1.3})),
+        "optimistic-speedups": lambda names: WorldSettings(beliefs=WrongBeliefs(speedup_exponents={"": 1.3})),
         "slow-boots": lambda names: WorldSettings(boots={"": Boot(median_seconds=420.0, p99_seconds=1200.0)}),
         "droughts": lambda names: WorldSettings(stock={"": Stock(mean_in_hours=3.0, mean_out_hours=0.5)}),
         "failures": lambda names: WorldSettings(

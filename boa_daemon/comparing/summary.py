@@ -47,7 +47,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PolicyLine:
     """One policy under one budget and cap, over all seeds. `knobs` are least and greatest settings."""
 
     policy: str
@@ -84,7 +84,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class LowerBounds:
     """What theory says at each spend: the planner's curve, and what no policy can beat on the trace."""
 
     spends: Floats
@@ -100,7 +100,7 @@ class Floor:
         }
 
 
-_Capped = TypeVar("_Capped", Row, Line)
+_Capped = TypeVar("_Capped", Row, PolicyLine)
 
 
 def ratio_of(ratios: Sequence[float]) -> Ratio:
@@ -131,7 +131,7 @@ def with_ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return documents
 
 
-def lines_of(comparison: Comparison, rows: Sequence[Row]) -> list[Line]:
+def lines_of(comparison: Comparison, rows: Sequence[Row]) -> list[PolicyLine]:
     """Return one line per budget, cap and policy, in the order of the command."""
     return [
         _line([row for row in at_cap(rows, cap) if (row.policy, row.budget) == (policy, budget.amount)], rows)
@@ -173,7 +173,7 @@ class Decomposition:
         }
 
 
-def decompose(rows: Sequence[Row], lines: Sequence[Line], budget: float) -> Decomposition | None:
+def decompose(rows: Sequence[Row], lines: Sequence[PolicyLine], budget: float) -> Decomposition | None:
     """Return how much is elasticity and how much optimisation, or None without a fleet and a rule to tell."""
     fleet, rule = (_best_of_kind(lines, budget, kind) for kind in ("fleet", "rule"))
     if fleet is None or rule is None:
@@ -198,7 +198,7 @@ def decompose(rows: Sequence[Row], lines: Sequence[Line], budget: float) -> Deco
     )
 
 
-def _best_of_kind(lines: Sequence[Line], budget: float, kind: PolicyKind) -> Line | None:
+def _best_of_kind(lines: Sequence[PolicyLine], budget: float, kind: PolicyKind) -> PolicyLine | None:
     """Return the policy of a kind that waits least for the reference's money, on every seed."""
     paid = {
         line.ratio_at_equal_spend.mean: line
@@ -210,7 +210,7 @@ def _best_of_kind(lines: Sequence[Line], budget: float, kind: PolicyKind) -> Lin
     return paid[min(paid)] if paid else None
 
 
-def best_rival(lines: Sequence[Line], budget: float) -> Line | None:
+def best_rival(lines: Sequence[PolicyLine], budget: float) -> PolicyLine | None:
     """Return the fastest rival for the reference's money; the fastest at all where none has it."""
     rivals = [line for line in lines if line.budget == budget and line.policy != REFERENCE]
     paid = [line for line in rivals if line.ratio_at_equal_spend is not None]
@@ -236,7 +236,7 @@ def leader(rows: Sequence[Row]) -> str:
     return f"{policy} waits {ratio:.2f} times as long as boa"
 
 
-def floor_of(comparison: Comparison, rows: Sequence[Row]) -> Floor:
+def floor_of(comparison: Comparison, rows: Sequence[Row]) -> LowerBounds:
     """Return the floor over the spends of the rows: for the trace as it is, rented by the GPU and at once."""
     problem, trace = comparison.shared.problem, comparison.shared.trace
     frontier = MixedFrontier.of(problem)
@@ -247,7 +247,7 @@ def floor_of(comparison: Comparison, rows: Sequence[Row]) -> Floor:
     # One arrival has no window; then the spend is per hour of the run, which no curve knows.
     hours = trace.window_hours
     bound = [lower_bound_hours(trace, problem, spend * hours) if hours else math.inf for spend in spends]
-    return Floor(spends=spends, planned_hours=planned, bound_hours=np.array(bound))
+    return LowerBounds(spends=spends, planned_hours=planned, bound_hours=np.array(bound))
 
 
 def _references(rows: Sequence[Row]) -> dict[tuple[float, int | None, int], Row]:
@@ -255,13 +255,13 @@ def _references(rows: Sequence[Row]) -> dict[tuple[float, int | None, int], Row]
     return {(row.budget, row.max_nodes, row.seed): row for row in rows if row.policy == REFERENCE}
 
 
-def _line(own: Sequence[Row], rows: Sequence[Row]) -> Line:
+def _line(own: Sequence[Row], rows: Sequence[Row]) -> PolicyLine:
     """Return the line of one policy under one budget and cap."""
     reference = _references(rows)
     base = [reference[row.budget, row.max_nodes, row.seed].mean_jct_hours for row in own]
     equal = [row.equal_spend_mean_jct_hours for row in own]
     paid = [hours for hours in equal if hours is not None]
-    return Line(
+    return PolicyLine(
         policy=own[0].policy,
         budget=own[0].budget,
         max_nodes=own[0].max_nodes,

@@ -23,7 +23,7 @@ COLUMNS = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class RunTimeline:
     """Averages over equal stretches of a run; hours count from its start. `jct_hours` is ascending."""
 
     hours: Series
@@ -34,7 +34,7 @@ class Timeline:
     jct_hours: Series
 
 
-def record(settings: SimulationSettings) -> Timeline:
+def record(settings: SimulationSettings) -> RunTimeline:
     """Run once more and write down what every tick saw."""
     run = prepare(settings)
     samples: list[tuple[float, ...]] = []
@@ -49,7 +49,7 @@ def record(settings: SimulationSettings) -> Timeline:
     values = np.array(samples)
     edges = np.linspace(began_at, max(ends_at, began_at + 1.0), COLUMNS + 1)
     averages = [_averages(values[:, 0], values[:, column], edges) for column in range(1, 5)]
-    return Timeline(
+    return RunTimeline(
         hours=(edges[1:] + edges[:-1] - 2.0 * began_at) / (2.0 * SECONDS_PER_HOUR),
         gpus_rented=averages[0],
         gpus_used=averages[1],

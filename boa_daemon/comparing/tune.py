@@ -27,7 +27,7 @@ from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from policies.errors import InfeasibleBudget
 from policies.registry import find_policy, menu_of
-from policies.rivals.baselines import WidthMenu
+from policies.rivals.menu import WidthMenu
 
 TOLERANCE = 0.01
 """Spends that differ by less than this share are equal."""
@@ -171,13 +171,13 @@ def _search(bench: Bench) -> None:
     options = find_policy(bench.settings.policy).options
     menu = menu_of(site_of(bench.settings), bench.settings.options)
     if "efficiency" in options:
-        _search_steps(bench, "efficiency", menu.thresholds(), can_mix="share" in options)
+        _search_steps(bench, "efficiency", menu.thresholds, can_mix="share" in options)
     elif "utility" in options:
         _search_utilities(bench)
     elif "nodes" in options:
         _search_fleets(bench, menu, has_limit="gpus_per_job" in options)
     elif "gpus_per_job" in options:
-        _search_steps(bench, "gpus_per_job", menu.limits(), can_mix="share" in options)
+        _search_steps(bench, "gpus_per_job", menu.limits, can_mix="share" in options)
     else:
         _search_plans(bench)
 
@@ -233,7 +233,7 @@ def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
     most = max(least, math.ceil(bench.target / usd_per_hour) + 1)
     if bench.settings.max_nodes is not None:
         most = max(least, min(most, bench.settings.max_nodes))
-    widest = min(most * kind.gpus, menu.limits()[-1], WIDEST_FLEET_LIMIT)
+    widest = min(most * kind.gpus, menu.limits[-1], WIDEST_FLEET_LIMIT)
     limits = [2**n for n in range(widest.bit_length())] if has_limit else [None]
     guess = math.floor(bench.target / kind.usd_per_hour) - least
     for limit in limits:

@@ -223,9 +223,3 @@ def rules() -> dict[str, Any]:
             }
         ]
     }
-
-
-def expressions() -> list[str]:
-    """Return every expression of the dashboard and the rules."""
-    shown = [expression for _, _, _, targets in _PANELS for expression, _ in targets]
-    return [*shown, *(expression for _, expression, _, _, _ in _RULES)]

@@ -77,7 +77,7 @@ def _starts_again(job: JobRecord) -> bool:
     return job.generation > 1 and job.has_reported and (job.step is None or job.step <= job.begun_step)
 
 
-class History:
+class MinuteRows:
     """Takes a row a minute; what cannot be written is left out, because nothing hangs on it."""
 
     def __init__(self, database: Database) -> None:

@@ -23,7 +23,7 @@ from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import Alerts, check_channels, due
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import spent_usd
-from boa_daemon.daemon.history import History, figures_of
+from boa_daemon.daemon.history import MinuteRows, figures_of
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
@@ -32,7 +32,7 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
-from boa_daemon.daemon.planner import DOWN, Planner, PolicyRecord
+from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.progress import KEEP_SECONDS
 from boa_daemon.daemon.purses import Purses, TeamTerms
 from boa_daemon.daemon.site_metrics import SiteMetrics
@@ -42,8 +42,9 @@ from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Planned, Weights, explain_belief
 from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.budget_watch import BudgetWatch, at_dearer_offers
-from boa_daemon.learning.exploring import Worth
+from boa_daemon.learning.exploring import TryWorth
 from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.policy_record import DOWN, PolicyRecord
 from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.learning.step import LearningStep
@@ -141,7 +142,7 @@ class Daemon:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
-        self.history = None if database is None else History(database)
+        self.history = None if database is None else MinuteRows(database)
         self._trails = None if database is None else Documents(database, "progress")
         self._trails_at = -inf
         self.liveness = Liveness()
@@ -497,24 +498,17 @@ class Daemon:
         Raises:
             PolicyError: when it cannot be planned.
         """
-        allocator, placer, rules = record.build()
-        return Controller(
-            allocator=allocator,
-            placer=placer,
-            rules=rules,
-            ports=Ports(
-                clock=self.world.clock,
-                cloud=self.fleet,
-                jobs=KnownJobs(
-                    source=self.work,
-                    classes=frozenset(one.name for one in record.site.problem.classes),
-                ),
-                engine=self.work,
-                store=books.store,
-                telemetry=Journal(),
-                links=self.gate,
-            ),
+        classes = frozenset(one.name for one in record.site.problem.classes)
+        ports = Ports(
+            clock=self.world.clock,
+            cloud=self.fleet,
+            jobs=KnownJobs(source=self.work, classes=classes),
+            engine=self.work,
+            store=books.store,
+            telemetry=Journal(),
+            links=self.gate,
         )
+        return record.controller(ports)
 
     def _keep_the_last_plan(self, error: PolicyError) -> None:
         """Say that no new plan can be made; the last one goes on, without jobs of classes that it lacks."""
@@ -588,7 +582,7 @@ class Daemon:
         last = self.standing.decision
         if last is None or not self.planner.explores:
             return
-        worth, now = Worth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
+        worth, now = TryWorth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
         for job, found in self.learning.explore(self.planner, self.work.jobs, worth=worth, now=now).items():
             _LOG.info("%s: %s", job, found.reason)
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from boa_daemon.daemon.costs import UNUSED, cost_rows
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.planner import PolicyRecord
 from boa_daemon.errors import InputError
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.sim.settings import Spot, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.store.queue import JobQueue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from boa_daemon.daemon.config import Settings
@@ -19,28 +19,14 @@ from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
-from boa_daemon.learning.exploring import Exploring
-from boa_daemon.learning.speedups import Exploration
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.step import LearntClasses
-from boa_daemon.tick.codec import digest, dumps
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import Allocation
 from policies.links.machines import named_apart, on_machines
-from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
-from policies.online.best_effort import Account
-from policies.protocols import Allocator, Placer
-from policies.registry import (
-    DEFAULT_KAPPA,
-    BuiltPolicy,
-    PolicyOptions,
-    Site,
-    build_best_effort,
-    build_policy,
-    find_placer,
-    find_policy,
-)
+from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
+from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
 from policies.speedup import Amdahl
 
@@ -50,86 +36,6 @@ DEFAULT_CLASS = "default"
 
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
-DOWN = "none"
-"""The policy of `boa down`: no job holds anything."""
-
-
-class Nobody:
-    """An allocator that gives no job anything."""
-
-    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return no widths."""
-        del now, money
-        return Allocation(widths={}, reasons={job.id: "`boa down` was ordered" for job in jobs})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRecord:
-    """A policy as it can be written down and built again, to the bit.
-
-    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason). With
-    `best_effort` the policy is what that account pays for (`policies.online.best_effort`).
-    """
-
-    name: str
-    options: PolicyOptions
-    placer: str
-    site: Site
-    rules: Rules
-    tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
-    best_effort: Account | None = None
-    kappa: float = DEFAULT_KAPPA
-
-    def build(self) -> tuple[Allocator, Placer, Rules]:
-        """Return what `decide` takes."""
-        if self.name == DOWN:
-            return Nobody(), find_placer(self.placer, kappa=self.kappa), self.rules
-        built: BuiltPolicy = (
-            build_policy(self.name, self.site, self.options)
-            if self.best_effort is None
-            else build_best_effort(self.site, self.options, account=self.best_effort)
-        )
-        allocator: Allocator = built.allocator
-        if self.tries:
-            tries = {
-                job: Exploration(gpus=gpus, gpu_seconds=cost, reason=reason)
-                for job, (gpus, cost, reason) in self.tries.items()
-            }
-            allocator = Exploring(base=allocator, tries=tries)
-        return allocator, find_placer(self.placer, kappa=self.kappa), self.rules.under(built)
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        """The record as a document for the codec."""
-        return {
-            "policy": self.name,
-            "options": self.options,
-            "placer": self.placer,
-            "site": self.site,
-            "rules": self.rules,
-            **({"tries": dict(self.tries)} if self.tries else {}),
-            **({"best_effort": self.best_effort} if self.best_effort else {}),
-            **({"kappa": self.kappa} if self.kappa != DEFAULT_KAPPA else {}),
-        }
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> PolicyRecord:
-        """Return the record that a document holds."""
-        return cls(
-            name=document["policy"],
-            options=document["options"],
-            placer=document["placer"],
-            site=document["site"],
-            rules=document["rules"],
-            tries=document.get("tries", {}),
-            best_effort=document.get("best_effort"),
-            kappa=document.get("kappa", DEFAULT_KAPPA),
-        )
-
-    @property
-    def hash(self) -> str:
-        """The short name of the record."""
-        return digest(dumps(self.document))
 
 
 class Planner(LearntClasses):

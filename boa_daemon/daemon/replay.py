@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from boa_daemon.daemon.planner import PolicyRecord
 from boa_daemon.errors import InputError
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.tick.codec import decode, digest, dumps
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.runner_up import Alternatives

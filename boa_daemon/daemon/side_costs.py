@@ -11,7 +11,7 @@ from contextlib import closing
 from boa_daemon.daemon.assembly import database_url, make_folder, open_books, places, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
-from boa_daemon.errors import InfeasibleRequest
+from boa_daemon.errors import INFEASIBLE, BoaError
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.tick.ledger import bill_within, charge_for
@@ -20,8 +20,10 @@ from boa_daemon.tick.state import NodeState
 from boa_daemon.units import dollars
 
 
-class NoRoom(InfeasibleRequest):
+class NoRoom(BoaError):
     """A cap could be broken by what is to be rented."""
+
+    exit_code = INFEASIBLE
 
 
 def check_room(settings: Settings, usd: float, usd_per_hour: float, *, now: float | None = None) -> None:

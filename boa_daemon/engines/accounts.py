@@ -22,7 +22,7 @@ FIRST, COUNT = 0x7000_0000, 0x0FFF_FF00
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class UnixAccount:
     """A user: who it is, its groups, its home; `door_gid` is the group that only this job has."""
 
     uid: int
@@ -43,14 +43,14 @@ class Account:
         return {"uid": self.uid, "gid": self.gid, "door_gid": self.door_gid, "groups": self.groups}
 
 
-def own_account(job: JobId, home: Path) -> Account:
+def own_account(job: JobId, home: Path) -> UnixAccount:
     """Return the user that is a job's own, on any machine."""
     digest = hashlib.sha256(job.encode()).digest()
     number = FIRST + int.from_bytes(digest[:8], "big") % COUNT
-    return Account(uid=number, gid=number, door_gid=number, name=f"boa-{digest[:4].hex()}", home=home)
+    return UnixAccount(uid=number, gid=number, door_gid=number, name=f"boa-{digest[:4].hex()}", home=home)
 
 
-def account_here(user: str, job: JobId, home: Path) -> Account | None:
+def account_here(user: str, job: JobId, home: Path) -> UnixAccount | None:
     """Return the user that a job of somebody runs as on this machine; None for our own.
 
     That is all there is where we are not root, and it is who root's own jobs run as.
@@ -64,7 +64,7 @@ def account_here(user: str, job: JobId, home: Path) -> Account | None:
         return own
     if entry.pw_uid == 0:
         return None
-    return Account(
+    return UnixAccount(
         uid=entry.pw_uid,
         gid=entry.pw_gid,
         door_gid=own.door_gid,

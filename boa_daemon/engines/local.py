@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from boa_daemon.engines.accounts import Account, account_here
+from boa_daemon.engines.accounts import UnixAccount, account_here
 from boa_daemon.engines.inside import LocalInside, no_such_node
 from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
@@ -83,7 +83,7 @@ class LocalEngine:
         """Whether jobs run as the user of this process: they can then do what it can."""
         return not self._own_user or os.geteuid() != 0
 
-    def _account(self, spec: JobSpec) -> Account | None:
+    def _account(self, spec: JobSpec) -> UnixAccount | None:
         """Return the user that a job runs as; None for ours."""
         if not self._own_user:
             return None

@@ -1,8 +1,8 @@
 """The `ray` engine: jobs on a Ray cluster whose nodes BOA owns.  Needs the extra `boa-daemon[ray]`.
 
 For sites that already run Ray, and for jobs that call `ray.init(address="auto")` themselves, Ray Train for
-instance. Ray's autoscaler stays off: BOA rents a node and starts Ray on it with a resource that names it
-(`join_command`); a unit is then kept by the same keeper as elsewhere, started by a task pinned to that
+instance. Ray's autoscaler stays off: BOA rents a node, whose start-up script starts Ray on it with a
+resource that names it; a unit is then kept by the same keeper as elsewhere, started by a task pinned to that
 resource, and a detached placement group reserves its GPUs, so that Ray gives them to nobody else.
 
 The root folder is on a file system that all nodes share. A look at a unit is a small task on its node, too: a
@@ -11,14 +11,12 @@ node that does not answer in time leaves its units unknown, a node that Ray has 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from boa_daemon.engines.local import LocalEngine, believed, look_at, send_to_keeper
@@ -34,12 +32,6 @@ ANSWER_SECONDS = 10.0
 """A node that has not answered by then is unknown for this look."""
 _PIN = 0.001
 """A task takes so little of its node's own resource: a thousand fit at a time."""
-
-
-def join_command(head_address: str, node: NodeId) -> str:
-    """Return the command that lets a rented node join the cluster under its name."""
-    name = json.dumps({resource_of(node): 1})
-    return f"ray start --address={head_address} --resources={quote(name)} --disable-usage-stats"
 
 
 def resource_of(node: NodeId) -> str:

@@ -34,8 +34,8 @@ from boa_daemon.engines.ssm_commands import (
     is_about_the_node,
 )
 from boa_daemon.engines.ssm_runs import (
-    Known,
-    Run,
+    SsmJob,
+    SsmRun,
     document_of,
     known_of,
     lost,
@@ -117,7 +117,7 @@ class SsmEngine:
         self._now, self._gate = now, gate
         self.starts = Starts(self._commands, address_of, at_once=starts_at_once)
         self._is_cut_off = False
-        self._jobs: dict[JobId, Known] = {}
+        self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
         self._preparer = Preparer(self._commands)
         self._present: frozenset[NodeId] | None = None
@@ -165,7 +165,7 @@ class SsmEngine:
         self._recall()
         known = self._jobs.get(spec.job)
         if known is None:
-            self._jobs[spec.job] = Known(spec=spec)
+            self._jobs[spec.job] = SsmJob(spec=spec)
         else:
             known.spec = spec
         self._save()
@@ -189,7 +189,7 @@ class SsmEngine:
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         order = self.starts.begin(nodes, script, kill_script(_pattern(action.job, action.generation)))
         now = self._now()
-        known.run = Run(generation=generation, nodes=nodes, started_at=now, key=key, order=order)
+        known.run = SsmRun(generation=generation, nodes=nodes, started_at=now, key=key, order=order)
         if order.done():
             if refused := order.result():
                 known.run = run
@@ -285,14 +285,14 @@ class SsmEngine:
         self._save()
         return Accepted()
 
-    def _send_order(self, run: Run, *, is_kill: bool) -> str | Refused:
+    def _send_order(self, run: SsmRun, *, is_kill: bool) -> str | Refused:
         """Send the nodes of a generation the order to stop or to end."""
         pattern = _pattern(run.generation.job, run.generation.number)
         script = kill_script(pattern) if is_kill else stop_script(pattern)
         run.told_at = self._now()
         return self._commands.send_each(run.nodes, script, "end a unit" if is_kill else "stop a unit")
 
-    def _follow(self, known: Known, run: Run) -> bool:
+    def _follow(self, known: SsmJob, run: SsmRun) -> bool:
         """Take in what came of a start that was under way; tell its units what was ordered, maybe again.
 
         A stop that came late or got lost is ordered anew: a unit that stops already takes no notice.
@@ -345,7 +345,7 @@ class SsmEngine:
             if known.run is not None
         }
 
-    def _looked_at(self, job: JobId, known: Known) -> RunReport:
+    def _looked_at(self, job: JobId, known: SsmJob) -> RunReport:
         """Return what is known of a job; one whose words make no sense is unknown, and keeps no other."""
         try:
             return self._look(known)
@@ -400,7 +400,7 @@ class SsmEngine:
             known.keep(found)
         return True
 
-    def _ask_silent(self, run: Run) -> bool:
+    def _ask_silent(self, run: SsmRun) -> bool:
         """Ask the units that have been silent for long through SSM, and read the answers; True for news."""
         changed = False
         for rank, node in enumerate(run.nodes):
@@ -428,7 +428,7 @@ class SsmEngine:
                 changed |= self._read_probe(run, rank)
         return changed
 
-    def _read_probe(self, run: Run, rank: int) -> bool:
+    def _read_probe(self, run: SsmRun, rank: int) -> bool:
         """Read the answer to a probe; several in a row without one, and the unit is lost."""
         command, _ = run.probes.pop(rank)
         status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
@@ -450,13 +450,13 @@ class SsmEngine:
             run.heard[rank] = lost(run, rank)
         return True
 
-    def _status_script(self, run: Run, rank: int) -> str:
+    def _status_script(self, run: SsmRun, rank: int) -> str:
         """Return the script that asks a unit."""
         root, generation = self._root(run.nodes[rank]), run.generation
         folder = Layout(root=Path(root) / "jobs").unit(generation.job, generation.number, rank)
         return status_script(root, str(folder))
 
-    def _look(self, known: Known) -> RunReport:
+    def _look(self, known: SsmJob) -> RunReport:
         """Return what is known of a job's newest generation."""
         run = known.run
         assert run is not None

@@ -18,7 +18,7 @@ BEGIN_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Run:
+class SsmRun:
     """A generation: where its units are, the key that seals what they say, and what was heard of them.
 
     `order` is its start while that is under way, and `refused` why it did not come about. `then` is what was
@@ -80,11 +80,11 @@ class Run:
 
 
 @dataclass(slots=True)
-class Known:
+class SsmJob:
     """A job: its spec, its newest generation, and the manifest of the newest checkpoint that stands in S3."""
 
     spec: JobSpec
-    run: Run | None = None
+    run: SsmRun | None = None
     stands: dict[str, Any] | None = None
 
     def keep(self, found: Mapping[str, Any]) -> None:
@@ -109,24 +109,24 @@ def starting(rank: int) -> dict[str, Any]:
     }
 
 
-def lost(run: Run, rank: int) -> dict[str, Any]:
+def lost(run: SsmRun, rank: int) -> dict[str, Any]:
     """Return the status of a unit whose node is gone: what was heard last, and that it is lost."""
     end = lost_end(stop_asked=run.generation.is_stop_ordered)
     return {**(run.heard.get(rank) or starting(rank)), "was_kept": True, "is_kept": False, "exit": end}
 
 
-def read_known(file: Path) -> dict[JobId, Known]:
+def read_known(file: Path) -> dict[JobId, SsmJob]:
     """Return what was written down; nothing where there is no file."""
     document = read_json(file) or {"jobs": {}}
     return {job: known_of(row) for job, row in document["jobs"].items() if not row.get("is_forgotten")}
 
 
-def known_of(row: Mapping[str, Any]) -> Known:
+def known_of(row: Mapping[str, Any]) -> SsmJob:
     """Return a job from its document."""
-    known = Known(spec=JobSpec(**row["spec"]), stands=row["stands"])
+    known = SsmJob(spec=JobSpec(**row["spec"]), stands=row["stands"])
     run = row["run"]
     if run is not None:
-        known.run = Run(
+        known.run = SsmRun(
             generation=Generation(**run["generation"]),
             nodes=tuple(run["nodes"]),
             heard={int(rank): status for rank, status in run["heard"].items()},
@@ -137,7 +137,7 @@ def known_of(row: Mapping[str, Any]) -> Known:
     return known
 
 
-def write_known(file: Path, known_jobs: Mapping[JobId, Known]) -> None:
+def write_known(file: Path, known_jobs: Mapping[JobId, SsmJob]) -> None:
     """Write down what is known, whole or not at all.
 
     Raises:
@@ -147,7 +147,7 @@ def write_known(file: Path, known_jobs: Mapping[JobId, Known]) -> None:
     write_json(file, {"jobs": {job: document_of(known) for job, known in known_jobs.items()}})
 
 
-def document_of(known: Known) -> dict[str, Any]:
+def document_of(known: SsmJob) -> dict[str, Any]:
     """Return a job as a document; a start that is under way is ordered again by whoever reads it."""
     run = known.run
     return {

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from boa_daemon.engines.accounts import Account
+from boa_daemon.engines.accounts import UnixAccount
 from boa_daemon.engines.environment import around, ended_container, with_setup, workdir_of
 from boa_daemon.engines.layout import OWN, Errands, Layout
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
@@ -47,7 +47,7 @@ def units_of(
     port: int,
     errands: Errands | None = None,
     code_at: str = "",
-    account: Account | None = None,
+    account: UnixAccount | None = None,
     secrets_file: str = "",
 ) -> tuple[Unit, ...]:
     """Return the units of a generation, one per node, in the order of the slots; the first leads.

@@ -16,7 +16,7 @@ from boa_daemon.gate.nics import Nic, judge, overhead_fraction
 from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
-from boa_daemon.gate.worth import Worth
+from boa_daemon.gate.worth import GateWorth
 from policies.links.ada_srsf import LinkPolicy, Message, link_policy
 from policies.links.filling import fill
 from policies.model import JobId
@@ -189,7 +189,6 @@ class Broker:
             bytes=size,
             servers=servers,
             bytes_left=size,
-            granted_at=now,
             deadline=now + lease_seconds,
             updated_at=now,
             seconds_per_byte=link.seconds_per_byte,
@@ -287,7 +286,7 @@ class Broker:
         if self.settings.fits_link and self.timings.refit():
             self._policy = self._new_policy()
         link, most = self.timings.link, self.settings.grant_bytes
-        worked_out: dict[tuple[JobId, ...], Worth] = {}
+        worked_out: dict[tuple[JobId, ...], GateWorth] = {}
         for nic in self.nics.values():
             nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)
         self.gains = {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}

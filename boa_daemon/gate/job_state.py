@@ -29,7 +29,6 @@ class Lease:
     bytes: float
     servers: frozenset[str]
     bytes_left: float
-    granted_at: float
     deadline: float
     updated_at: float
     seconds_per_byte: float
@@ -59,7 +58,6 @@ class JobAtGate:
     round_trip_seconds: float | None = None
     iteration_bytes: float | None = None
     iterations_left: float | None = None
-    asks_per_iteration: float = 1.0
     grants: int = 0
     waited_seconds: float = 0.0
     stalls: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from boa_daemon.gate.job_state import JobAtGate
 from boa_daemon.gate.types import GateSettings, NicVerdict
-from boa_daemon.gate.worth import Worth
+from boa_daemon.gate.worth import GateWorth
 from boa_daemon.job.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
 from policies.links.contention import Link
 from policies.model import JobId
@@ -49,7 +49,7 @@ def judge(
     link: Link,
     most_bytes: float,
     *,
-    worked_out: dict[tuple[JobId, ...], Worth],
+    worked_out: dict[tuple[JobId, ...], GateWorth],
 ) -> NicVerdict:
     """Return whether messages on a card should be ordered, and why.
 
@@ -79,7 +79,7 @@ def judge(
     key = tuple(habit.job for habit in habits)
     if key not in worked_out:
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
-        worked_out[key] = Worth.of(habits, crowding=crowding)
+        worked_out[key] = GateWorth.of(habits, crowding=crowding)
     gain, cost = worked_out[key].gain_fraction, worked_out[key].cost_fraction
     bar = settings.least_gain_fraction * (KEEPS_ON if nic.is_on else 1.0)
     figures = f"ordering should save {gain:.1%} of the mean JCT, and asks cost {cost:.1%}"

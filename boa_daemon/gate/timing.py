@@ -11,7 +11,7 @@ from collections import deque
 from statistics import median
 
 from policies.errors import InvalidProblem
-from policies.links.contention import Link, Sample, fit_link
+from policies.links.contention import Link, LinkSample, fit_link
 
 MOST_SAMPLES = 96
 LEAST_SAMPLES = 24
@@ -24,7 +24,7 @@ class Timings:
 
     def __init__(self, link: Link) -> None:
         self._configured = link
-        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self._samples: deque[LinkSample] = deque(maxlen=MOST_SAMPLES)
         self._fresh = 0
         self.link = link
         self.fitted_from = 0
@@ -33,7 +33,7 @@ class Timings:
         """Note one timed message."""
         if message_bytes > 0.0 and seconds > 0.0:
             self._samples.append(
-                Sample(messages_at_once=messages_at_once, message_bytes=message_bytes, seconds=seconds)
+                LinkSample(messages_at_once=messages_at_once, message_bytes=message_bytes, seconds=seconds)
             )
             self._fresh += 1
 

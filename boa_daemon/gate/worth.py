@@ -59,7 +59,7 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class GateWorth:
     """What ordering should save of the mean completion time and of each job's own, and what asking costs."""
 
     gain_fraction: float
@@ -67,7 +67,7 @@ class Worth:
     gains: Mapping[JobId, float]
 
     @classmethod
-    def of(cls, jobs: Sequence[Habits], *, crowding: float) -> Worth:
+    def of(cls, jobs: Sequence[Habits], *, crowding: float) -> GateWorth:
         """Return the worth of ordering these jobs' messages; `crowding` is eta / b."""
         in_order = _finishes(jobs, crowding=crowding, in_order=True)
         at_once = _finishes(jobs, crowding=crowding, in_order=False)
@@ -81,7 +81,7 @@ class Worth:
 
 def gain_fraction(jobs: Sequence[Habits], *, crowding: float) -> float:
     """Return which part of the mean completion time ordering saves; `crowding` is eta / b."""
-    return Worth.of(jobs, crowding=crowding).gain_fraction
+    return GateWorth.of(jobs, crowding=crowding).gain_fraction
 
 
 def _saved(now: float, before: float) -> float:

@@ -42,11 +42,6 @@ class JobsFile:
     off: tuple[str, ...] = ()
 
 
-def read_jobs(path: Path, classes: Collection[str]) -> tuple[ListedJob, ...]:
-    """Return the jobs of a list, as `read_list` does."""
-    return read_list(path, classes).jobs
-
-
 def read_list(path: Path, classes: Collection[str], start: datetime | None = None) -> JobsFile:
     """Return the jobs of a list, checked against the known classes.
 

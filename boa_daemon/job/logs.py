@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,18 +26,15 @@ class LogWriter:
         self._offset = _end(segments)
         self._file: BinaryIO | None = None
         self._begins = self._offset
-        self.unwritten_bytes = 0
 
     def write(self, block: bytes) -> None:
-        """Append; what a full disk does not take is counted and dropped, so that the job never waits."""
-        try:
+        """Append; what a full disk does not take is dropped, so that the job never waits."""
+        with suppress(OSError):
             if self._file is None or self._offset - self._begins >= self._segment_bytes:
                 self._turn()
             assert self._file is not None
             self._file.write(block)
             self._offset += len(block)
-        except OSError:
-            self.unwritten_bytes += len(block)
 
     def close(self) -> None:
         """Close the newest segment."""

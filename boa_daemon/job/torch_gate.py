@@ -162,7 +162,6 @@ class GatedModel:
         self._is_new_iteration, self._goes_freely = True, False
         self._granted_bytes = 0.0
         self._lease = 0
-        self._lease_bytes = 0.0
         self._lease_began = 0.0
         self._sent_bytes = 0
         trained = (weight for weight in model.parameters() if weight.requires_grad)
@@ -308,7 +307,7 @@ class GatedModel:
                 self._client, go = None, Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="fault")
             covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
             answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
-            self._lease, self._lease_bytes, self._lease_began = go.fence, 0.0, time.monotonic()
+            self._lease, self._lease_began = go.fence, time.monotonic()
         began = time.monotonic()
         dist.broadcast(answer, src=self._leader, group=self._control)
         if self._client is not None and not self._lease:

@@ -75,7 +75,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class TryWorth:
     """What the last decision says of money, by GPU type: the hours that a GPU-hour's money saves.
 
     A node has `node_gpus` and takes `boot_seconds` until it is ready.
@@ -86,7 +86,7 @@ class Worth:
     boot_seconds: float = 0.0
 
     @classmethod
-    def of(cls, node_prices: NodePrices | None, machines: Mapping[str, InstanceType]) -> Worth | None:
+    def of(cls, node_prices: NodePrices | None, machines: Mapping[str, InstanceType]) -> TryWorth | None:
         """Return what a policy that knows the worth of nodes says; None where it does not."""
         if node_prices is None:
             return None
@@ -124,7 +124,7 @@ class Tries:
         classes: Mapping[str, JobClass],
         samples: Sequence[SpeedSample],
         *,
-        worth: Worth,
+        worth: TryWorth,
         now: float,
     ) -> None:
         """End the tries that have said what they can, and let at most one job of each class begin one.
@@ -156,7 +156,7 @@ class Tries:
         jobs: Mapping[JobId, JobState],
         curve: CurveEstimate,
         classes: Mapping[str, JobClass],
-        worth: Worth,
+        worth: TryWorth,
         *,
         worked: _Worked,
     ) -> tuple[JobId, Exploration] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from boa_daemon.learning.beliefs import CHANGED, MOST_HALF_LIVES, Beliefs, ClassBelief, Planned, differ
-from boa_daemon.learning.exploring import Tries, Worth
+from boa_daemon.learning.exploring import Tries, TryWorth
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS, Sample
 from boa_daemon.learning.seen_rhythm import rhythm_of
@@ -168,7 +168,7 @@ class LearningStep:
         classes: LearntClasses,
         jobs: Callable[[], Mapping[JobId, JobState]],
         *,
-        worth: Worth | None,
+        worth: TryWorth | None,
         now: float,
     ) -> Mapping[JobId, Exploration]:
         """Let a few jobs try widths whose speed is worth more than the try costs; return the new tries."""

@@ -19,7 +19,7 @@ from boa_daemon.network.state import (
     STAMP,
     TOUCHED,
     WAITING,
-    Rules,
+    LinkRules,
     State,
     rank_of,
 )
@@ -27,7 +27,7 @@ from boa_daemon.network.watchers import pop_watcher, ranks_before, watch
 from policies.links.adadual import INFINITY, overlap_pays
 
 
-def admit(c: Rules, s: State) -> None:
+def admit(c: LinkRules, s: State) -> None:
     """Start the messages that the policy lets start, in its order; pause what it pauses."""
     if s.counter[FRESH] == 0 and s.counter[TOUCHED] == 0:
         return
@@ -37,7 +37,7 @@ def admit(c: Rules, s: State) -> None:
         ask_in_turn(c, s)
 
 
-def ask_in_turn(c: Rules, s: State) -> None:
+def ask_in_turn(c: LinkRules, s: State) -> None:
     """Ask fresh messages, and those that watch a server just left, by rank; the refused watch a server."""
     sort_fresh(c, s)
     left, asked, refused = s.counter[TOUCHED], 0, 0
@@ -66,7 +66,7 @@ def ask_in_turn(c: Rules, s: State) -> None:
         watch(s, s.order[index], s.refused_by[s.order[index]])
 
 
-def sort_fresh(c: Rules, s: State) -> None:
+def sort_fresh(c: LinkRules, s: State) -> None:
     """Sort the messages that have become ready by rank; they wait from now on."""
     for index in range(s.counter[FRESH]):
         job = s.fresh[index]
@@ -79,7 +79,7 @@ def sort_fresh(c: Rules, s: State) -> None:
         s.fresh[at] = job
 
 
-def best_open_server(c: Rules, s: State, left: int) -> int:
+def best_open_server(c: LinkRules, s: State, left: int) -> int:
     """Return, of the first `left` touched servers, the one with the best message worth asking, or -1."""
     best = -1
     for index in range(left):
@@ -91,7 +91,7 @@ def best_open_server(c: Rules, s: State, left: int) -> int:
     return best
 
 
-def refuses_all(c: Rules, s: State, server: int) -> bool:
+def refuses_all(c: LinkRules, s: State, server: int) -> bool:
     """Return whether it takes no asking to see that the server still refuses everybody who watches it."""
     if s.load[server] >= c.max_at_once:
         return True
@@ -113,7 +113,7 @@ def better_server(s: State, job: int) -> int:
     return -1
 
 
-def displace(c: Rules, s: State, job: int, refused: int) -> int:
+def displace(c: LinkRules, s: State, job: int, refused: int) -> int:
     """Pause whom the message meets; they join the `refused`, of whom the number is returned."""
     for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
         server = s.server_at[slot]
@@ -126,7 +126,7 @@ def displace(c: Rules, s: State, job: int, refused: int) -> int:
     return refused
 
 
-def ask_everybody(c: Rules, s: State) -> None:
+def ask_everybody(c: LinkRules, s: State) -> None:
     """Ask every message that waits; one that is overdue keeps its servers for itself."""
     candidates = list_candidates(c, s)
     sort_candidates(c, s, candidates)
@@ -143,7 +143,7 @@ def ask_everybody(c: Rules, s: State) -> None:
                 s.reserved[s.server_at[slot]] = stamp
 
 
-def list_candidates(c: Rules, s: State) -> int:
+def list_candidates(c: LinkRules, s: State) -> int:
     """List in `order` the jobs that wait, or where messages pause that send; return how many."""
     s.counter[STAMP] += 1
     for index in range(s.counter[FRESH]):
@@ -157,7 +157,7 @@ def list_candidates(c: Rules, s: State) -> int:
     return found
 
 
-def sort_candidates(c: Rules, s: State, candidates: int) -> None:
+def sort_candidates(c: LinkRules, s: State, candidates: int) -> None:
     """Sort `order`: overdue first and oldest first, then by rank; ties: in flight first, then by job."""
     for index in range(candidates):
         job = s.order[index]
@@ -169,7 +169,7 @@ def sort_candidates(c: Rules, s: State, candidates: int) -> None:
         s.order[at] = job
 
 
-def goes_before(c: Rules, s: State, job: int, other: int) -> bool:
+def goes_before(c: LinkRules, s: State, job: int, other: int) -> bool:
     """Return whether a candidate is visited before another."""
     late, other_late = is_overdue(c, s, job), is_overdue(c, s, other)
     if late != other_late:
@@ -181,7 +181,7 @@ def goes_before(c: Rules, s: State, job: int, other: int) -> bool:
     return job < other
 
 
-def is_overdue(c: Rules, s: State, job: int) -> bool:
+def is_overdue(c: LinkRules, s: State, job: int) -> bool:
     """Return whether the job's message has waited long enough to go before all others."""
     return s.now[0] - s.ready_at[job] > c.max_wait
 
@@ -194,7 +194,7 @@ def is_clear(s: State, job: int, stamp: int) -> bool:
     return True
 
 
-def share_out(c: Rules, s: State, candidates: int) -> None:
+def share_out(c: LinkRules, s: State, candidates: int) -> None:
     """Give every server to the best message that wants it and gets all of its servers; pause the rest."""
     stamp = s.counter[STAMP]
     for index in range(candidates):

@@ -20,7 +20,7 @@ from typing import Any
 from boa_daemon.network import admission, kernel, messages, state, watchers
 from policies.links import ada_srsf, adadual, contention
 
-Run = Callable[[state.Rules, state.State, float], None]
+Run = Callable[[state.LinkRules, state.State, float], None]
 
 
 @functools.cache

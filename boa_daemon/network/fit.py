@@ -12,7 +12,7 @@ from boa_daemon.inputs.schema import Positive, Strict, checked
 from boa_daemon.inputs.table_schemas import rows_schema
 from boa_daemon.inputs.yaml_file import read_document
 from policies.errors import InvalidProblem
-from policies.links.contention import LinkFit, Sample, fit_link
+from policies.links.contention import LinkFit, LinkSample, fit_link
 
 
 class SampleEntry(Strict):
@@ -44,6 +44,6 @@ def fit_file(path: str | Path, *, confidence: float) -> LinkFit:
         )
     entries = [checked(SampleEntry, row, document=document, at=(number,)) for number, row in enumerate(rows)]
     try:
-        return fit_link([Sample(**entry.model_dump()) for entry in entries], confidence=confidence)
+        return fit_link([LinkSample(**entry.model_dump()) for entry in entries], confidence=confidence)
     except InvalidProblem as problem:
         raise InputError(str(problem), file=document.name) from None

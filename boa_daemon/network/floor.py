@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boa_daemon.network.model import Experiment
-from boa_daemon.network.state import BACKWARD, BARRIER, Rules, State
+from boa_daemon.network.state import BACKWARD, BARRIER, LinkRules, State
 from policies.model import GpuSlot, InstanceType, Node, Width
-from policies.placement.lwf import FirstFit, GpuChooser, LeastWorkload, RandomChoice
+from policies.placement.lwf import FirstGpus, GpuChooser, LeastWorkload, RandomChoice
 from policies.placement.packing import Packing
 
 Ints = NDArray[np.int64]
 
 
-class Floor:
+class GpuFloor:
     """GPU memory and jobs, as the placer sees them."""
 
-    def __init__(self, experiment: Experiment, rules: Rules, state: State) -> None:
+    def __init__(self, experiment: Experiment, rules: LinkRules, state: State) -> None:
         self._experiment, self._rules, self._state = experiment, rules, state
         cluster = experiment.cluster
         self._server_of = np.arange(cluster.gpus) // cluster.gpus_per_server
@@ -128,7 +128,7 @@ def _chooser(experiment: Experiment) -> GpuChooser:
     if experiment.placer == "random":
         return RandomChoice(rng=np.random.default_rng(experiment.seed))
     if experiment.placer == "first-fit":
-        return FirstFit()
+        return FirstGpus()
     return LeastWorkload(kappa=math.inf if experiment.placer == "list-scheduling" else experiment.kappa)
 
 

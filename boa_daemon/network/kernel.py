@@ -25,7 +25,7 @@ from boa_daemon.network.state import (
     FRESH,
     IDLE,
     SIZE,
-    Rules,
+    LinkRules,
     State,
     list_idle,
     push_ready,
@@ -39,7 +39,7 @@ ROUNDING = 1e-12
 """Events this close, relative to the clock (at least one second), are one instant."""
 
 
-def run(c: Rules, s: State, next_arrival: float) -> None:
+def run(c: LinkRules, s: State, next_arrival: float) -> None:
     """Advance until a job finishes, an arrival is due, or nothing is left to happen."""
     gpus = len(s.running)
     while True:
@@ -66,7 +66,7 @@ def run(c: Rules, s: State, next_arrival: float) -> None:
             return
 
 
-def end_task(c: Rules, s: State, gpu: int) -> None:
+def end_task(c: LinkRules, s: State, gpu: int) -> None:
     """End the task that runs on a GPU; the last backward task of an iteration readies the message."""
     slot = s.running[gpu]
     job = s.job_of[slot]
@@ -90,7 +90,7 @@ def end_task(c: Rules, s: State, gpu: int) -> None:
             end_iteration(s, job)
 
 
-def ready_bucket(c: Rules, s: State, job: int) -> None:
+def ready_bucket(c: LinkRules, s: State, job: int) -> None:
     """Ready the next bucket of the job's message."""
     s.bucket_bytes[job] = min(c.bucket_bytes, s.message_bytes[job] - s.sent_bytes[job])
     s.bytes_left[job] = s.bucket_bytes[job]
@@ -100,7 +100,7 @@ def ready_bucket(c: Rules, s: State, job: int) -> None:
     s.counter[FRESH] += 1
 
 
-def end_bucket(c: Rules, s: State, job: int) -> None:
+def end_bucket(c: LinkRules, s: State, job: int) -> None:
     """End the bucket in flight; the last one ends the iteration."""
     leave(c, s, job)
     alone = c.latency + c.per_byte * s.bucket_bytes[job]
@@ -133,7 +133,7 @@ def begin_iteration(s: State, job: int) -> None:
         push_ready(s, slot)
 
 
-def give_tasks(c: Rules, s: State) -> None:
+def give_tasks(c: LinkRules, s: State) -> None:
     """Give each idle GPU the ready task whose job has the least service left."""
     for index in range(s.counter[IDLE]):
         gpu = s.idle[index]

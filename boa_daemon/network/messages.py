@@ -13,7 +13,7 @@ from boa_daemon.network.state import (
     TOUCHED,
     WAITING,
     WEIGHTED,
-    Rules,
+    LinkRules,
     State,
     rank_of,
     schedule,
@@ -25,7 +25,7 @@ from policies.links.adadual import overlap_pays, threshold
 from policies.links.contention import pace
 
 
-def blocking_server(c: Rules, s: State, job: int) -> int:
+def blocking_server(c: LinkRules, s: State, job: int) -> int:
     """Return a server on which the message fails the policy's test, or -1 where it may start."""
     ratio, behind = c.threshold, 0
     first, beyond = s.first_slot[job], s.first_slot[job] + s.servers[job]
@@ -48,7 +48,7 @@ def blocking_server(c: Rules, s: State, job: int) -> int:
     return -1
 
 
-def join_queue(c: Rules, s: State, job: int) -> None:
+def join_queue(c: LinkRules, s: State, job: int) -> None:
     """Note that the job's message waits; the queue-aware rule wants to know where."""
     s.status[job] = WAITING
     if c.rule == QUEUE:
@@ -56,7 +56,7 @@ def join_queue(c: Rules, s: State, job: int) -> None:
             s.waiting[s.server_at[slot]] += 1
 
 
-def start(c: Rules, s: State, job: int) -> None:
+def start(c: LinkRules, s: State, job: int) -> None:
     """Put the job's message in flight on each of its servers."""
     s.status[job] = SENDING
     s.updated_at[job] = s.now[0]
@@ -72,7 +72,7 @@ def start(c: Rules, s: State, job: int) -> None:
         touch(s, server)
 
 
-def pause(c: Rules, s: State, job: int) -> None:
+def pause(c: LinkRules, s: State, job: int) -> None:
     """Take the job's message out of flight; what it has sent stays sent."""
     settle(c, s, job)
     leave(c, s, job)
@@ -80,7 +80,7 @@ def pause(c: Rules, s: State, job: int) -> None:
     join_queue(c, s, job)
 
 
-def leave(c: Rules, s: State, job: int) -> None:
+def leave(c: LinkRules, s: State, job: int) -> None:
     """Take the job's message off each of its servers."""
     for node in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
         server = s.server_at[node]
@@ -93,7 +93,7 @@ def leave(c: Rules, s: State, job: int) -> None:
         touch(s, server)
 
 
-def change_paces(c: Rules, s: State) -> None:
+def change_paces(c: LinkRules, s: State) -> None:
     """Give each message on a touched server the pace of its most crowded server."""
     for index in range(s.counter[TOUCHED]):
         server = s.touched[index]
@@ -111,7 +111,7 @@ def change_paces(c: Rules, s: State) -> None:
     s.counter[TOUCHED] = 0
 
 
-def bytes_left_now(c: Rules, s: State, job: int) -> float:
+def bytes_left_now(c: LinkRules, s: State, job: int) -> float:
     """Return what a message in flight still has to send."""
     moving = s.now[0] - s.updated_at[job] - s.latency_left[job]
     if moving <= 0.0 or s.crowd[job] == 0:
@@ -119,7 +119,7 @@ def bytes_left_now(c: Rules, s: State, job: int) -> float:
     return max(0.0, s.bytes_left[job] - moving / pace(c.per_byte, c.contention, s.crowd[job]))
 
 
-def settle(c: Rules, s: State, job: int) -> None:
+def settle(c: LinkRules, s: State, job: int) -> None:
     """Bring a message's latency and bytes left up to now."""
     s.bytes_left[job] = bytes_left_now(c, s, job)
     s.latency_left[job] = max(0.0, s.latency_left[job] - (s.now[0] - s.updated_at[job]))

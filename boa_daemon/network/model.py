@@ -64,7 +64,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class NetworkOutcome:
     """What one run answers. Arrays have one entry per job in the order of the case, or one per GPU.
 
     `events` counts tasks and messages (or buckets) that ended. `least_slack_seconds` is, over all messages,

@@ -16,9 +16,9 @@ import numpy as np
 
 from boa_daemon.network import kernel
 from boa_daemon.network.compiled import compiled_run
-from boa_daemon.network.floor import Floor
-from boa_daemon.network.model import Experiment, Outcome
-from boa_daemon.network.state import COUNTERS, EVENTS, FINISHED, PLAIN, QUEUE, WEIGHTED, Rules, State
+from boa_daemon.network.floor import GpuFloor
+from boa_daemon.network.model import Experiment, NetworkOutcome
+from boa_daemon.network.state import COUNTERS, EVENTS, FINISHED, PLAIN, QUEUE, WEIGHTED, LinkRules, State
 from policies.errors import InvalidProblem
 from policies.links.ada_srsf import LinkPolicy
 
@@ -30,7 +30,7 @@ COMPILE_ABOVE_EVENTS = 100_000
 _RULES = {"plain": PLAIN, "weighted": WEIGHTED, "queue": QUEUE}
 
 
-def simulate(experiment: Experiment, *, engine: Engine = "auto") -> Outcome:
+def simulate(experiment: Experiment, *, engine: Engine = "auto") -> NetworkOutcome:
     """Return when each job finishes.
 
     `auto` compiles large runs where numba is installed; the answer is the same to the bit.
@@ -50,9 +50,9 @@ def expected_events(experiment: Experiment) -> int:
     return sum(job.iterations * (2 * job.gpus + (job.gpus > 1)) for job in experiment.jobs)
 
 
-def rules_of(policy: LinkPolicy) -> Rules:
+def rules_of(policy: LinkPolicy) -> LinkRules:
     """Return the link and its policy as the kernel reads them."""
-    return Rules(
+    return LinkRules(
         latency=float(policy.link.latency_seconds),
         per_byte=float(policy.link.seconds_per_byte),
         contention=float(policy.link.contention_seconds_per_byte),
@@ -65,7 +65,7 @@ def rules_of(policy: LinkPolicy) -> Rules:
     )
 
 
-def state_of(experiment: Experiment, rules: Rules, *, as_arrays: bool) -> State:
+def state_of(experiment: Experiment, rules: LinkRules, *, as_arrays: bool) -> State:
     """Return the state before anything has happened: lists for Python, arrays for the compiled kernel."""
     jobs, cluster = experiment.jobs, experiment.cluster
     count, gpus, servers = len(jobs), cluster.gpus, cluster.servers
@@ -136,10 +136,10 @@ def state_of(experiment: Experiment, rules: Rules, *, as_arrays: bool) -> State:
     return State(*columns)
 
 
-def _run(experiment: Experiment, rules: Rules, s: State, run: Any) -> Outcome:
+def _run(experiment: Experiment, rules: LinkRules, s: State, run: Any) -> NetworkOutcome:
     """Alternate between the kernel and the floor until every job has finished."""
     jobs = experiment.jobs
-    floor = Floor(experiment, rules, s)
+    floor = GpuFloor(experiment, rules, s)
     arrivals = sorted(range(len(jobs)), key=lambda job: (jobs[job].arrived_at_seconds, job))
     arrivals.reverse()
     queue: list[tuple[float, int]] = []
@@ -173,7 +173,7 @@ def _run(experiment: Experiment, rules: Rules, s: State, run: Any) -> Outcome:
             _put(s, job, placement[job], experiment.cluster.gpus_per_server)
         if queue and len(queue) == left and not arrivals:
             raise InvalidProblem(f"job {jobs[queue[0][1]].id!r} does not fit on the empty cluster")
-    return Outcome(
+    return NetworkOutcome(
         ids=tuple(job.id for job in jobs),
         arrived_at=np.array([job.arrived_at_seconds for job in jobs], dtype=float),
         placed_at=placed_at,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 PLAIN, WEIGHTED, QUEUE = 0, 1, 2
-"""Values of `Rules.rule`."""
+"""Values of `LinkRules.rule`."""
 COMPUTING, WAITING, SENDING = 0, 1, 2
 """Values of `State.status`."""
 FORWARD, BACKWARD, BARRIER = 0, 1, 2
@@ -19,7 +19,7 @@ SIZE, FRESH, TOUCHED, IDLE, FINISHED, EVENTS, STAMP, COUNTERS = 0, 1, 2, 3, 4, 5
 """Indices into `State.counter`: lengths of the lists below, events so far, and the stamp of a pass."""
 
 
-class Rules(NamedTuple):
+class LinkRules(NamedTuple):
     """What holds for the whole run: the link and the link policy."""
 
     latency: float
@@ -152,12 +152,12 @@ def unschedule(s: State, entry: int) -> None:
         sift_up(s, sink_hole(s, at), last, time)
 
 
-def alone_seconds(c: Rules, s: State, job: int) -> float:
+def alone_seconds(c: LinkRules, s: State, job: int) -> float:
     """Return the time of the job's all-reduce on an idle link: nothing within one server."""
     return c.latency + c.per_byte * s.message_bytes[job] if s.servers[job] > 1 else 0.0
 
 
-def rank_of(c: Rules, s: State, job: int) -> float:
+def rank_of(c: LinkRules, s: State, job: int) -> float:
     """Return the job's remaining service (GPU-seconds) over its weight: tasks and buckets not yet ended."""
     service = s.forward_left[job] * s.forward[job] + s.backward_left[job] * s.backward[job]
     if s.servers[job] > 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from boa_daemon.sim.settings import WorldSettings
-from boa_daemon.sim.spot_market import Advice, advice, is_spot
+from boa_daemon.sim.spot_market import SaveAdvice, advice, is_spot
 from policies.model import InstanceType
 from policies.optimum.interruptions import Saves
 from policies.optimum.solution import Solution
@@ -15,14 +15,14 @@ from policies.optimum.solution import Solution
 
 def spot_advice(
     solution: Solution, machines: Mapping[str, InstanceType], world: WorldSettings
-) -> tuple[Advice, ...]:
+) -> tuple[SaveAdvice, ...]:
     """Return the best interval between saves for each number of spot nodes that a job of the plan holds."""
     widths = (width for answer in solution.classes for plan in answer.plans for width in plan.widths)
     nodes = {-(-width.gpus // machines[width.gpu_type].gpus) for width in widths if is_spot(width.gpu_type)}
     return tuple(advice(world, number) for number in sorted(nodes))
 
 
-def advice_document(found: tuple[Advice, ...]) -> list[dict[str, Any]]:
+def advice_document(found: tuple[SaveAdvice, ...]) -> list[dict[str, Any]]:
     """Return the advice as JSON; null where nothing is ever lost, or nothing is said."""
     return [
         {
@@ -34,7 +34,7 @@ def advice_document(found: tuple[Advice, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def advice_sentence(found: tuple[Advice, ...], saves: Saves) -> str:
+def advice_sentence(found: tuple[SaveAdvice, ...], saves: Saves) -> str:
     """Say the advice, for the fewest and the most nodes."""
     if not found:
         return "On these terms no job is planned on the spot market."

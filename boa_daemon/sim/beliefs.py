@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from boa_daemon.sim.settings import Beliefs, of_type
+from boa_daemon.sim.settings import WrongBeliefs, of_type
 from policies.model import JobClass, JobId, Phase, Problem
 from policies.speedup import SpeedupCurve, Table
 
 
-def believed(problem: Problem, beliefs: Beliefs) -> Problem:
+def believed(problem: Problem, beliefs: WrongBeliefs) -> Problem:
     """Return the problem as the policy sees it; the same object where beliefs are true."""
     if not (beliefs.rates or beliefs.sizes or beliefs.speedup_exponents):
         return problem
@@ -23,7 +23,7 @@ def believed(problem: Problem, beliefs: Beliefs) -> Problem:
 
 
 def told(
-    beliefs: Beliefs, class_name: str, job: JobId, *, scale: float = 1.0, seed: int
+    beliefs: WrongBeliefs, class_name: str, job: JobId, *, scale: float = 1.0, seed: int
 ) -> tuple[float, float]:
     """Return the factors on a job's remaining work and on its scale by which a tick is told wrong."""
     error = 1.0 if beliefs.tells_scales else 1.0 / scale
@@ -32,7 +32,7 @@ def told(
     return _factor(beliefs.sizes, class_name) * error, error
 
 
-def _believed_class(job_class: JobClass, beliefs: Beliefs) -> JobClass:
+def _believed_class(job_class: JobClass, beliefs: WrongBeliefs) -> JobClass:
     """Return a class as it is believed to be."""
     size = _factor(beliefs.sizes, job_class.name)
     exponent = _factor(beliefs.speedup_exponents, job_class.name)

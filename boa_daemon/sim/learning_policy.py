@@ -13,7 +13,7 @@ from random import Random
 
 from boa_daemon.learning.beliefs import Beliefs, Weights, rest_of
 from boa_daemon.learning.budget_watch import BudgetWatch
-from boa_daemon.learning.exploring import Exploring, Worth
+from boa_daemon.learning.exploring import Exploring, TryWorth
 from boa_daemon.learning.learner import STRETCH_SECONDS
 from boa_daemon.learning.speedups import SpeedSample, over_first_phase
 from boa_daemon.learning.step import LearningStep, LearntClasses
@@ -26,7 +26,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.model import Job, JobClass, JobId, Money
 from policies.protocols import Allocator
-from policies.registry import PolicyOptions, Site, build_best_effort, build_policy
+from policies.registry import PolicyOptions, Site, build_policy
 
 AGAIN_SECONDS = 300.0
 """Between estimates: less often than the daemon, as a simulated minute should take no second."""
@@ -105,7 +105,7 @@ class LearningPolicy:
 
     def _explore(self, decision: Decision, now: float) -> None:
         """Let jobs try widths, as the daemon does."""
-        worth = Worth.of(decision.plan.node_prices, self._site.instance_types)
+        worth = TryWorth.of(decision.plan.node_prices, self._site.instance_types)
         tries, jobs = self.learning.tries, decision.state.jobs
         if worth is None or tries.fraction <= 0.0:
             return
@@ -173,9 +173,7 @@ class LearningPolicy:
     def _built(self, site: Site, *, now: float, spent: float) -> Allocator:
         """Return the policy for a site; as the daemon, a best effort where the budget does not pay for it."""
         account = self._watch.look(self._name, site, self._options, now=now, spent=lambda: spent)
-        if account is None:
-            return build_policy(self._name, site, self._options).allocator
-        return build_best_effort(site, self._options, account=account).allocator
+        return build_policy(self._name, site, self._options, account=account).allocator
 
 
 def _work(running: Running) -> float:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from boa_daemon.sim.bound import lower_bound_hours
-from boa_daemon.sim.world import World
+from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Budget, Problem
@@ -83,7 +83,7 @@ class Simulation:
 
 
 def report(
-    world: World,
+    world: SimulatedWorld,
     *,
     policy: str,
     budget: Budget,

@@ -1,27 +1,21 @@
 """Days and weeks that a budget has to survive: steady load, rhythms, bursts, outages, drift, wrong beliefs.
 
-A scenario is a trace, when the cloud has no stock, and how far the policy's beliefs are from the truth. The
-books of a run say what was spent when, and which multiplier was used.
+A scenario is a trace, when the cloud has no stock, and how far the policy's beliefs are
+from the truth.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.wiring import SimulationSettings, prepare
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger, money_of
+from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import Allocation
-from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
-from policies.online.paced import PacedBudgetOptimal
-from policies.registry import PolicyOptions
+from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import Table
 
 
@@ -92,108 +86,6 @@ def _factor_at(scenario: Scenario, hour: float) -> float:
     return scenario.load[bisect_right(scenario.load, hour, key=lambda step: step[0]) - 1][1]
 
 
-def rhythm(*, days: int, by_day: bool = False, by_week: bool = False) -> tuple[tuple[float, float], ...]:
-    """Return a load of mean one: 1.6 times from 8 to 20 h, 0.4 at night; 1.28 on workdays, 0.3 else."""
-    load: list[tuple[float, float]] = []
-    for day in range(days):
-        week = (1.28 if day % 7 < 5 else 0.3) if by_week else 1.0
-        hours = ((0.0, 0.4), (8.0, 1.6), (20.0, 0.4)) if by_day else ((0.0, 1.0),)
-        load += [(24.0 * day + hour, week * factor) for hour, factor in hours]
-    return tuple(load)
-
-
-def drift(*, days: int, begin: float = 0.75, end: float = 1.25) -> tuple[tuple[float, float], ...]:
-    """Return a load that changes a little every day."""
-    return tuple((24.0 * day, begin + (end - begin) * (day + 0.5) / days) for day in range(days))
-
-
-def believed(problem: Problem, scenario: Scenario) -> Problem:
-    """Return the problem as the policy sees it."""
-    classes = tuple(
-        replace(
-            c,
-            arrivals_per_hour=c.arrivals_per_hour * scenario.rate_belief,
-            phases=tuple(
-                Phase(size_gpu_hours=p.size_gpu_hours * scenario.size_belief, speedups=p.speedups)
-                for p in c.phases
-            ),
-        )
-        for c in problem.classes
-    )
-    return replace(problem, classes=classes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongSizes:
-    """A paced policy that is told of every job's work what the beliefs make of it."""
-
-    policy: PacedBudgetOptimal
-    size_belief: float
-
-    def told(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs as the policy sees them."""
-        if self.size_belief == 1.0:
-            return list(jobs)
-        return [replace(job, remaining_gpu_hours=job.remaining_gpu_hours * self.size_belief) for job in jobs]
-
-    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return what the policy wants."""
-        return self.policy.allocate(self.told(jobs), now=now, money=money)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """The books after one tick: hours since the start, money, and what the law made of it.
-
-    `is_at_end` says that no multiplier would spend more, or none less.
-    """
-
-    hour: float
-    spent_usd: float
-    usd_per_hour: float
-    multiplier: float
-    credit_usd: float
-    load_correction: float
-    is_at_end: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSamples:
-    """Samples of a run, in order of time; give `seen_by` to the run."""
-
-    samples: list[Sample] = field(default_factory=list)
-
-    def seen_by(self, allocator: WrongSizes) -> Callable[[Decision], None]:
-        """Return a callback that keeps a sample of every tick."""
-
-        def on_tick(decision: Decision) -> None:
-            state, money = decision.state, money_of(decision.state, allocator.policy.pace)
-            if money is None:
-                return
-            jobs = allocator.told([job.job for job in state.jobs.values()])
-            step = allocator.policy.step(jobs, money)
-            self.samples.append(
-                Sample(
-                    hour=state.now / SECONDS_PER_HOUR,
-                    spent_usd=Ledger.of(state).committed_usd,
-                    usd_per_hour=state.usd_per_hour,
-                    multiplier=step.position.multiplier,
-                    credit_usd=step.credit,
-                    load_correction=step.load_correction,
-                    is_at_end=allocator.policy.table.is_end(step.position),
-                )
-            )
-
-        return on_tick
-
-    def spent_between(self, begin: float, end: float) -> float:
-        """Return the dollars spent between two hours."""
-        hours = [sample.hour for sample in self.samples]
-        spent = [sample.spent_usd for sample in self.samples]
-        at_begin, at_end = np.interp([begin, end], hours, spent)
-        return float(at_end - at_begin)
-
-
 NODE = InstanceType(name="gpu-x4", gpu_type="gpu", gpus=4, usd_per_hour=4.0)
 
 
@@ -231,29 +123,3 @@ def settings_of(scenario: Scenario, *, hours: float, seed: int = 1) -> Simulatio
         outages=scenario.outages,
         seed=seed,
     )
-
-
-def paced_run(
-    scenario: Scenario,
-    *,
-    hours: float,
-    window_hours: float | None = None,
-    seed: int = 1,
-    max_nodes: int | None = None,
-) -> tuple[Simulation, RunSamples]:
-    """Run the paced policy with the scenario's beliefs; return the figures and the books."""
-    options = PolicyOptions(window_hours=window_hours)
-    truth = replace(
-        settings_of(scenario, hours=hours, seed=seed),
-        policy="boa-paced",
-        options=options,
-        max_nodes=max_nodes,
-    )
-    policy = prepare(replace(truth, problem=believed(PROBLEM, scenario))).controller.allocator
-    if not isinstance(policy, PacedBudgetOptimal):
-        raise TypeError(f"boa-paced builds a {type(policy).__name__}")
-    allocator = WrongSizes(policy=policy, size_belief=scenario.size_belief)
-    run = prepare(truth)
-    run = replace(run, controller=replace(run.controller, allocator=allocator))
-    books = RunSamples()
-    return run.finish(books.seen_by(allocator)), books

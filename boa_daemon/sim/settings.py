@@ -141,7 +141,7 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beliefs:
+class WrongBeliefs:
     """What the policy believes, as factors on the truth; by class, "" for the others.
 
     A speed-up s is believed to be s(least) (s / s(least)) ** exponent: above 1 too good, below 1 too bad.
@@ -179,7 +179,7 @@ class WorldSettings:
     on_demand: bool = True
     faults: Faults = field(default_factory=Faults)
     checkpoints: Checkpoints | None = None
-    beliefs: Beliefs = field(default_factory=Beliefs)
+    beliefs: WrongBeliefs = field(default_factory=WrongBeliefs)
 
     @property
     def markets(self) -> tuple[Market, ...]:

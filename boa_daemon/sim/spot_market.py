@@ -184,7 +184,7 @@ def saves_of(world: WorldSettings) -> Saves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class SaveAdvice:
     """How often jobs had better save on so many nodes, seconds of work; infinite where nothing is lost."""
 
     nodes: int
@@ -192,7 +192,7 @@ class Advice:
     now_seconds: float | None
 
 
-def advice(world: WorldSettings, nodes: int) -> Advice:
+def advice(world: WorldSettings, nodes: int) -> SaveAdvice:
     """Return the interval between saves that loses the least on so many nodes of the spot market."""
     spot, saves = world.spot or Spot(), saves_of(world)
     terms = terms_of(
@@ -201,7 +201,7 @@ def advice(world: WorldSettings, nodes: int) -> Advice:
         boot_seconds=0.0,
     )
     announced, lost = terms.rates(nodes, cost_hours=saves.cost_hours)
-    return Advice(
+    return SaveAdvice(
         nodes=nodes,
         best_seconds=SECONDS_PER_HOUR * best_interval(announced, lost, saves.cost_hours),
         now_seconds=None if world.checkpoints is None else world.checkpoints.every_seconds,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.inputs.speedup_file import limited
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.sim.beliefs import believed
 from boa_daemon.sim.boot_bound import THOROUGH, Effort, Renting, lower_bound_with_boots_hours
 from boa_daemon.sim.learning_policy import LearningPolicy
@@ -18,7 +19,7 @@ from boa_daemon.sim.settings import WorldSettings, of_type
 from boa_daemon.sim.spot_market import interrupted, is_spot
 from boa_daemon.sim.stopped import START_SECONDS
 from boa_daemon.sim.workload import a_workload
-from boa_daemon.sim.world import World
+from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision
@@ -27,15 +28,12 @@ from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import Budget, InstanceType, Phase, Problem
-from policies.online.best_effort import Shortfall
+from policies.online.best_effort import Account, Shortfall
 from policies.registry import (
     DEFAULT_KAPPA,
     BuiltPolicy,
     PolicyOptions,
     Site,
-    build_best_effort,
-    build_policy,
-    find_placer,
     find_policy,
     shortfall_of_site,
 )
@@ -146,7 +144,7 @@ class PreparedRun:
 
     settings: SimulationSettings
     policy: BuiltPolicy
-    world: World
+    world: SimulatedWorld
     controller: Controller
     shortfall: Shortfall | None = None
 
@@ -254,8 +252,9 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         settings.trace, settings.problem.classes, settings.instance_types, most_nodes=settings.most_nodes
     )
     entry = find_policy(settings.policy)
-    policy, short = _policy_of(settings)
-    world = World(
+    record, short = _record_of(settings)
+    policy = record.built
+    world = SimulatedWorld(
         workload,
         tuple(settings.instance_types.values()),
         settings.world,
@@ -266,39 +265,41 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         outages=settings.outages,
         start_seconds=settings.start_seconds,
     )
-    allocator = policy.allocator
-    if settings.learns:
-        allocator = LearningPolicy(
-            settings.policy,
-            site_of(settings),
-            settings.options,
-            jobs=world.jobs,
-            seed=settings.seed,
-        )
-    controller = Controller(
-        allocator=allocator,
-        is_job_by_job=entry.is_job_by_job and short is None,
-        placer=find_placer(settings.placer, kappa=settings.kappa),
-        rules=settings.rules.under(policy),
-        ports=Ports(
-            clock=world.clock,
-            cloud=world.api,
-            jobs=world.jobs,
-            engine=world.jobs,
-            store=MemoryStore(),
-            links=world.jobs if settings.has_networks else None,
-        ),
+    ports = Ports(
+        clock=world.clock,
+        cloud=world.api,
+        jobs=world.jobs,
+        engine=world.jobs,
+        store=MemoryStore(),
+        links=world.jobs if settings.has_networks else None,
     )
+    controller = record.controller(ports)
+    controller = replace(controller, is_job_by_job=entry.is_job_by_job and short is None)
+    if settings.learns:
+        learning = LearningPolicy(
+            settings.policy, record.site, settings.options, jobs=world.jobs, seed=settings.seed
+        )
+        controller = replace(controller, allocator=learning)
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)
 
 
-def _policy_of(settings: SimulationSettings) -> tuple[BuiltPolicy, Shortfall | None]:
+def _record_of(settings: SimulationSettings) -> tuple[PolicyRecord, Shortfall | None]:
     """Return the policy, and by how much the budget falls short where a best effort is made of it."""
     site = site_of(settings)
     short = shortfall_of_site(site) if settings.best_effort else None
-    if short is None or not short.is_short:
-        return build_policy(settings.policy, site, settings.options), None
-    return build_best_effort(site, settings.options), short
+    if short is not None and not short.is_short:
+        short = None
+    record = PolicyRecord(
+        name=settings.policy,
+        options=settings.options,
+        placer=settings.placer,
+        site=site,
+        rules=settings.rules,
+        # An account without a beginning is as old as the ledger.
+        best_effort=None if short is None else Account(budget=site.budget.amount),
+        kappa=settings.kappa,
+    )
+    return record, short
 
 
 def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] | None = None) -> Simulation:

@@ -56,7 +56,7 @@ def _speed(phase: Phase, width: Width) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class SimulatedWorkload:
     """A trace, and the physics of its classes by name."""
 
     trace: Trace
@@ -74,7 +74,7 @@ def a_workload(
     instance_types: Mapping[str, InstanceType],
     *,
     most_nodes: Mapping[str, int | None] | None = None,
-) -> Workload:
+) -> SimulatedWorkload:
     """Return the workload, after checking that every job can run on what can be rented.
 
     `most_nodes` is how many nodes of a GPU type may be held at once; None, or no entry, is no limit.
@@ -93,7 +93,7 @@ def a_workload(
                 hint=did_you_mean(name, by_name),
             )
         _check_rentable(by_name[name], instance_types, most_nodes or {})
-    return Workload(trace=trace, physics={name: Physics(found) for name, found in by_name.items()})
+    return SimulatedWorkload(trace=trace, physics={name: Physics(found) for name, found in by_name.items()})
 
 
 def _check_rentable(

@@ -23,7 +23,7 @@ from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.stopped import START_SECONDS, StoppedNodes
-from boa_daemon.sim.workload import Workload
+from boa_daemon.sim.workload import SimulatedWorkload
 from boa_daemon.tick.controller import Controller
 from boa_daemon.tick.decision import Decision
 from policies.model import InstanceType
@@ -41,12 +41,12 @@ class StuckSimulation(BoaError):
     """Jobs are left and nothing will ever happen: the policy, or the limit on nodes, keeps them waiting."""
 
 
-class World:
+class SimulatedWorld:
     """A cloud and jobs, driven by events."""
 
     def __init__(
         self,
-        workload: Workload,
+        workload: SimulatedWorkload,
         instance_types: Sequence[InstanceType],
         settings: WorldSettings,
         *,

@@ -16,7 +16,16 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.schema import LEAST, Fraction, Name, NotNegative, Positive, Strict, a_kind, checked
 from boa_daemon.inputs.yaml_file import At, Document, read_document
 from boa_daemon.sim.path_file import read_path
-from boa_daemon.sim.settings import AWS_BOOTS, Beliefs, Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
+from boa_daemon.sim.settings import (
+    AWS_BOOTS,
+    Boot,
+    Checkpoints,
+    Faults,
+    Spot,
+    Stock,
+    WorldSettings,
+    WrongBeliefs,
+)
 from policies.model import InstanceType
 
 DEFAULT = "default"
@@ -247,7 +256,7 @@ def _spot(row: _Spot, document: Document) -> Spot:
     )
 
 
-def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) -> Beliefs:
+def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) -> WrongBeliefs:
     """Return the beliefs: each a factor for all classes, or by class."""
     factors: dict[str, Any] = {}
     for key in ("rates", "sizes", "speedup_exponents"):
@@ -258,7 +267,7 @@ def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) ->
         found = checked(_Factors, {"factors": by_class}, document=document).factors
         _check_names(document, at, {DEFAULT, *class_names}, "class")
         factors[key] = {_key(name): factor for name, factor in found.items()}
-    return Beliefs(
+    return WrongBeliefs(
         **factors,
         size_spread=row.size_spread,
         tells_scales=row.tells_scales,

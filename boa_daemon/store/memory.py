@@ -28,7 +28,6 @@ class MemoryStore:
         self.charges: deque[Charge] = deque(maxlen=keep)
         self.decisions: deque[tuple[ClusterState, tuple[Action, ...]]] = deque(maxlen=min(keep, 64))
         self._tick = 0
-        self._open: dict[str, tuple[Action, float]] = {}
         self._unseen: dict[str, OpenLaunch] = {}
         self._cooldowns: dict[str, Cooldown] = {}
         self._acts: dict[str, Act] = {}
@@ -44,8 +43,7 @@ class MemoryStore:
         return self._tick
 
     def record_intent(self, action: Action, *, at: float) -> None:
-        """Keep an action as open until its outcome is known."""
-        self._open[action.id] = (action, at)
+        """Keep what was done, and a launch until its nodes are known."""
         self._acts[action.id] = act_of(action, at=at)
         while len(self._acts) > MOST_ACTS:
             del self._acts[next(iter(self._acts))]
@@ -57,14 +55,13 @@ class MemoryStore:
         self.outcomes.append((action, outcome, at))
         if isinstance(outcome, Unknown):
             return
-        self._open.pop(action.id, None)
         if isinstance(action, LaunchNodes):
             if isinstance(outcome, Refused):
                 self._acts.pop(action.id, None)
             self._settle(action, outcome, at)
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
-        """Keep several actions as open."""
+        """Keep several actions."""
         for action in actions:
             self.record_intent(action, at=at)
 
@@ -105,11 +102,6 @@ class MemoryStore:
             self._unseen[launch.action.id] = launch
         else:
             self._unseen.pop(launch.action.id, None)
-            self._open.pop(launch.action.id, None)
-
-    def open_intents(self) -> Sequence[Action]:
-        """Return the actions whose outcome is unknown."""
-        return [action for action, _ in self._open.values()]
 
     def unsettled(self) -> Sequence[OpenLaunch]:
         """Return launches whose outcome is unknown, or whose nodes were not all seen yet."""
@@ -124,7 +116,6 @@ class MemoryStore:
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
         """Settle a launch with the nodes that were seen."""
         launch = self._unseen.pop(launched_by, None)
-        self._open.pop(launched_by, None)
         if launch is not None:
             refused = Refused(reason=reason, retry_after_seconds=GIVEN_UP_SECONDS)
             self.outcomes.append((launch.action, refused, at))

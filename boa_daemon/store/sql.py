@@ -198,12 +198,6 @@ class SqlStore:
         else:
             self._unseen.pop(name, None)
 
-    def open_intents(self) -> Sequence[Action]:
-        """Return the actions whose outcome is unknown."""
-        with self.database.read() as connection:
-            found = connection.scalars(select(INTENTS.c.action).where(INTENTS.c.status == OPEN))
-            return [loads(text) for text in found]
-
     def unsettled(self) -> Sequence[OpenLaunch]:
         """Return launches whose outcome is unknown, or whose nodes were not all seen yet."""
         return list(self._unseen.values())

@@ -25,7 +25,7 @@ from boa_daemon.units import dollars
 from policies.model import NodeId
 
 
-class Clock:
+class ChaosClock:
     """A clock that the rehearsal sets."""
 
     def __init__(self, instant: float) -> None:
@@ -41,7 +41,7 @@ class FaultyCloud(Provider):
     """A cloud that does as it likes now and then; it is honest about money."""
 
     inner: FileCloud
-    clock: Clock
+    clock: ChaosClock
     chance: Random
     faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -132,7 +132,7 @@ def rehearse(
         "teams": dict(teams or {}),
     }
     users = [str(user) for team in (teams or {}).values() for user in team["members"]] or ["ann"]
-    chance, clock = Random(seed), Clock(1_800_000_000.0 - 1_800_000_000.0 % 86_400.0)
+    chance, clock = Random(seed), ChaosClock(1_800_000_000.0 - 1_800_000_000.0 % 86_400.0)
     begin, faults = clock.instant, defaultdict[str, int](int)
 
     def opened() -> DaemonInAFolder:

@@ -20,6 +20,7 @@ from typing import Any
 from boa_daemon.errors import BoaError
 from boa_daemon.tick import actions, limits, offers, ports, state
 from policies import model, registry, speedup
+from policies.memo import Memo
 from policies.online import best_effort, pacing, rhythm
 
 _KEY = "$"
@@ -42,7 +43,6 @@ _KNOWN: dict[str, type[Any]] = {
     if isinstance(kind, type) and is_dataclass(kind)
 }
 _Encoder = Callable[[Any], Any]
-_encoders: dict[type[Any], _Encoder] = {}
 
 
 class UnreadableRecord(BoaError):
@@ -56,10 +56,7 @@ def encode(value: Any) -> Any:
         return value
     if kind is float:
         return value if isfinite(value) else {_KEY: "float", "is": repr(value)}
-    encoder = _encoders.get(kind)
-    if encoder is None:
-        encoder = _encoders[kind] = _encoder_of(kind)
-    return encoder(value)
+    return _ENCODERS[kind](value)
 
 
 def _encoder_of(kind: type[Any]) -> _Encoder:
@@ -79,19 +76,11 @@ def _encoder_of(kind: type[Any]) -> _Encoder:
     raise BoaError(f"a {kind.__name__} cannot be recorded")
 
 
-_fields: dict[type[Any], list[tuple[str, Any]]] = {}
+_ENCODERS: Memo[type[Any], _Encoder] = Memo(_encoder_of)
 
 
 def _shown(kind: type[Any]) -> list[tuple[str, Any]]:
-    """Return the fields of a dataclass that are written, each with its default."""
-    found = _fields.get(kind)
-    if found is None:
-        found = _fields[kind] = _written_fields(kind)
-    return found
-
-
-def _written_fields(kind: type[Any]) -> list[tuple[str, Any]]:
-    """Return the public fields of a dataclass, each with its default."""
+    """Return the public fields of a dataclass, which are written, each with its default."""
     return [
         (
             field.name,
@@ -102,9 +91,12 @@ def _written_fields(kind: type[Any]) -> list[tuple[str, Any]]:
     ]
 
 
+_SHOWN: Memo[type[Any], list[tuple[str, Any]]] = Memo(_shown)
+
+
 def _dataclass_encoder(kind: type[Any]) -> _Encoder:
     """Return how values of a dataclass are written; private fields are caches and stay out."""
-    shown, name = _shown(kind), kind.__name__
+    shown, name = _SHOWN[kind], kind.__name__
 
     def write(value: Any) -> dict[str, Any]:
         document: dict[str, Any] = {_KEY: name}
@@ -170,7 +162,7 @@ class Scribe:
         # An entry holds its object: no other one can have its number meanwhile.
         fresh: dict[int, tuple[Any, str]] = {}
         parts = [f'"{_KEY}":{_quoted(type(value).__name__)}']
-        for key, default in _shown(type(value)):
+        for key, default in _SHOWN[type(value)]:
             item = getattr(value, key)
             if item is default or (type(item) is type(default) and item == default):
                 continue

@@ -12,7 +12,7 @@ from itertools import islice
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer, open_offers
 from boa_daemon.tick.state import ClusterState, Plan
-from boa_daemon.tick.warm_pool import Starts
+from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, InstanceType, JobId
 
@@ -78,7 +78,7 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
     """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
     orders: list[Action] = []
-    pool = Starts(state, plan)
+    pool = PoolStarts(state, plan)
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]
         reason = _launch_reason(plan, instance_type, count)
@@ -118,7 +118,7 @@ def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
     return width is not None and width.gpu_type == instance_type.gpu_type
 
 
-def _open_offers(state: ClusterState, plan: Plan, name: str, pool: Starts) -> list[Offer]:
+def _open_offers(state: ClusterState, plan: Plan, name: str, pool: PoolStarts) -> list[Offer]:
     """Return the open offers of a type, the cheapest first; on demand before all where a date needs it.
 
     Among equal prices those come first where a stopped node can be started.

@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import TypeAlias
 
-from boa_daemon.tick.state import ClusterState
-from policies.model import GpuSlot, InstanceType, JobId, Node, NodeId, Width
+from boa_daemon.tick.state import ClusterState, NodeState
+from policies.model import GpuSlot, JobId, Node, NodeId, Width
 from policies.placement.packing import slots_of_node
 from policies.protocols import Placer
 
@@ -22,20 +22,6 @@ _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
 _a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that nobody has asked for yet."""
-
-
-_known_nodes: dict[NodeId, Node] = {}
-_MOST_KNOWN = 65_536
-
-
-def _node(name: NodeId, kind: InstanceType) -> Node:
-    """Return a ready node as the placer sees it: the same object each time, as long as its type is."""
-    known = _known_nodes.get(name)
-    if known is None or known.instance_type is not kind:
-        if len(_known_nodes) >= _MOST_KNOWN:
-            _known_nodes.clear()
-        known = _known_nodes[name] = Node(id=name, instance_type=kind, is_ready=True)
-    return known
 
 
 class Room:
@@ -57,7 +43,7 @@ class Room:
         self._placer, self._compact = placer, compact
         self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
-        self._types: dict[NodeId, InstanceType] = {}
+        self._nodes: dict[NodeId, Node] = {}
         self._holders: _Holders = {}
         zones = {node.id: node.zone for node in state.nodes.values()}
         several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
@@ -66,7 +52,7 @@ class Room:
             if node.phase != "ready" or node.ends_by is not None:
                 continue
             if node.id in moving or None in node.gpus:
-                self._types[node.id] = node.instance_type
+                self._nodes[node.id] = _as_placed(node)
                 self._holders[node.id] = [None if job in stopped else job for job in node.gpus]
 
     @property
@@ -114,7 +100,7 @@ class Room:
             return self._short_of_new(need, placed, extra)
         wished = wishes.keys()
         for node, jobs in self._holders.items():
-            if (kind := self._types[node].gpu_type) in need:
+            if (kind := self._nodes[node].instance_type.gpu_type) in need:
                 need[kind] -= jobs.count(None)
                 if not wished.isdisjoint(jobs):
                     need[kind] -= sum(job in wished for job in jobs)
@@ -137,7 +123,7 @@ class Room:
     def after(self, placed: Slots) -> Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
-        left._placer, left._types, left._movers = self._placer, self._types, self._movers - placed.keys()
+        left._placer, left._nodes, left._movers = self._placer, self._nodes, self._movers - placed.keys()
         left._zones, left._compact = self._zones, self._compact
         gone = placed.keys()
         left._holders = {
@@ -154,12 +140,12 @@ class Room:
         if not ending:
             return self
         later = self.after({})
-        later._types = dict(self._types)
+        later._nodes = dict(self._nodes)
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
         for name in sorted(freed):  # a set's own order differs from one process to the next
             node = state.nodes[name]
             if node.phase == "ready" and node.ends_by is None:
-                later._types[name] = node.instance_type
+                later._nodes[name] = _as_placed(node)
                 holders = self._holders.get(name, list(node.gpus))
                 later._holders[name] = [None if job in ending else job for job in holders]
         return later
@@ -168,7 +154,7 @@ class Room:
         """Return by GPU type how many GPUs no job is on."""
         free: dict[str, int] = {}
         for node, jobs in self._holders.items():
-            kind = self._types[node].gpu_type
+            kind = self._nodes[node].instance_type.gpu_type
             free[kind] = free.get(kind, 0) + jobs.count(None)
         return free
 
@@ -187,7 +173,7 @@ class Room:
             return placed
         kept = {job: slots for job, slots in placed.items() if job not in crossing}
         room = self._with(extra)
-        for zone in dict.fromkeys(zones.get(node, _NEW) for node in room._types):
+        for zone in dict.fromkeys(zones.get(node, _NEW) for node in room._nodes):
             rest = {job: wishes[job] for job in crossing if job not in kept}
             kept |= room.after(kept)._only(zone)._ask(rest, ())
         return kept
@@ -195,15 +181,15 @@ class Room:
     def _with(self, extra: Sequence[Node]) -> Room:
         """Return the room with more nodes in it, empty ones."""
         more = self.after({})
-        more._types = self._types | {node.id: node.instance_type for node in extra}
+        more._nodes = self._nodes | {node.id: node for node in extra}
         more._holders |= {node.id: [None] * node.instance_type.gpus for node in extra}
         return more
 
     def _only(self, zone: str) -> Room:
         """Return the part of the room that is in one zone."""
         part, zones = self.after({}), self._zones or {}
-        part._types = {node: kind for node, kind in self._types.items() if zones.get(node, _NEW) == zone}
-        part._holders = {node: self._holders[node] for node in part._types}
+        part._nodes = {name: node for name, node in self._nodes.items() if zones.get(name, _NEW) == zone}
+        part._holders = {node: self._holders[node] for node in part._nodes}
         return part
 
     def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
@@ -213,7 +199,7 @@ class Room:
         left: dict[str, int] = {}
         wished = wishes.keys()
         for node, jobs in self._holders.items():
-            kind = self._types[node].gpu_type
+            kind = self._nodes[node].instance_type.gpu_type
             left[kind] = left.get(kind, 0) + jobs.count(None)
             if not wished.isdisjoint(jobs):
                 left[kind] += sum(job in wished for job in jobs)
@@ -244,8 +230,8 @@ class Room:
                     held.setdefault(job, []).append(slot)
         for job, slots in held.items():
             if job not in wishes:
-                widths[job] = _a_width(self._types[slots[0].node].gpu_type, len(slots))
-        nodes = [_node(name, kind) for name, kind in self._types.items()]
+                widths[job] = _a_width(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
+        nodes = list(self._nodes.values())
         placement = self._placer.place(
             widths | dict(wishes),
             nodes=[*nodes, *extra],
@@ -258,6 +244,11 @@ class Room:
         return {
             job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
         }
+
+
+def _as_placed(node: NodeState) -> Node:
+    """Return a ready node as the placer sees it."""
+    return Node(id=node.id, instance_type=node.instance_type, is_ready=True)
 
 
 def _is_compact(slots: tuple[GpuSlot, ...], gpus: Mapping[NodeId, int]) -> bool:

@@ -40,7 +40,7 @@ def may_stop(node: NodeState) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class PoolWorth:
     """How many stopped nodes of each type are worth their disks, and how long."""
 
     pool: WarmPool
@@ -49,7 +49,7 @@ class Worth:
     gpu_types: frozenset[str]
 
     @classmethod
-    def of(cls, rules: Rules, node_prices: NodePrices | None) -> Worth:
+    def of(cls, rules: Rules, node_prices: NodePrices | None) -> PoolWorth:
         """Return what the rules and the policy say; a site without a pool has no room in it."""
         pool = rules.warm_pool or WarmPool(nodes=0)
         return cls(
@@ -78,7 +78,7 @@ def stopped_nodes(state: ClusterState) -> list[NodeState]:
     return sorted(found, key=lambda node: (-node.launched_at, node.id))
 
 
-class Starts:
+class PoolStarts:
     """The stopped nodes that launches may start, each once."""
 
     def __init__(self, state: ClusterState, plan: Plan) -> None:
@@ -113,7 +113,7 @@ class Starts:
 
 
 def judged(
-    nodes: Iterable[NodeState], worth: Worth, *, now: float, kept: Mapping[str, int] | None = None
+    nodes: Iterable[NodeState], worth: PoolWorth, *, now: float, kept: Mapping[str, int] | None = None
 ) -> Iterator[tuple[NodeState, float]]:
     """Yield stopped nodes, each with the instant until which it is worth its disk; those not at all: now.
 

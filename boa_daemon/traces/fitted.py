@@ -35,7 +35,7 @@ LEAST_JOBS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class TraceLoad:
     """What a trace is like. `rates` has an entry for each hour of the week, jobs per hour."""
 
     rates: tuple[float, ...]
@@ -70,7 +70,7 @@ class Load:
         return Trace(tuple(jobs))
 
 
-def fitted(trace: Trace) -> Load:
+def fitted(trace: Trace) -> TraceLoad:
     """Return what a trace is like.
 
     Raises:
@@ -96,7 +96,7 @@ def fitted(trace: Trace) -> Load:
     scales: dict[str, list[float]] = {}
     for job in trace.jobs:
         scales.setdefault(job.class_name, []).append(job.scale)
-    return Load(
+    return TraceLoad(
         rates=tuple(rates.tolist()),
         burstiness=max(0.0, extra),
         class_parts={name: len(own) / len(trace.jobs) for name, own in sorted(scales.items())},

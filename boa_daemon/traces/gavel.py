@@ -19,7 +19,7 @@ from typing import Any
 from boa_daemon.errors import InputError
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.steps import StepsPerSecond, stepping_class
-from boa_daemon.traces.tables import Row, pick_file, read_text
+from boa_daemon.traces.tables import TableRow, pick_file, read_text
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
 FILES = ("*.trace", "physical_cluster/*.trace", "msr/*/*.trace")
@@ -131,7 +131,7 @@ def _jobs(path: Path) -> Iterator[_Job]:
         if len(cells) not in _COLUMNS:
             raise InputError(f"{len(cells)} columns where 10 or 7 are known", file=path, line=number)
         kind, steps, arrival = _COLUMNS[len(cells)]
-        row = Row({"kind": cells[kind], "steps": cells[steps], "arrival": cells[arrival]}, path, number)
+        row = TableRow({"kind": cells[kind], "steps": cells[steps], "arrival": cells[arrival]}, path, number)
         yield _Job(
             id=str(number - 1),
             kind=row.text("kind"),

@@ -17,7 +17,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
 from boa_daemon.traces.steps import StepsPerSecond, stepping_class
-from boa_daemon.traces.tables import Row, header_of, pick_file, read_rows
+from boa_daemon.traces.tables import TableRow, header_of, pick_file, read_rows
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
 FILES = ("*.csv", "elasticflow/*.csv", "raw/*.csv")
@@ -101,7 +101,7 @@ def read_throughputs(directory: Path) -> dict[Model, StepsPerSecond]:
     return dict(found)
 
 
-def _measured(row: Row, column: str) -> float:
+def _measured(row: TableRow, column: str) -> float:
     """Return the steps a second in a cell, or 0 where nothing was measured."""
     cell = row.cells[column].strip()
     return 0.0 if not cell or cell.lower() == "nan" else row.number(column)

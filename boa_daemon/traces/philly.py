@@ -16,7 +16,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
-from boa_daemon.traces.tables import Row, pick_file, read_rows, read_text
+from boa_daemon.traces.tables import TableRow, pick_file, read_rows, read_text
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("cluster_job_log*", "philly*.csv", "*.csv", "*.json")
@@ -41,7 +41,7 @@ def clock_seconds(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def row_seconds(row: Row, column: str) -> float:
+def row_seconds(row: TableRow, column: str) -> float:
     """Return the time in a cell, seconds on a clock without zones.
 
     Raises:

@@ -10,7 +10,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.elastic import profile_directory, read_profile
 from boa_daemon.traces.profiles import POLLUX_FACTS
 from boa_daemon.traces.reader import TraceJob
-from boa_daemon.traces.tables import Row, pick_file, read_rows
+from boa_daemon.traces.tables import TableRow, pick_file, read_rows
 from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble, cut
 from policies.model import JobClass
 
@@ -41,7 +41,7 @@ def import_pollux(source: Path, options: Options) -> Workload:
     )
 
 
-def read_arrivals(path: Path, options: Options, dropped: Counter[str]) -> list[tuple[float, Row]]:
+def read_arrivals(path: Path, options: Options, dropped: Counter[str]) -> list[tuple[float, TableRow]]:
     """Return (seconds, row) of the jobs of a workload file that the options keep, in order of time.
 
     Raises:

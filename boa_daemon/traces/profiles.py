@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boa_daemon.errors import InputError
-from boa_daemon.traces.tables import Row, read_rows
+from boa_daemon.traces.tables import TableRow, read_rows
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -148,7 +148,7 @@ def read_statistics(directory: Path, facts: Facts) -> Statistics:
     Raises:
         InputError: when there is none, or a file is damaged or shorter than the job.
     """
-    runs: dict[int, list[Row]] = {}
+    runs: dict[int, list[TableRow]] = {}
     columns = ("progress", "grad_sqr", "grad_var")
     for path in directory.glob("validation-*.csv"):
         size = path.stem.removeprefix("validation-")
@@ -216,7 +216,7 @@ def read_step_times(
     return {gpus: tuple(times) for gpus, times in found.items()}
 
 
-def _add(points: dict[int, tuple[float, float]], row: Row) -> None:
+def _add(points: dict[int, tuple[float, float]], row: TableRow) -> None:
     """Add the step and synchronisation seconds of a row at its batch per GPU."""
     step, sync = row.number("step_time"), row.number("sync_time")
     if step <= 0 or sync > step:

@@ -17,7 +17,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.traces.gavel import GPU_TYPES, THROUGHPUTS, class_name_of, priced, read_throughputs
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.steps import stepping_class
-from boa_daemon.traces.tables import Row, pick_file, read_text
+from boa_daemon.traces.tables import TableRow, pick_file, read_text
 from boa_daemon.traces.workload import Options, Workload, assemble, cut
 from boa_daemon.units import SECONDS_PER_HOUR
 
@@ -112,7 +112,7 @@ def _jobs(path: Path) -> Iterator[_Job]:
         cells = line.split("\t")
         if len(cells) != _WIDTH:
             raise InputError(f"{len(cells)} columns where {_WIDTH} are known", file=path, line=number)
-        row = Row({name: cells[at] for name, at in _COLUMNS.items()}, path, number)
+        row = TableRow({name: cells[at] for name, at in _COLUMNS.items()}, path, number)
         yield _Job(
             id=str(number - 1),
             kind=row.text("kind"),

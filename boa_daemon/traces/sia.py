@@ -23,7 +23,7 @@ from boa_daemon.traces.elastic import ADAPTIVE, Profile, Shape, profile_director
 from boa_daemon.traces.pollux import read_arrivals
 from boa_daemon.traces.profiles import POLLUX_FACTS, Facts
 from boa_daemon.traces.reader import TraceJob
-from boa_daemon.traces.tables import Row, pick_file
+from boa_daemon.traces.tables import TableRow, pick_file
 from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble
 from policies.model import JobClass
 
@@ -86,7 +86,7 @@ def import_sia(source: Path, options: Options) -> Workload:
     )
 
 
-def _shape(row: Row, application: str) -> tuple[str, Shape]:
+def _shape(row: TableRow, application: str) -> tuple[str, Shape]:
     """Return the class name and the shape that a row's category gives."""
     category = row.cells.get("category", "").strip() or "adaptive"
     if category == "adaptive":

@@ -12,7 +12,7 @@ from boa_daemon.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One line of a table: cells by column, and where they stand."""
 
     cells: dict[str, str]
@@ -72,7 +72,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"byte {error.start} is not UTF-8 text", file=path) from error
 
 
-def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
+def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     """Yield the rows of a CSV file that has at least the `required` columns, and at least one row.
 
     Raises:
@@ -96,7 +96,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
                     hint="The file may be cut short: fetch it again",
                 )
             count += 1
-            yield Row(dict(zip(header, cells, strict=True)), path, lines.line_num)
+            yield TableRow(dict(zip(header, cells, strict=True)), path, lines.line_num)
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", file=path, line=lines.line_num) from error
     if not count:

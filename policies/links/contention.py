@@ -104,7 +104,7 @@ def paces(link: Link, servers_of: Mapping[Key, Collection[Hashable]]) -> dict[Ke
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class LinkSample:
     """One measured all-reduce: how many ran at once from start to end, how large, how long."""
 
     messages_at_once: int
@@ -162,7 +162,7 @@ class LinkFit:
 _NAMES = ("latency_seconds", "seconds_per_byte", "contention_seconds_per_byte")
 
 
-def fit_link(samples: Sequence[Sample], *, confidence: float = 0.95) -> LinkFit:
+def fit_link(samples: Sequence[LinkSample], *, confidence: float = 0.95) -> LinkFit:
     """Return the link that explains the samples best, with confidence intervals.
 
     Residuals are taken relative to the model, because a long message varies more than a short one, and

@@ -199,9 +199,9 @@ class CostToGo:
         return self.start_cost if phase == 0 else self.change_cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CostsByScale:
-    """The widths of the jobs of a class at one multiplier: tables in the order of their scales."""
+    """The widths of the jobs of a class at one multiplier; keeps tables, in the order of their scales."""
 
     columns: WidthColumns
     multiplier: float

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.model import check_positive
-from policies.online.deadlines import FAILURE_HOURS, MISS, NOTHING, STEPS, TINY, DatePlan, Market, Rung
+from policies.online.deadlines import FAILURE_HOURS, MISS, NOTHING, STEPS, TINY, DatePlan, Rung, SpotMarket
 from policies.speedup import Floats
 
 KEPT = 8
@@ -32,7 +32,7 @@ def date_plan(
     *,
     horizon_hours: float,
     boot_hours: float,
-    market: Market | None = None,
+    market: SpotMarket | None = None,
     failure_hours: float = FAILURE_HOURS,
     steps: int = STEPS,
 ) -> DatePlan:
@@ -46,7 +46,7 @@ def date_plan(
             rungs=tuple(rungs),
             step_hours=horizon_hours / steps,
             boot_hours=boot_hours,
-            market=market or Market(),
+            market=market or SpotMarket(),
             failure_hours=failure_hours,
             steps=steps,
         )
@@ -70,7 +70,7 @@ class _Given:
     rungs: tuple[Rung, ...]
     step_hours: float
     boot_hours: float
-    market: Market
+    market: SpotMarket
     failure_hours: float
     steps: int
 
@@ -97,7 +97,6 @@ def _solved(given: _Given) -> DatePlan:
     return DatePlan(
         rungs=rungs,
         step_hours=given.step_hours,
-        boot_steps=boot,
         best=best,
         usd=all_usd,
         kept=all_kept,

@@ -55,7 +55,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class SpotMarket:
     """How spot comes and goes: mean hours that it is there, and that it is not."""
 
     up_hours: float = 4.0
@@ -89,7 +89,6 @@ class DatePlan:
 
     rungs: tuple[Rung, ...]
     step_hours: float
-    boot_steps: int
     best: NDArray[np.uint8]
     usd: NDArray[np.float32]
     kept: NDArray[np.float32]

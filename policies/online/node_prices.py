@@ -36,7 +36,8 @@ from policies.answer import Hold, Stretch
 from policies.claim import Claim, Menu
 from policies.links.contention import Link
 from policies.links.link_share import network_share
-from policies.model import InstanceType, Job, JobClass, JobId, Problem, Width
+from policies.memo import Memo
+from policies.model import InstanceType, Job, JobClass, Problem, Width
 from policies.online.cost_to_go import WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
 from policies.optimum.solution import Solution
@@ -51,8 +52,6 @@ LENT_NODES = 1.0
 """GPUs that are lent to other jobs stand in for about one idle node, where a node has several GPUs."""
 LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
-MOST_KNOWN = 10_000
-"""Jobs whose hours left are kept while nothing new is known of them; beyond it they are reckoned anew."""
 LEAST_SHARE = 1e-4
 """A disk costs this part of a node at the least."""
 LONGEST_HOLD_HOURS = 1.0
@@ -147,7 +146,8 @@ def warm_at(
 class WholeNodes:
     """Implements `NodePrices` for one multiplier; `priced` gives the one for another.
 
-    `overheads` are the start-up and rescale hours of each class without boots.
+    `overheads` are the start-up and rescale hours of each class without boots; `menus` are the widths of a
+    class's phase up to a planned one. Neither depends on the multiplier.
     """
 
     columns: Mapping[str, WidthColumns]
@@ -158,9 +158,7 @@ class WholeNodes:
     boot_hours: float
     weight: float
     multiplier: float
-    _holds: dict[str, Hold] = field(default_factory=dict, repr=False, compare=False)
-    _menus: dict[tuple[str, int, Width], Menu] = field(default_factory=dict, repr=False, compare=False)
-    _left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
+    menus: Memo[tuple[str, int, Width], Menu] = field(repr=False, compare=False)
 
     @classmethod
     def of(
@@ -174,8 +172,10 @@ class WholeNodes:
         """Lay out the classes once; `problem` has the boots in its start-ups, not in its changes."""
         counted = problem.budget_unit == "gpus"
         arrivals = sum(c.arrivals_per_hour for c in problem.classes)
+        columns = {c.name: WidthColumns.of(problem, c) for c in problem.classes}
         return cls(
-            columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
+            columns=columns,
+            menus=Memo(lambda question: _menu(columns[question[0]], *question[1:])),
             overheads={c.name: _overheads(c, boot_hours) for c in problem.classes},
             node_prices={
                 name: float(kind.gpus) if counted else kind.usd_per_hour
@@ -190,20 +190,17 @@ class WholeNodes:
 
     def priced(self, multiplier: float) -> WholeNodes:
         """Return the same where a unit of budget is worth another number of hours."""
-        return replace(self, multiplier=multiplier, _holds={})
+        return replace(self, multiplier=multiplier)
 
     def hold(self, gpu_type: str) -> Hold:
         """Return how many idle nodes of a type are worth holding, and how long."""
-        found = self._holds.get(gpu_type)
-        if found is None:
-            found = self._holds[gpu_type] = hold_at(
-                self.multiplier * self.node_prices[gpu_type],
-                self.demands[gpu_type],
-                boot_hours=self.boot_hours,
-                weight=self.weight,
-                gpus_of_node=self.node_gpus[gpu_type],
-            )
-        return found
+        return hold_at(
+            self.multiplier * self.node_prices[gpu_type],
+            self.demands[gpu_type],
+            boot_hours=self.boot_hours,
+            weight=self.weight,
+            gpus_of_node=self.node_gpus[gpu_type],
+        )
 
     def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
         """Return how many stopped nodes of a type are worth keeping, and how long."""
@@ -223,17 +220,6 @@ class WholeNodes:
 
     def hours_left(self, job: Job) -> float:
         """Return how long a job runs on at the width that it holds; infinite where it holds none."""
-        known = self._left.get(job.id)
-        if known is not None and known[0] is job:
-            return known[1]
-        if len(self._left) >= MOST_KNOWN:
-            self._left.clear()
-        hours = self._hours_left(job)
-        self._left[job.id] = (job, hours)
-        return hours
-
-    def _hours_left(self, job: Job) -> float:
-        """Return the same, reckoned anew."""
         columns = self.columns[job.class_name]
         held = None if job.width is None else columns.index.get(job.width)
         if held is None:
@@ -311,7 +297,7 @@ class WholeNodes:
     def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
         """Return what a job asks of scarce room: the widths of its type up to the planned one."""
         columns = self.columns[job.class_name]
-        menu = self._menu(job, planned)
+        menu = self.menus[job.class_name, job.phase, planned]
         number = columns.index[menu.widths[menu.corners[0]]]
         later_phases = columns.hours_after.item(job.phase, number) / columns.hours.item(job.phase, number)
         number = columns.index[menu.widths[-1]]
@@ -330,32 +316,28 @@ class WholeNodes:
             overdue=max(0.0, now - job.arrived_at) / (3600.0 * MOST_TIMES_ALONE * alone),
         )
 
-    def _menu(self, job: Job, planned: Width) -> Menu:
-        """Return the widths of a job's phase up to the planned one that are faster than all narrower ones."""
-        key = (job.class_name, job.phase, planned)
-        found = self._menus.get(key)
-        if found is None:
-            columns = self.columns[job.class_name]
-            hours = columns.hours[job.phase]
-            numbers = sorted(
-                (
-                    number
-                    for width, number in columns.index.items()
-                    if width.gpu_type == planned.gpu_type
-                    and width.gpus <= planned.gpus
-                    and math.isfinite(hours[number])
-                ),
-                key=lambda number: columns.widths[number].gpus,
-            )
-            kept: list[int] = []
-            for number in numbers:
-                if not kept or hours[number] < hours[kept[-1]]:
-                    kept.append(number)
-            found = self._menus[key] = Menu(
-                widths=tuple(columns.widths[number] for number in kept),
-                speeds=tuple(1.0 / hours.item(number) for number in kept),
-            )
-        return found
+
+def _menu(columns: WidthColumns, phase: int, planned: Width) -> Menu:
+    """Return the widths of a phase up to the planned one that are faster than all narrower ones."""
+    hours = columns.hours[phase]
+    numbers = sorted(
+        (
+            number
+            for width, number in columns.index.items()
+            if width.gpu_type == planned.gpu_type
+            and width.gpus <= planned.gpus
+            and math.isfinite(hours[number])
+        ),
+        key=lambda number: columns.widths[number].gpus,
+    )
+    kept: list[int] = []
+    for number in numbers:
+        if not kept or hours[number] < hours[kept[-1]]:
+            kept.append(number)
+    return Menu(
+        widths=tuple(columns.widths[number] for number in kept),
+        speeds=tuple(1.0 / hours.item(number) for number in kept),
+    )
 
 
 def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from functools import partial
 import numpy as np
 
 from policies.answer import Allocation, Reasons
+from policies.memo import Memo
 from policies.model import Job, Money, Problem, Width
 from policies.online.cost_to_go import CostsByScale, WidthColumns
 from policies.online.node_prices import WholeNodes
@@ -35,14 +36,17 @@ MOST_LEVELS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacedBudgetOptimal:
-    """Give every job the width that is best at the multiplier of the tick; never queue."""
+    """Give every job the width that is best at the multiplier of the tick; never queue.
+
+    `costs` are those of a class at a level of the table.
+    """
 
     pace: Pace
     table: MultiplierTable
     columns: Mapping[str, WidthColumns]
     margin: float = SWITCH_MARGIN
     nodes: WholeNodes | None = None
-    _known: dict[tuple[str, int], CostsByScale] = field(default_factory=dict, repr=False, compare=False)
+    costs: Memo[tuple[str, int], CostsByScale] = field(repr=False, compare=False)
 
     @classmethod
     def from_problem(
@@ -61,11 +65,18 @@ class PacedBudgetOptimal:
         """
         table = MultiplierTable.of(problem)
         table = replace(table, rates=table.rates / load_over_stated)
+        columns = {c.name: WidthColumns.of(problem, c) for c in problem.classes}
+
+        def costs(question: tuple[str, int]) -> CostsByScale:
+            name, level = question
+            return CostsByScale(columns=columns[name], multiplier=float(table.multipliers[level]))
+
         return cls(
             pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
             nodes=nodes,
             table=table,
-            columns={c.name: WidthColumns.of(problem, c) for c in problem.classes},
+            columns=columns,
+            costs=Memo(costs, most=MOST_LEVELS),
         )
 
     def step(self, jobs: Sequence[Job], money: Money) -> Step:
@@ -131,21 +142,10 @@ class PacedBudgetOptimal:
     def _width_of(self, job: Job, position: Position) -> Width:
         """Return the best width for the rest of one job."""
         columns = self.columns[job.class_name]
-        costs = self._costs(job.class_name, position.level_for(job.draw))
+        costs = self.costs[job.class_name, position.level_for(job.draw)]
         return costs.width_for(
             job.phase, scale=job.scale, left=columns.part_left(job), holds=job.width, margin=self.margin
         )
-
-    def _costs(self, name: str, level: int) -> CostsByScale:
-        """Return the costs of a class at a level."""
-        found = self._known.get((name, level))
-        if found is None:
-            if len(self._known) >= MOST_LEVELS:
-                self._known.clear()
-            found = self._known[name, level] = CostsByScale(
-                columns=self.columns[name], multiplier=float(self.table.multipliers[level])
-            )
-        return found
 
 
 def _reason(position: Position, step: Step | None, job: Job) -> str:

@@ -22,11 +22,11 @@ Three versions, each with its own module and each exact:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from policies.answer import Allocation, NodePrices, Reasons
 from policies.errors import InvalidProblem
-from policies.model import Budget, Job, Money, Problem, Width
+from policies.model import Budget, Job, Money, Problem
 from policies.optimum.continuous import solve_continuous
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import solve_pure
@@ -62,7 +62,6 @@ class BudgetOptimal:
     plans: Mapping[str, tuple[PlanShare, ...]]
     multiplier: float = 0.0
     nodes: NodePrices | None = None
-    _widths: dict[int, tuple[Width, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_problem(cls, problem: Problem, budget: Budget) -> BudgetOptimal:
@@ -97,9 +96,9 @@ class BudgetOptimal:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the planned width of each job; none waits and none depends on the others. Cost: O(jobs)."""
         del now, money
-        plan_of, widths_of = self.plan_of, self._widths_of
+        plan_of = self.plan_of
         return Allocation(
-            widths={job.id: widths_of(plan_of(job))[job.phase] for job in jobs},
+            widths={job.id: plan_of(job).widths[job.phase] for job in jobs},
             node_prices=self.nodes,
             reasons=Reasons(jobs={job.id: job for job in jobs}, say=self.reason),
         )
@@ -112,10 +111,3 @@ class BudgetOptimal:
             f"class {job.class_name} finishes in {plan.hours:.3g} h for {plan.spend:.4g} of the budget"
             f"{share}; one more unit of budget per hour would save {self.multiplier:.3g} job-hours per hour"
         )
-
-    def _widths_of(self, plan: PlanShare) -> tuple[Width, ...]:
-        """Return the plan's widths, the same objects each time: comparing them costs next to nothing."""
-        widths = self._widths.get(id(plan))
-        if widths is None:
-            widths = self._widths[id(plan)] = plan.widths
-        return widths

@@ -25,7 +25,7 @@ import numpy as np
 from policies.model import Problem
 from policies.optimum.frontier import infeasible, plan_pair
 from policies.optimum.hull import TIE
-from policies.optimum.options import Step, plan_steps
+from policies.optimum.options import PhaseOption, plan_steps
 from policies.optimum.real_widths import Chosen, RealWidths, lay_out, least_lagrangian
 from policies.optimum.solution import ClassSolution, Solution
 from policies.speedup import Floats
@@ -198,8 +198,8 @@ class ContinuousFrontier:
             room -= float(extra[group] * share[group])
         share[(share < SAME) | (extra < SAME * budget)] = 0.0
         share[share > 1.0 - SAME] = 1.0
-        mains: list[list[Step]] = [[] for _ in terms.problem.classes]
-        others: dict[int, tuple[list[Step], float]] = {}
+        mains: list[list[PhaseOption]] = [[] for _ in terms.problem.classes]
+        others: dict[int, tuple[list[PhaseOption], float]] = {}
         fewer, further = self._steps(less), self._steps(more)
         for group, (owner, part) in enumerate(zip(terms.owner.tolist(), share.tolist(), strict=True)):
             steps = (further if part == 1.0 else fewer)[group]
@@ -224,12 +224,12 @@ class ContinuousFrontier:
             for i, job_class in enumerate(terms.problem.classes)
         )
 
-    def _steps(self, chosen: Chosen) -> list[tuple[Step, ...]]:
+    def _steps(self, chosen: Chosen) -> list[tuple[PhaseOption, ...]]:
         """Return the phases that each group's choice stands for."""
         terms = self.terms
         names = [gpu.name for gpu in terms.problem.gpu_types]
-        steps: list[tuple[Step, ...]] = [
-            (Step(gpu_type=names[kind], gpus=gpus, hours=hours, spend=spend),)
+        steps: list[tuple[PhaseOption, ...]] = [
+            (PhaseOption(gpu_type=names[kind], gpus=gpus, hours=hours, spend=spend),)
             for kind, gpus, hours, spend in zip(
                 terms.gpu_type[chosen.term[0]].tolist(),
                 chosen.gpus[0].tolist(),
@@ -245,7 +245,7 @@ class ContinuousFrontier:
                 steps[group] = plan_steps(terms.problem, columns, plan)
         return steps
 
-    def _blend(self, group: int, more: Chosen, less: Chosen, part: float) -> Step | None:
+    def _blend(self, group: int, more: Chosen, less: Chosen, part: float) -> PhaseOption | None:
         """Return the one real width worth a mix of two widths of one type; None across types or plans."""
         terms = self.terms
         a, b = int(less.term[0, group]), int(more.term[0, group])
@@ -253,7 +253,7 @@ class ContinuousFrontier:
             return None
         hours = (1.0 - part) * float(less.hours[0, group]) + part * float(more.hours[0, group])
         spend = (1.0 - part) * float(less.spend[0, group]) + part * float(more.spend[0, group])
-        return Step(
+        return PhaseOption(
             gpu_type=terms.problem.gpu_types[int(terms.gpu_type[a])].name,
             gpus=spend / (float(terms.price[a]) * hours),
             hours=hours,
@@ -272,7 +272,7 @@ class ContinuousFrontier:
         return float((terms.arrivals @ least - multiplier * budget) / weighted)
 
 
-def _second(other: tuple[list[Step], float] | None) -> tuple[tuple[Step, ...] | None, float]:
+def _second(other: tuple[list[PhaseOption], float] | None) -> tuple[tuple[PhaseOption, ...] | None, float]:
     """Return the second plan and its share, or none."""
     return (None, 0.0) if other is None else (tuple(other[0]), other[1])
 

@@ -31,7 +31,7 @@ import numpy as np
 from policies.speedup import Floats, Ints
 
 
-class Terms(Protocol):
+class TermFamily(Protocol):
     """A family of terms of one kind; `term` numbers them among all terms."""
 
     @property

@@ -19,7 +19,7 @@ import numpy as np
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Problem
 from policies.optimum.hull import TIE, MergedFrontier, backward_sums, lower_hulls, merge
-from policies.optimum.options import OptionSet, Step, whole_width_options
+from policies.optimum.options import OptionSet, PhaseOption, whole_width_options
 from policies.optimum.solution import ClassSolution, PlanShare, Solution
 from policies.speedup import Floats, Ints
 
@@ -173,8 +173,8 @@ def class_solutions(
 ) -> tuple[ClassSolution, ...]:
     """Return the plans of every class: `chosen[group]` for all, one group mixed with another option."""
     mixed_group, other, share = (-1, -1, 0.0) if mix is None else mix
-    main: list[list[Step]] = [[] for _ in options.problem.classes]
-    second: dict[int, list[Step]] = {}
+    main: list[list[PhaseOption]] = [[] for _ in options.problem.classes]
+    second: dict[int, list[PhaseOption]] = {}
     owners = options.owner.tolist()
     for group, option in enumerate(chosen.tolist()):
         owner = owners[group]
@@ -195,7 +195,7 @@ def class_solutions(
 
 
 def plan_pair(
-    steps: tuple[Step, ...], others: tuple[Step, ...] | None, share: float
+    steps: tuple[PhaseOption, ...], others: tuple[PhaseOption, ...] | None, share: float
 ) -> tuple[PlanShare, ...]:
     """Return one plan, or two whose fractions add up to one."""
     if others is None:

@@ -25,7 +25,7 @@ from policies.speedup import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PhaseOption:
     """One phase at one width: what it takes per job, overheads included."""
 
     gpu_type: str
@@ -82,12 +82,12 @@ class OptionSet:
         plain = self.arrivals[self.group] * self.hours
         return self.weights[self.group] * plain if is_weighted else plain
 
-    def steps_of(self, group: int, option: int) -> tuple[Step, ...]:
+    def steps_of(self, group: int, option: int) -> tuple[PhaseOption, ...]:
         """Return the phases that an option stands for: one, or all of a coupled class."""
         owner = int(self.owner[group])
         if owner not in self.plan_hulls:
             return (
-                Step(
+                PhaseOption(
                     gpu_type=self.problem.gpu_types[int(self.gpu_type[option])].name,
                     gpus=_tidy(float(self.gpus[option])),
                     hours=float(self.hours[option]),
@@ -103,7 +103,7 @@ def _tidy(gpus: float) -> float:
     return int(gpus) if gpus.is_integer() else gpus
 
 
-def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -> tuple[Step, ...]:
+def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -> tuple[PhaseOption, ...]:
     """Return the phases of one whole-job plan, start-up and rescales in the phase that pays them."""
     steps = []
     before = -1
@@ -114,7 +114,7 @@ def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -
         elif column != before:
             hours += columns.arrays.rescale_hours
         steps.append(
-            Step(
+            PhaseOption(
                 gpu_type=problem.gpu_types[int(columns.gpu_type[column])].name,
                 gpus=_tidy(float(columns.gpus[column])),
                 hours=hours,

@@ -17,7 +17,7 @@ import numpy as np
 
 from policies.model import JobClass, Problem
 from policies.optimum.coupled import CoupledClass, best_costs, plan_hulls
-from policies.optimum.curves import ChordTerms, FixedTerms, PowerTerms, RationalTerms, Terms
+from policies.optimum.curves import ChordTerms, FixedTerms, PowerTerms, RationalTerms, TermFamily
 from policies.optimum.hull import TIE
 from policies.optimum.options import Columns
 from policies.speedup import Amdahl, Floats, Ints, PowerLaw, SpeedupCurve, Table, UniversalScalability
@@ -42,7 +42,7 @@ class RealWidths:
     """
 
     problem: Problem
-    families: tuple[Terms, ...]
+    families: tuple[TermFamily, ...]
     group: Ints
     price: Floats
     gpu_type: Ints
@@ -132,7 +132,7 @@ class _Builder:
         self.gpu_type += [gpu_type] * count
         return first
 
-    def families(self) -> tuple[Terms, ...]:
+    def families(self) -> tuple[TermFamily, ...]:
         """Return the families that have terms; a row lists the fields of its family in their order."""
         kinds: tuple[tuple[Any, list[tuple[float, ...]]], ...] = (
             (FixedTerms, self.fixed),
@@ -143,11 +143,11 @@ class _Builder:
         return tuple(_family(kind, rows) for kind, rows in kinds if rows)
 
 
-def _family(kind: Any, rows: list[tuple[float, ...]]) -> Terms:
+def _family(kind: Any, rows: list[tuple[float, ...]]) -> TermFamily:
     """Return one family, a dataclass of arrays, from its rows."""
     names = [column.name for column in fields(kind)]
     columns = dict(zip(names, np.array(rows, dtype=float).T, strict=True))
-    family: Terms = kind(**columns | {"term": columns["term"].astype(np.int64)})
+    family: TermFamily = kind(**columns | {"term": columns["term"].astype(np.int64)})
     return family
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from policies.errors import PolicyError
 from policies.model import BudgetUnit, Width
-from policies.optimum.options import Step
+from policies.optimum.options import PhaseOption
 
 Version: TypeAlias = Literal["integer-mixed", "integer-pure", "continuous"]
 Status: TypeAlias = Literal["optimal", "feasible"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanShare:
     """A whole-job plan, one step per phase, and the fraction of the class's jobs that follow it."""
 
     job_fraction: float
-    steps: tuple[Step, ...]
+    steps: tuple[PhaseOption, ...]
 
     @property
     def hours(self) -> float:
@@ -31,9 +32,9 @@ class PlanShare:
         """What a job on this plan takes from the budget: dollars, or GPU-hours."""
         return sum(step.spend for step in self.steps)
 
-    @property
+    @cached_property
     def widths(self) -> tuple[Width, ...]:
-        """The width of each phase; whole versions only."""
+        """The width of each phase; whole versions only. The same objects each time: they compare at once."""
         return tuple(Width(step.gpu_type, int(step.gpus)) for step in self.steps)
 
 
@@ -55,10 +56,10 @@ class ClassSolution:
         """What a job of the class takes on average: dollars, or GPU-hours."""
         return sum(plan.job_fraction * plan.spend for plan in self.plans)
 
-    def options(self) -> Iterator[tuple[tuple[float, Step], ...]]:
+    def options(self) -> Iterator[tuple[tuple[float, PhaseOption], ...]]:
         """Yield, phase by phase, the steps in use with the fraction of jobs at each; equal widths are one."""
         for number in range(len(self.plans[0].steps)):
-            shares: dict[tuple[str, float], tuple[float, Step]] = {}
+            shares: dict[tuple[str, float], tuple[float, PhaseOption]] = {}
             for plan in self.plans:
                 step = plan.steps[number]
                 fraction, _ = shares.get((step.gpu_type, step.gpus), (0.0, step))

@@ -61,7 +61,7 @@ class RandomChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstFit:
+class FirstGpus:
     """The first GPUs that fit, in index order."""
 
     def choose(self, gpus: int, *, fits: Mask, workload: Floats, server_of: Ints) -> Ints | None:

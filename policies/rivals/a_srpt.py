@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from policies.answer import Allocation
 from policies.model import Job, JobId, Money, Width
 from policies.rivals.baselines import StaticSrsf
+from policies.rivals.fixed_widths import best_srsf
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 _NOTHING = 1e-12
 
@@ -66,12 +68,15 @@ class VirtualMachine:
         return sorted(self.left, key=lambda job: (self.left[job] / self.weights[job], job))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualOrder:
-    """Hold a fixed fleet; running jobs stay, the others start in the order of the virtual machine."""
+    """Hold a fixed fleet; running jobs stay, the others start in the order of the virtual machine.
 
-    queue: StaticSrsf
-    _machines: list[VirtualMachine] = field(default_factory=list, repr=False, compare=False)
+    It remembers: the virtual machine goes on from call to call.
+    """
+
+    def __init__(self, *, queue: StaticSrsf) -> None:
+        self.queue = queue
+        self.machine = VirtualMachine(speed=float(queue.fleet.gpus))
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths of running jobs and of those that start, in order, of what fits."""
@@ -88,9 +93,7 @@ class VirtualOrder:
 
     def order(self, jobs: Sequence[Job], *, now: float) -> list[JobId]:
         """Return the jobs present in the order in which the virtual machine ends them."""
-        if not self._machines:
-            self._machines.append(VirtualMachine(speed=float(self.queue.fleet.gpus)))
-        machine, present = self._machines[0], {job.id for job in jobs}
+        machine, present = self.machine, {job.id for job in jobs}
         fresh = [job for job in jobs if job.id not in machine.left and job.id not in machine.ended]
         for job in sorted(fresh, key=lambda job: (job.arrived_at, job.id)):
             at = max(machine.now, job.arrived_at / 3600.0)
@@ -99,3 +102,18 @@ class VirtualOrder:
         for gone in machine.ended.keys() - present:
             del machine.ended[gone]
         return [job for job in (*machine.ended, *machine.order()) if job in present]
+
+
+def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return A-SRPT with the best fixed width of each class."""
+    return BuiltPolicy(allocator=VirtualOrder(queue=best_srsf(site, options)))
+
+
+A_SRPT = PolicyEntry(
+    name="a-srpt",
+    kind="fleet",
+    summary="a fixed fleet, jobs start in the order in which a single machine would finish them",
+    build=build,
+    options=frozenset({"gpu_type", "nodes"}),
+    reads_progress=True,
+)

@@ -10,7 +10,7 @@
 "The fastest within k" is the allowed width of at most k GPUs with the highest speed (the narrowest of
 equals), and the narrowest allowed one where all are wider: no baseline takes GPUs that slow its job down.
 Renting what each job asks for on arrival, as SkyPilot and Karpenter do, is EqualWidth with the width that is
-asked; an idle hold is the site's rule, not the policy's. `greedy` holds one more baseline.
+asked; an idle hold is the site's rule, not the policy's.
 Cost: O(jobs) per call, O(jobs log jobs) where jobs are sorted.
 
     symbol   here           meaning
@@ -22,122 +22,17 @@ Cost: O(jobs) per call, O(jobs log jobs) where jobs are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
-from policies.model import InstanceType, Job, JobClass, JobId, Money, Width
-from policies.rivals.ladder import Ladder, Widths, fastest_within, job_hours, whole_job_ladder
-
-_Key = tuple[str, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """What a phase takes at a width, GPU-hours per hour of work, and the work and service after it."""
-
-    gpu_hours_per_work_hour: float
-    later_work_hours: float
-    later_gpu_hours: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WidthMenu:
-    """The allowed widths of each class and phase on one GPU type, and the fastest within a limit."""
-
-    classes: Mapping[str, JobClass]
-    gpu_type: str
-    _known: dict[_Key, Width] = field(default_factory=dict, repr=False, compare=False)
-    _services: dict[tuple[str, Widths], tuple[Service, ...]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _ladders: dict[str, Ladder] = field(default_factory=dict, repr=False, compare=False)
-    _thresholds: list[float] = field(default_factory=list, repr=False, compare=False)
-    _limits: list[int] = field(default_factory=list, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for job_class in self.classes.values():
-            if not all(self.gpu_type in phase.speedups for phase in job_class.phases):
-                raise InvalidProblem(f"class {job_class.name} does not run on {self.gpu_type} in every phase")
-
-    def fastest_within(self, class_name: str, phase: int, gpus: int) -> Width:
-        """Return the fastest allowed width of at most `gpus`; the narrowest allowed where none is."""
-        key = (class_name, phase, gpus)
-        width = self._known.get(key)
-        if width is None:
-            found = fastest_within(self.classes[class_name].phases[phase], self.gpu_type, gpus)
-            width = self._known[key] = found
-        return width
-
-    def services(self, class_name: str, widths: Widths) -> tuple[Service, ...]:
-        """Return, phase by phase, what a job takes at these widths."""
-        key = (class_name, widths)
-        found = self._services.get(key)
-        if found is None:
-            found = self._services[key] = tuple(self._services_backwards(class_name, widths))[::-1]
-        return found
-
-    def _services_backwards(self, class_name: str, widths: Widths) -> Iterator[Service]:
-        """Yield the service of each phase, last phase first."""
-        work = service = 0.0
-        for phase, width in zip(reversed(self.classes[class_name].phases), reversed(widths), strict=True):
-            price = width.gpus / float(phase.speedups[self.gpu_type].speed_at(width.gpus))
-            yield Service(gpu_hours_per_work_hour=price, later_work_hours=work, later_gpu_hours=service)
-            work, service = work + phase.size_gpu_hours, service + phase.size_gpu_hours * price
-
-    def widths_within(self, class_name: str, gpus: int) -> Widths:
-        """Return the fastest width within a limit of each phase of a class."""
-        phases = range(len(self.classes[class_name].phases))
-        return tuple(self.fastest_within(class_name, phase, gpus) for phase in phases)
-
-    def ladder(self, class_name: str) -> Ladder:
-        """Return what a whole job of the class takes at each width that all its phases allow."""
-        ladder = self._ladders.get(class_name)
-        if ladder is None:
-            ladder = whole_job_ladder(self.classes[class_name], self.gpu_type)
-            self._ladders[class_name] = ladder
-        return ladder
-
-    def thresholds(self) -> list[float]:
-        """Return every efficiency at which some class changes its width, descending: those worth trying."""
-        if not self._thresholds:
-            found = {1.0}
-            for name in self.classes:
-                found |= {float(e) for e in self.ladder(name).efficiencies if 0.0 < e < 1.0}
-            self._thresholds.extend(sorted(found, reverse=True))
-        return self._thresholds
-
-    def limits(self) -> list[int]:
-        """Return every width that some class allows in some phase, ascending: the limits worth trying."""
-        if not self._limits:
-            phases = (phase for job_class in self.classes.values() for phase in job_class.phases)
-            found = {int(w) for phase in phases for w in phase.speedups[self.gpu_type].whole_widths()}
-            self._limits.extend(sorted(found))
-        return self._limits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """A fixed number of nodes of one type."""
-
-    instance_type: InstanceType
-    nodes: int
-
-    def __post_init__(self) -> None:
-        if self.nodes < 1:
-            raise InvalidProblem(f"a fleet has at least one node; got {self.nodes}")
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of the whole fleet."""
-        return self.nodes * self.instance_type.gpus
-
-    @property
-    def count_by_type(self) -> Mapping[str, int]:
-        """The fleet as an allocation names it."""
-        return MappingProxyType({self.instance_type.name: self.nodes})
+from policies.model import Job, JobId, Money, Width
+from policies.rivals.ladder import Widths
+from policies.rivals.menu import FixedFleet, PhaseService, WidthMenu, fleet_of, menu_of
+from policies.rivals.promise import Promise, fastest_affordable, promise_of
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +53,7 @@ class EqualWidth:
         """Return the width of one job; the others do not matter."""
         limit = self.gpus_per_job
         if job.draw < self.share:
-            limit = min((wider for wider in self.menu.limits() if wider > limit), default=limit)
+            limit = min((wider for wider in self.menu.limits if wider > limit), default=limit)
         return self.menu.fastest_within(job.class_name, job.phase, limit)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -187,9 +82,9 @@ class EfficiencyThreshold:
 
     def widths_of(self, class_name: str, *, lower: bool = False) -> Widths:
         """Return the width of each phase of a class; those of the next lower threshold where asked."""
-        ladder, efficiency = self.menu.ladder(class_name), self.efficiency
+        ladder, efficiency = self.menu.ladders[class_name], self.efficiency
         if lower:
-            efficiency = next((e for e in self.menu.thresholds() if e < efficiency), efficiency)
+            efficiency = next((e for e in self.menu.thresholds if e < efficiency), efficiency)
         return ladder.widths[ladder.fastest_at(efficiency)]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -206,7 +101,7 @@ class StaticFifo:
     """Hold a fixed fleet; oldest first, every job gets the fastest width within ``gpus_per_job``."""
 
     menu: WidthMenu
-    fleet: Fleet
+    fleet: FixedFleet
     gpus_per_job: int
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -223,7 +118,7 @@ class StaticFifo:
         return Allocation(widths=widths, nodes=self.fleet.count_by_type)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StaticSrsf:
     """Hold a fixed fleet; the jobs with the least remaining service over weight run, others are stopped.
 
@@ -233,15 +128,20 @@ class StaticSrsf:
     """
 
     menu: WidthMenu
-    fleet: Fleet
+    fleet: FixedFleet
     plans: Mapping[str, Widths]
 
     @classmethod
-    def within(cls, *, menu: WidthMenu, fleet: Fleet, gpus_per_job: int) -> StaticSrsf:
+    def within(cls, *, menu: WidthMenu, fleet: FixedFleet, gpus_per_job: int) -> StaticSrsf:
         """Return the policy whose jobs have the fastest widths within one limit for all."""
         limit = min(gpus_per_job, fleet.gpus)
         plans = {name: menu.widths_within(name, limit) for name in menu.classes}
         return cls(menu=menu, fleet=fleet, plans=plans)
+
+    @cached_property
+    def services(self) -> Mapping[str, tuple[PhaseService, ...]]:
+        """By class and phase, what a job takes at its widths."""
+        return {name: self.menu.services(name, widths) for name, widths in self.plans.items()}
 
     def width_of(self, job: Job) -> Width:
         """Return the width of a job in its phase."""
@@ -260,7 +160,7 @@ class StaticSrsf:
 
     def service_of(self, job: Job) -> float:
         """Return the GPU-hours of work that a job still takes at its widths, phase by phase."""
-        at = self.menu.services(job.class_name, self.plans[job.class_name])[job.phase]
+        at = self.services[job.class_name][job.phase]
         left = max(0.0, job.remaining_gpu_hours - at.later_work_hours * job.scale)
         return left * at.gpu_hours_per_work_hour + at.later_gpu_hours * job.scale
 
@@ -270,7 +170,7 @@ class EqualShare:
     """Hold a fixed fleet; every job gets the fastest width within ``G // n``, at least ``min_gpus``."""
 
     menu: WidthMenu
-    fleet: Fleet
+    fleet: FixedFleet
     min_gpus: int = 1
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -297,25 +197,6 @@ def oldest_first(jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (job.arrived_at, job.id))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """What fixed widths come to in the long run: hours per job, and GPUs held on average."""
-
-    mean_jct_hours: float
-    gpus: float
-
-
-def promise_of(plans: Mapping[str, Widths], classes: Mapping[str, JobClass]) -> Promise:
-    """Return what one plan per class comes to: GPUs held are arrivals per hour times GPU-hours per job."""
-    held = waited = arrivals = 0.0
-    for name, job_class in classes.items():
-        hours, gpu_hours = job_hours(job_class, plans[name])
-        held += job_class.arrivals_per_hour * gpu_hours
-        waited += job_class.arrivals_per_hour * hours
-        arrivals += job_class.arrivals_per_hour
-    return Promise(mean_jct_hours=waited / arrivals, gpus=held)
-
-
 def equal_width_promise(menu: WidthMenu, *, gpus_per_job: int) -> Promise:
     """Return what one limit for all comes to."""
     return promise_of({name: menu.widths_within(name, gpus_per_job) for name in menu.classes}, menu.classes)
@@ -325,3 +206,85 @@ def efficiency_promise(menu: WidthMenu, *, efficiency: float) -> Promise:
     """Return what one efficiency for all comes to."""
     rule = EfficiencyThreshold(menu=menu, efficiency=efficiency)
     return promise_of({name: rule.widths_of(name) for name in menu.classes}, menu.classes)
+
+
+def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-on-arrival with one limit for all: the given one, or the best that the budget pays for."""
+    menu = menu_of(site, options)
+    limits = [options.gpus_per_job] if options.gpus_per_job else menu.limits
+    promises = {limit: equal_width_promise(menu, gpus_per_job=limit) for limit in limits}
+    best = fastest_affordable(promises, site, menu, what="one width for all", given=options.gpus_per_job)
+    return BuiltPolicy(
+        allocator=EqualWidth(menu=menu, gpus_per_job=best, share=options.share or 0.0),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return rent-on-arrival with one efficiency for all: the given one, or the best that is paid for."""
+    menu = menu_of(site, options)
+    given = options.efficiency
+    promises = {
+        e: efficiency_promise(menu, efficiency=e) for e in (menu.thresholds if given is None else [given])
+    }
+    best = fastest_affordable(promises, site, menu, what="one efficiency for all", given=given)
+    return BuiltPolicy(
+        allocator=EfficiencyThreshold(menu=menu, efficiency=best, share=options.share or 0.0),
+        planned_mean_jct_hours=promises[best].mean_jct_hours,
+        planned_spend=promises[best].gpus * site.problem.price_of(menu.gpu_type),
+    )
+
+
+def in_line(order: Callable[..., StaticFifo | StaticSrsf], site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return a queue on the fleet that is paid for; jobs are as wide as a node unless a width is given."""
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    gpus = options.gpus_per_job or fleet.instance_type.gpus
+    return BuiltPolicy(allocator=order(menu=menu, fleet=fleet, gpus_per_job=gpus))
+
+
+def static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return equal shares of the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    return BuiltPolicy(allocator=EqualShare(menu=menu, fleet=fleet_of(site, options, menu.gpu_type)))
+
+
+EQUAL_WIDTH = PolicyEntry(
+    name="equal-width",
+    kind="rule",
+    summary="rent on arrival, the same limit on the width of all jobs",
+    build=equal_width,
+    is_job_by_job=True,
+    options=frozenset({"gpu_type", "gpus_per_job", "share"}),
+)
+EFFICIENCY = PolicyEntry(
+    name="efficiency",
+    kind="rule",
+    summary="rent on arrival, the same least efficiency for all jobs",
+    build=efficiency,
+    is_job_by_job=True,
+    options=frozenset({"gpu_type", "efficiency", "share"}),
+)
+STATIC_FIFO = PolicyEntry(
+    name="static-fifo",
+    kind="fleet",
+    summary="a fixed fleet, first come, first served, the same limit on the width of all jobs",
+    build=partial(in_line, StaticFifo),
+    options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
+)
+STATIC_SRSF = PolicyEntry(
+    name="static-srsf",
+    kind="fleet",
+    summary="a fixed fleet, shortest remaining service first, the same limit on all widths",
+    build=partial(in_line, StaticSrsf.within),
+    options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
+    reads_progress=True,
+)
+STATIC_EQUAL = PolicyEntry(
+    name="static-equal",
+    kind="fleet",
+    summary="a fixed fleet, shared equally among the jobs present",
+    build=static_equal,
+    options=frozenset({"gpu_type", "nodes"}),
+)

@@ -23,14 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
 from policies.model import Job, JobClass, Money, Width
-from policies.rivals.baselines import promise_of
 from policies.rivals.ladder import Widths
+from policies.rivals.promise import planned_within, promise_of
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats, Ints, Table
 
 DRAWS = 50
@@ -184,3 +186,19 @@ def _plans(
     for block, vertex in zip(blocks, at.tolist(), strict=True):
         plans[block.class_name] += [Width(gpu_type, int(block.gpus[vertex]))] * block.phases
     return {name: tuple(widths) for name, widths in plans.items()}
+
+
+def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the BOA authors' rounded and glued widths; the same site gives the same plan."""
+    glued = partial(GluedWidths.within, rng=np.random.default_rng(0))
+    return planned_within(site, options, glued, floor="rounding comes to {:.2f} at least")
+
+
+BOA_AUTHORS = PolicyEntry(
+    name="boa-authors",
+    kind="heuristic",
+    summary="rent on arrival, the fractional optimum rounded and glued as BOA's authors do",
+    build=build,
+    is_job_by_job=True,
+    options=frozenset({"gpu_type"}),
+)

@@ -31,7 +31,9 @@ from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.model import Job, JobId, Money, Width
 from policies.rivals.baselines import StaticSrsf
+from policies.rivals.fixed_widths import best_srsf
 from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 LEVEL = 4.0
 """Attained service of one level over that of the level before: few levels, so that jobs seldom take turns."""
@@ -65,7 +67,7 @@ class Dally:
 
     def attained(self, job: Job) -> float:
         """Return the GPU-hours of work that a job had at its widths."""
-        first = self.queue.menu.services(job.class_name, self.queue.plans[job.class_name])[0]
+        first = self.queue.services[job.class_name][0]
         size = self.queue.menu.classes[job.class_name].phases[0].size_gpu_hours
         whole = size * first.gpu_hours_per_work_hour + first.later_gpu_hours
         return max(0.0, whole * job.scale - self.queue.service_of(job))
@@ -88,3 +90,18 @@ class Dally:
         weighed = self.attained(job) / (1.0 + self.share_of(job)) / job.weight
         level = 0 if weighed < FIRST_GPU_HOURS else 1 + math.floor(math.log(weighed / FIRST_GPU_HOURS, LEVEL))
         return level, job.arrived_at, job.id
+
+
+def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Dally with the best fixed width of each class."""
+    return BuiltPolicy(allocator=Dally(queue=best_srsf(site, options)), round_seconds=ROUND_SECONDS)
+
+
+DALLY = PolicyEntry(
+    name="dally",
+    kind="fleet",
+    summary="a fixed fleet, little service first, jobs wait a while to be on one node",
+    build=build,
+    options=frozenset({"gpu_type", "nodes"}),
+    reads_progress=True,
+)

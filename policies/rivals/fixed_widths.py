@@ -23,14 +23,16 @@ Cost: O(trials x jobs drawn x jobs present), a few tenths of a second, once per 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from policies.model import Width
-from policies.rivals.baselines import WidthMenu
+from policies.rivals.baselines import StaticSrsf
 from policies.rivals.ladder import Widths, job_hours
+from policies.rivals.menu import WidthMenu, fleet_of, menu_of
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 TRIALS = 32
 JOBS = 1500
@@ -42,7 +44,7 @@ PRICES = tuple(float(price) for price in np.geomspace(0.02, 2.0, 12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WidthPlan:
     """Widths of a class, phase by phase, and what a job takes and holds with them."""
 
     widths: Widths
@@ -73,12 +75,12 @@ def best_fixed_widths(menu: WidthMenu, *, gpus: int) -> Mapping[str, Widths]:
     return {name: plan.widths for name, plan in best.items()}
 
 
-def _plans(menu: WidthMenu, name: str, gpus: int) -> list[Plan]:
+def _plans(menu: WidthMenu, name: str, gpus: int) -> list[WidthPlan]:
     """Return the plans of a class that fit on so many GPUs; the narrowest where none does."""
     job_class = menu.classes[name]
-    ladder = menu.ladder(name)
+    ladder = menu.ladders[name]
     found = dict.fromkeys(ladder.widths)
-    found |= dict.fromkeys(menu.widths_within(name, limit) for limit in menu.limits() if limit <= gpus)
+    found |= dict.fromkeys(menu.widths_within(name, limit) for limit in menu.limits if limit <= gpus)
     curves = [phase.speedups[menu.gpu_type] for phase in job_class.phases]
     allowed = [curve.whole_widths() for curve in curves]
     fitting = [widths[widths <= gpus] if widths[0] <= gpus else widths[:1] for widths in allowed]
@@ -95,13 +97,13 @@ def _plans(menu: WidthMenu, name: str, gpus: int) -> list[Plan]:
     plans = []
     for widths in fits or [menu.widths_within(name, 1)]:
         hours, gpu_hours = job_hours(job_class, widths)
-        plans.append(Plan(widths=widths, hours=hours, gpu_hours=gpu_hours))
+        plans.append(WidthPlan(widths=widths, hours=hours, gpu_hours=gpu_hours))
     return plans
 
 
-def _hull(plans: Sequence[Plan]) -> list[Plan]:
+def _hull(plans: Sequence[WidthPlan]) -> list[WidthPlan]:
     """Return the plans that some price prefers, the cheapest first: the hull of hours over GPU-hours."""
-    hull: list[Plan] = []
+    hull: list[WidthPlan] = []
     for plan in sorted(plans, key=lambda plan: (plan.gpu_hours, plan.hours)):
         if hull and plan.hours >= hull[-1].hours:
             continue
@@ -111,12 +113,12 @@ def _hull(plans: Sequence[Plan]) -> list[Plan]:
     return hull
 
 
-def _saved(low: Plan, high: Plan) -> float:
+def _saved(low: WidthPlan, high: WidthPlan) -> float:
     """Return the hours saved per GPU-hour more, of which the second plan takes more."""
     return (low.hours - high.hours) / (high.gpu_hours - low.gpu_hours)
 
 
-def _choices(hulls: Mapping[str, Sequence[Plan]]) -> list[dict[str, Plan]]:
+def _choices(hulls: Mapping[str, Sequence[WidthPlan]]) -> list[dict[str, WidthPlan]]:
     """Return every choice of a plan per class that a price gives, from the cheapest to the fastest."""
     steps = [(_saved(low, high), name, high) for name, hull in hulls.items() for low, high in pairwise(hull)]
     by_class = {name: hull[0] for name, hull in hulls.items()}
@@ -127,7 +129,7 @@ def _choices(hulls: Mapping[str, Sequence[Plan]]) -> list[dict[str, Plan]]:
     return found
 
 
-def _draw(rates: Mapping[str, float], by_class: Mapping[str, Plan]) -> list[Arrival]:
+def _draw(rates: Mapping[str, float], by_class: Mapping[str, WidthPlan]) -> list[Arrival]:
     """Return the same arrivals for every choice of plans."""
     dice = np.random.default_rng(0)
     names, weights = list(rates), np.array(list(rates.values()))
@@ -174,3 +176,33 @@ def mean_response_hours(arrivals: Sequence[Arrival], *, gpus: int) -> float:
             else:
                 waited += now - arrivals[number].hour
     return waited / len(arrivals)
+
+
+def best_srsf(site: Site, options: PolicyOptions) -> StaticSrsf:
+    """Return shortest remaining service first on the fleet, at the widths that wait least there.
+
+    No job waits for a boot on a fleet that stands, so boots are taken out of the start-ups.
+    """
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    at_once = {
+        name: replace(job_class, startup_hours=max(0.0, job_class.startup_hours - site.boot_hours))
+        for name, job_class in menu.classes.items()
+    }
+    plans = best_fixed_widths(WidthMenu(classes=at_once, gpu_type=menu.gpu_type), gpus=fleet.gpus)
+    return StaticSrsf(menu=menu, fleet=fleet, plans=plans)
+
+
+def srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return shortest remaining service first with the best fixed width of each class."""
+    return BuiltPolicy(allocator=best_srsf(site, options))
+
+
+SRPT = PolicyEntry(
+    name="srpt",
+    kind="fleet",
+    summary="a fixed fleet, shortest remaining service first, the best fixed width of each class",
+    build=srpt,
+    options=frozenset({"gpu_type", "nodes"}),
+    reads_progress=True,
+)

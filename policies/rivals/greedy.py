@@ -25,6 +25,8 @@ from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
 from policies.model import Job, JobClass, Money
 from policies.rivals.ladder import Ladder, Widths, phase_ladder, whole_job_ladder
+from policies.rivals.promise import planned_within
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 SLACK = 1e-9
 """Relative slack in the budget, for the last digits of sums."""
@@ -99,3 +101,20 @@ def _climb(ladders: Sequence[Ladder], classes: Mapping[str, JobClass], gpus: flo
             rungs[number] = after
             offer(number)
     return rungs
+
+
+def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return the widths that greedy steps reach within the budget."""
+    return planned_within(
+        site, options, GreedyMarginal.within, floor="the narrowest widths take at least {:.2f}"
+    )
+
+
+GREEDY_MARGINAL = PolicyEntry(
+    name="greedy-marginal",
+    kind="heuristic",
+    summary="rent on arrival, widths by greedy steps of most time per dollar",
+    build=build,
+    is_job_by_job=True,
+    options=frozenset({"gpu_type"}),
+)

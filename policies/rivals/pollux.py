@@ -28,7 +28,8 @@ Cost: O(jobs x widths x GPUs) per round.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -36,12 +37,15 @@ import numpy as np
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.model import InstanceType, Job, JobId, Money, Width
-from policies.rivals.baselines import WidthMenu
+from policies.rivals.menu import WidthMenu, fleet_of, menu_of
 from policies.rivals.rounds import ROUND_SECONDS, is_due, nodes_of_last_round, widths_held
-from policies.speedup import Floats, Ints
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
+from policies.speedup import Floats, Ints, SpeedupCurve
 
 NOTHING = 4e-3
 """Added to every speed-up, so that a job without GPUs costs much and not infinitely much."""
+UTILITY = 0.5
+"""The middle of the band that Pollux's authors give as an example."""
 HALF_BAND = 0.15
 """Half the width of the utility band: the authors' example is 0.35 to 0.65."""
 MOST_NODES = 32
@@ -60,7 +64,7 @@ class _Options:
         return float(self.speedups[1 : max(2, int(np.searchsorted(self.gpus, gpus, side="right")))].max())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GoodputShares:
     """Pollux on `least_nodes` to `most_nodes` nodes; on a fixed number where the two are the same.
 
@@ -73,7 +77,6 @@ class GoodputShares:
     most_nodes: int
     utility: float = 0.5
     round_seconds: float = ROUND_SECONDS
-    _options: dict[tuple[str, int], _Options] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.least_nodes <= self.most_nodes or self.most_nodes < 1:
@@ -107,7 +110,7 @@ class GoodputShares:
         """Return the widths of greatest fitness on so many GPUs; a job that gets none is left out."""
         chosen = self._best(jobs, np.array([gpus]), fair_gpus=gpus, now=now)[:, 0]
         return {
-            job.id: Width(self.menu.gpu_type, int(self._options_of(job).gpus[option]))
+            job.id: Width(self.menu.gpu_type, int(self._options[job.class_name][job.phase].gpus[option]))
             for job, option in zip(jobs, chosen.tolist(), strict=True)
             if option > 0
         }
@@ -120,7 +123,9 @@ class GoodputShares:
         """Return the utility of the best shares for each number of GPUs."""
         chosen = self._best(jobs, gpus, fair_gpus=fair_gpus, now=now)
         rows = zip(jobs, chosen, strict=True)
-        return np.asarray(sum(self._options_of(job).speedups[row] for job, row in rows) / gpus)
+        return np.asarray(
+            sum(self._options[job.class_name][job.phase].speedups[row] for job, row in rows) / gpus
+        )
 
     def _best(self, jobs: Sequence[Job], gpus: Ints, *, fair_gpus: int, now: float) -> Ints:
         """Return the option of each job for each number of GPUs, shape (jobs, len(gpus)), exactly.
@@ -132,7 +137,7 @@ class GoodputShares:
         least = np.zeros(len(room))
         taken = np.empty((len(jobs), len(room)), dtype=np.int64)
         for number, job in enumerate(jobs):
-            options = self._options_of(job)
+            options = self._options[job.class_name][job.phase]
             left = room - options.gpus[:, None]
             sums = (
                 np.where(left >= 0, least[np.maximum(left, 0)], np.inf) + self._costs(job, fair, now)[:, None]
@@ -143,12 +148,12 @@ class GoodputShares:
         chosen = np.empty((len(jobs), len(gpus)), dtype=np.int64)
         for number in range(len(jobs) - 1, -1, -1):
             chosen[number] = taken[number, at]
-            at = at - self._options_of(jobs[number]).gpus[chosen[number]]
+            at = at - self._options[jobs[number].class_name][jobs[number].phase].gpus[chosen[number]]
         return chosen
 
     def _costs(self, job: Job, fair: int, now: float) -> Floats:
         """Return the inverse speed-up over the fair share at each option, restarts counted."""
-        options = self._options_of(job)
+        options = self._options[job.class_name][job.phase]
         relative = options.speedups / options.within(fair)
         age = max(0.0, now - job.arrived_at)
         delay = self.menu.classes[job.class_name].rescale_hours * 3600.0
@@ -158,17 +163,59 @@ class GoodputShares:
             relative = np.where(options.gpus == held, relative, relative * factor)
         return np.asarray(job.weight / (relative + NOTHING))
 
-    def _options_of(self, job: Job) -> _Options:
-        """Return what a job may hold now."""
-        key = (job.class_name, job.phase)
-        found = self._options.get(key)
-        if found is None:
-            curve = self.menu.classes[job.class_name].phases[job.phase].speedups[self.menu.gpu_type]
-            widths = curve.whole_widths()
-            widths = widths[widths <= max(self.most_nodes * self.instance_type.gpus, int(widths[0]))]
-            speeds = curve.speed_at(widths)
-            found = self._options[key] = _Options(
-                gpus=np.concatenate([[0], widths]).astype(np.int64),
-                speedups=np.concatenate([[0.0], speeds * (widths[0] / speeds[0])]),
-            )
-        return found
+    @cached_property
+    def _options(self) -> Mapping[str, tuple[_Options, ...]]:
+        """By class and phase, what a job may hold."""
+        return {
+            name: tuple(self._options_of(phase.speedups[self.menu.gpu_type]) for phase in job_class.phases)
+            for name, job_class in self.menu.classes.items()
+        }
+
+    def _options_of(self, curve: SpeedupCurve) -> _Options:
+        """Return what a job on a curve may hold."""
+        widths = curve.whole_widths()
+        widths = widths[widths <= max(self.most_nodes * self.instance_type.gpus, int(widths[0]))]
+        speeds = curve.speed_at(widths)
+        return _Options(
+            gpus=np.concatenate([[0], widths]).astype(np.int64),
+            speedups=np.concatenate([[0.0], speeds * (widths[0] / speeds[0])]),
+        )
+
+
+def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Pollux on the fleet that the budget pays for."""
+    menu = menu_of(site, options)
+    fleet = fleet_of(site, options, menu.gpu_type)
+    policy = GoodputShares(
+        menu=menu, instance_type=fleet.instance_type, least_nodes=fleet.nodes, most_nodes=fleet.nodes
+    )
+    return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)
+
+
+def build_autoscaling(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Pollux whose cluster follows a utility band; it aims at no budget."""
+    menu = menu_of(site, options)
+    policy = GoodputShares(
+        menu=menu,
+        instance_type=site.instance_types[menu.gpu_type],
+        least_nodes=0,
+        most_nodes=MOST_NODES if site.max_nodes is None else min(MOST_NODES, site.max_nodes),
+        utility=UTILITY if options.utility is None else options.utility,
+    )
+    return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)
+
+
+POLLUX_AUTOSCALE = PolicyEntry(
+    name="pollux-autoscale",
+    kind="autoscaler",
+    summary="Pollux: shares by goodput each minute, the node count follows a utility band",
+    build=build_autoscaling,
+    options=frozenset({"gpu_type", "utility"}),
+)
+POLLUX = PolicyEntry(
+    name="pollux",
+    kind="fleet",
+    summary="Pollux on a fixed fleet: shares by goodput, re-decided each minute",
+    build=build,
+    options=frozenset({"gpu_type", "nodes"}),
+)

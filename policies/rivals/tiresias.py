@@ -16,30 +16,33 @@ Cost: O(jobs log jobs) per round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
+from policies.memo import Memo
 from policies.model import Job, JobId, Money, Width
 from policies.rivals.asked import AskedWidths
-from policies.rivals.baselines import Fleet
+from policies.rivals.ladder import Widths
+from policies.rivals.menu import FixedFleet, fleet_of, menu_of
 from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats
 
 THRESHOLD_GPU_HOURS = 16.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tiresias:
     """Hold a fixed fleet; in rounds, jobs below the threshold first, then the others, oldest first."""
 
     asked: AskedWidths
-    fleet: Fleet
+    fleet: FixedFleet
     threshold_gpu_hours: float = THRESHOLD_GPU_HOURS
     round_seconds: float = ROUND_SECONDS
-    _prices: dict[tuple[str, int], Floats] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.threshold_gpu_hours > 0.0:
@@ -68,7 +71,7 @@ class Tiresias:
     def attained(self, job: Job) -> float:
         """Return the GPU-hours of work that a job had at its width."""
         phases = self.asked.menu.classes[job.class_name].phases
-        prices = self._prices_of(job)
+        prices = self._prices[job.class_name, self.asked.widths_of(job)]
         sizes = np.array([phase.size_gpu_hours for phase in phases]) * job.scale
         done = np.zeros(len(sizes))
         done[: job.phase] = sizes[: job.phase]
@@ -76,18 +79,36 @@ class Tiresias:
         done[job.phase] = max(0.0, float(sizes[job.phase]) - left)
         return float(done @ prices)
 
-    def _prices_of(self, job: Job) -> Floats:
-        """Return the GPU-hours of an hour of work in each phase, at the widths that were asked for."""
-        widths = self.asked.widths_of(job)
-        key = (job.class_name, widths[0].gpus)
-        found = self._prices.get(key)
-        if found is None:
-            pairs = zip(self.asked.menu.classes[job.class_name].phases, widths, strict=True)
-            found = self._prices[key] = np.array(
-                [w.gpus / float(phase.speedups[w.gpu_type].speed_at(w.gpus)) for phase, w in pairs]
-            )
-        return found
+    @cached_property
+    def _prices(self) -> Memo[tuple[str, Widths], Floats]:
+        """By class and widths, the GPU-hours of an hour of work in each phase."""
+        menu = self.asked.menu
+
+        def prices(asked: tuple[str, Widths]) -> Floats:
+            services = menu.services(*asked)
+            return np.array([service.gpu_hours_per_work_hour for service in services])
+
+        return Memo(prices)
 
     def _rank(self, job: Job) -> tuple[bool, float, JobId]:
         """Return what jobs are ordered by."""
         return (self.attained(job) >= self.threshold_gpu_hours, job.arrived_at, job.id)
+
+
+def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
+    """Return Tiresias on the fleet that the budget pays for, with the widths that users ask for."""
+    menu = menu_of(site, options)
+    return BuiltPolicy(
+        allocator=Tiresias(asked=AskedWidths(menu=menu), fleet=fleet_of(site, options, menu.gpu_type)),
+        round_seconds=ROUND_SECONDS,
+    )
+
+
+TIRESIAS = PolicyEntry(
+    name="tiresias",
+    kind="fleet",
+    summary="a fixed fleet, widths as users ask, jobs that had little service first",
+    build=build,
+    options=frozenset({"gpu_type", "nodes"}),
+    reads_progress=True,
+)

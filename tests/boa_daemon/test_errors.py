@@ -6,7 +6,6 @@ import pytest
 
 from boa_daemon.errors import (
     BoaError,
-    InfeasibleRequest,
     InputError,
     MissingExtra,
     MissingPrice,
@@ -29,7 +28,6 @@ from policies.optimum.solution import ProblemTooLarge
         (InputError("x"), 2),
         (MissingPrice("x"), 2),
         (MissingExtra("x"), 2),
-        (InfeasibleRequest("x"), 3),
         (InvalidProblem("x"), 2),
         (UnknownPolicy("x"), 2),
         (InfeasibleBudget("x", least_spend=1.0), 3),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from engine_bench import EXAMPLES, NUMPY, Bench, numpy_loss, until
 
-from boa_daemon.engines.ray import RayEngine, join_command
+from boa_daemon.engines.ray import RayEngine
 from boa_daemon.testing import a_node
 from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
 
@@ -195,10 +195,3 @@ def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(
     last = bench.wait_end()
     assert last.phase == "finished"
     assert last.loss == pytest.approx(numpy_loss(stands + 5), rel=1e-9)
-
-
-def test_a_node_joins_under_its_name() -> None:
-    """The command that a node's start-up script runs."""
-    assert join_command("10.0.0.1:6379", "i-1") == (
-        "ray start --address=10.0.0.1:6379 --resources='{\"boa_node_i-1\": 1}' --disable-usage-stats"
-    )

@@ -34,12 +34,3 @@ def find_address(text: str) -> GateAddress | None:
     if not isinstance(content, dict) or not isinstance(content["address"], str):
         raise BadAddress(f'{text} should hold {{"address": "unix:PATH?token_file=FILE"}}')
     return GateAddress.parse(content["address"])
-
-
-def write_address(path: Path, address: GateAddress) -> None:
-    """Write the file that `BOA_GATE` may name.
-
-    Raises:
-        OSError: when it cannot be written.
-    """
-    path.write_text(json.dumps({"address": str(address)}) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
-from boa_daemon.tick.warm_pool import Worth, disk_extras, judged, may_stop, stopped_nodes
+from boa_daemon.tick.warm_pool import PoolWorth, disk_extras, judged, may_stop, stopped_nodes
 from policies.model import NodeId
 
 
@@ -24,7 +24,7 @@ def keep_warm(state: ClusterState, draft: Draft) -> Draft:
     stopped = [node for node in stopped_nodes(state) if node.id not in plan.releases]
     if pool is None and not stopped:
         return draft
-    worth = Worth.of(draft.rules, draft.allocation.node_prices)
+    worth = PoolWorth.of(draft.rules, draft.allocation.node_prices)
     wanted = _wanted(plan, stopped)
     rest = [node for node in stopped if node not in wanted]
     kept = Counter(node.instance_type.name for node in wanted)
@@ -52,7 +52,7 @@ def _wanted(plan: Plan, stopped: list[NodeState]) -> list[NodeState]:
     return wanted
 
 
-def _with_stops(state: ClusterState, plan: Plan, rules: Rules, worth: Worth, kept: Counter[str]) -> Plan:
+def _with_stops(state: ClusterState, plan: Plan, rules: Rules, worth: PoolWorth, kept: Counter[str]) -> Plan:
     """Return the plan with the nodes that go back and are worth a disk stopped, as far as the caps allow."""
     candidates = [state.nodes[name] for name in plan.releases if may_stop(state.nodes[name])]
     if not candidates or worth.pool.nodes <= sum(kept.values()):
@@ -70,7 +70,7 @@ def _with_stops(state: ClusterState, plan: Plan, rules: Rules, worth: Worth, kep
     return replace(plan, stopping=tuple(stops)) if stops else plan
 
 
-def _room(state: ClusterState, plan: Plan, rules: Rules, worth: Worth) -> float:
+def _room(state: ClusterState, plan: Plan, rules: Rules, worth: PoolWorth) -> float:
     """Return how many more disks the caps in dollars pay for beside all that runs and is launched."""
     if rules.caps is None:
         return inf

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from policies.answer import Allocation
 from policies.model import Job, Money
-from policies.rivals.baselines import WidthMenu
-from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site, menu_of
+from policies.rivals.menu import WidthMenu, menu_of
+from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def test_wrong_flags_say_what_to_mend_before_any_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One sentence, and no run has begun."""
-    monkeypatch.setattr("boa_daemon.sim.world.World.run", lambda *_: pytest.fail("a run began"))
+    monkeypatch.setattr("boa_daemon.sim.world.SimulatedWorld.run", lambda *_: pytest.fail("a run began"))
     result = boa(*case, *flags)
 
     assert isinstance(result.exception, kind)

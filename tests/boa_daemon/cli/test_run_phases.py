@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.cli.run_phases import Meter, Phases, phase_of, place_of
+from boa_daemon.cli.run_phases import Phases, RunMeter, phase_of, place_of
 
 NODE = {"id": "i-1", "instance_type": "g5.xlarge", "market": "spot", "zone": "us-east-1a", "phase": "ready"}
 
@@ -85,7 +85,7 @@ def test_the_first_minute_belongs_to_the_boot() -> None:
 
 def test_the_meter_of_an_own_daemon_counts_all_nodes() -> None:
     """What boots and idles counts; what nodes cost before the run does not; what left the list stays."""
-    meter = Meter(is_own=True, before={"old": 3.0})
+    meter = RunMeter(is_own=True, before={"old": 3.0})
     assert meter.read(None, [{"id": "old", "usd": 3.5}, {"id": "new", "usd": 0.25}]) == pytest.approx(0.75)
     assert meter.read(None, [{"id": "new", "usd": 0.5}]) == pytest.approx(1.0)
-    assert Meter(is_own=False).read({"usd": 0.125}, [{"id": "new", "usd": 9.0}]) == 0.125
+    assert RunMeter(is_own=False).read({"usd": 0.125}, [{"id": "new", "usd": 9.0}]) == 0.125

@@ -175,7 +175,9 @@ def test_a_bad_trace_is_refused_before_the_run(
 ) -> None:
     """One clear error, exit code 2, and no world is ever begun."""
     (tmp_path / "trace.csv").write_text(HEADER + rows)
-    monkeypatch.setattr("boa_daemon.sim.world.World.run", lambda *_, **__: pytest.fail("the run began"))
+    monkeypatch.setattr(
+        "boa_daemon.sim.world.SimulatedWorld.run", lambda *_, **__: pytest.fail("the run began")
+    )
     refused = boa(*case, "--budget", "20/h").exception
 
     assert isinstance(refused, InputError)
@@ -229,7 +231,7 @@ def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("boa_daemon.sim.world.World.run", interrupt)
+    monkeypatch.setattr("boa_daemon.sim.world.SimulatedWorld.run", interrupt)
     monkeypatch.setattr("sys.argv", ["boa", "simulate", *case, "--budget", "20/h"])
     with pytest.raises(SystemExit) as left:
         main()

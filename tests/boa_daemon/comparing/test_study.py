@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.comparing.study import Found, regrets, rivalry, robustness, run_study
+from boa_daemon.comparing.study import CaseRow, regrets, rivalry, robustness, run_study
 from boa_daemon.comparing.study_file import Study, load_study
-from boa_daemon.comparing.study_page import Report
+from boa_daemon.comparing.study_page import StudyReport
 from boa_daemon.comparing.study_worlds import WORLDS
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
@@ -122,16 +122,16 @@ def test_what_is_wrong_is_said_with_its_line_and_what_to_type(
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Found]]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[CaseRow]]:
     """Run the tiny study here."""
     study = study_of(written(tmp_path_factory.mktemp("study")), STUDY)
-    seen: list[Found] = []
+    seen: list[CaseRow] = []
     found = run_study(study, Tasks(), on_found=seen.append)
     assert len(seen) == len(found) == study.cells == 8
     return study, found
 
 
-def test_ratios_regret_and_robustness_are_paired(done: tuple[Study, list[Found]]) -> None:
+def test_ratios_regret_and_robustness_are_paired(done: tuple[Study, list[CaseRow]]) -> None:
     """By hand: each over its partner on the same jobs, and the geometric mean of two."""
     study, found = done
     rows = {(one.case.world, one.cell.policy, one.cell.seed): one.row for one in found if one.row}
@@ -151,13 +151,13 @@ def test_ratios_regret_and_robustness_are_paired(done: tuple[Study, list[Found]]
     assert all(one.waiting.mean >= 1.0 for one in regrets(study, found))
 
 
-def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[Found]]) -> None:
+def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[CaseRow]]) -> None:
     """What is not there is not told of, and nothing fails."""
     study, found = done
 
-    assert Report.of(study, []).tables() == []
-    assert [len(Report.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [1, 2, 3]
-    assert "1 of 8 cells" in Report.of(study, found[:1]).sentences()[0]
+    assert StudyReport.of(study, []).tables() == []
+    assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [1, 2, 3]
+    assert "1 of 8 cells" in StudyReport.of(study, found[:1]).sentences()[0]
 
 
 def boa(*arguments: str) -> Any:

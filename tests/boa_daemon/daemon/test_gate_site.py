@@ -10,8 +10,9 @@ import pytest
 from boa_daemon.daemon import gate_site as module
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.gate_site import gate_site, job_door, open_gate
-from boa_daemon.daemon.planner import Planner, PolicyRecord
+from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import InputError
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.codec import dumps, loads
 from policies.placement.lwf import LeastWorkloadFirst

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.daemon.grafana import dashboard, expressions, rules
+from boa_daemon.daemon.grafana import dashboard, rules
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,12 @@ def selectors(node: object) -> list[promql_parser.VectorSelector]:
     for child in getattr(node, "args", None) or []:
         found += selectors(child)
     return found
+
+
+def expressions() -> list[str]:
+    """Return every expression of the dashboard and the rules."""
+    shown = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
+    return [*shown, *(rule["expr"] for group in rules()["groups"] for rule in group["rules"])]
 
 
 @pytest.mark.parametrize("expression", expressions())

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from boa_daemon.daemon.assembly import open_books
-from boa_daemon.daemon.history import KEPT_SECONDS, KIND, History, figures_of, pack, unpack
+from boa_daemon.daemon.history import KEPT_SECONDS, KIND, MinuteRows, figures_of, pack, unpack
 from boa_daemon.store.database import Database
 from boa_daemon.store.engine import sqlite_url
 from boa_daemon.store.tables import DOCUMENTS
@@ -28,7 +28,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def test_a_minute_has_one_row(database: Database) -> None:
     """Three ticks of a minute are one row, of the first; the next minute has its own."""
-    history = History(database)
+    history = MinuteRows(database)
     for second, usd in ((0, 10.0), (20, 11.0), (40, 12.0), (60, 20.0)):
         history.take({"usd_per_hour": usd}, now=NOON + second)
 
@@ -38,7 +38,7 @@ def test_a_minute_has_one_row(database: Database) -> None:
 
 def test_a_stretch_is_the_mean_of_its_minutes_and_a_gap_is_a_gap(database: Database) -> None:
     """(10 + 30) / 2 in the first two minutes, nothing in the next two; a new column was zero before."""
-    history = History(database)
+    history = MinuteRows(database)
     history.take({"usd_per_hour": 10.0}, now=NOON)
     history.take({"usd_per_hour": 30.0, "gpus": 4.0}, now=NOON + 60.0)
 
@@ -49,8 +49,8 @@ def test_a_stretch_is_the_mean_of_its_minutes_and_a_gap_is_a_gap(database: Datab
 
 def test_a_process_after_this_one_goes_on_with_the_hour(database: Database) -> None:
     """What the first wrote is there, and its minute is not written anew."""
-    History(database).take({"usd_per_hour": 10.0}, now=NOON)
-    again = History(database)
+    MinuteRows(database).take({"usd_per_hour": 10.0}, now=NOON)
+    again = MinuteRows(database)
     again.take({"usd_per_hour": 99.0}, now=NOON + 5.0)
     again.take({"usd_per_hour": 30.0}, now=NOON + 61.0)
 
@@ -59,7 +59,7 @@ def test_a_process_after_this_one_goes_on_with_the_hour(database: Database) -> N
 
 def test_after_90_days_it_is_forgotten(database: Database) -> None:
     """The document of the old hour is gone from the table."""
-    history = History(database)
+    history = MinuteRows(database)
     history.take({"usd_per_hour": 10.0}, now=NOON)
     history.take({"usd_per_hour": 10.0}, now=NOON + KEPT_SECONDS + 7200.0)
 

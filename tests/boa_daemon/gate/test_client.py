@@ -18,7 +18,7 @@ import pytest
 from boa_daemon.job.gate import client as client_module
 from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.address import BadAddress, GateAddress
-from boa_daemon.job.gate.address_file import find_address, write_address
+from boa_daemon.job.gate.address_file import find_address
 from boa_daemon.job.gate.allowance import BURST_SECONDS
 from boa_daemon.job.gate.client import GateClient
 from boa_daemon.job.gate.token import as_gate, issue_token, prove, read_or_make_secret, read_token
@@ -339,7 +339,7 @@ def test_a_file_may_hold_the_address(tmp_path: Path) -> None:
     address, path = GateAddress(path="/run/boa/gate.sock", token_file="/t"), tmp_path / "gate.json"
     assert find_address("") is None
     assert find_address(str(path)) is None
-    write_address(path, address)
+    path.write_text(f'{{"address": "{address}"}}\n', encoding="utf-8")
     assert find_address(str(path)) == find_address(str(address)) == address
     path.write_text('{"node-1": ["j1", "j2"]}', encoding="utf-8")
     assert find_address(str(path)) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.jobs_file import read_jobs, read_list
+from boa_daemon.inputs.jobs_file import read_list
 from policies.optimum.job_list import ListedJob
 
 CLASSES = ("vision", "speech")
@@ -28,7 +28,7 @@ def test_columns_come_in_any_order_and_empty_cells_leave_out(tmp_path: Path) -> 
         "class_name, deadline_hours ,job_id,scale,weight\nvision,2.5,a,3,0.5\n,,,,\n\n speech , , b ,,\n",
     )
 
-    assert read_jobs(path, CLASSES) == (
+    assert read_list(path, CLASSES).jobs == (
         ListedJob(id="a", class_name="vision", scale=3.0, weight=0.5, deadline_hours=2.5),
         ListedJob(id="b", class_name="speech"),
     )
@@ -39,7 +39,7 @@ def test_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_bytes(b'\xef\xbb\xbfjob_id,class_name\r\n"a, b","vision"\r\n')
 
-    assert read_jobs(path, CLASSES) == (ListedJob(id="a, b", class_name="vision"),)
+    assert read_list(path, CLASSES).jobs == (ListedJob(id="a, b", class_name="vision"),)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
 def test_what_is_no_list_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     """What is wrong, where, and what it might have meant."""
     with pytest.raises(InputError) as refusal:
-        read_jobs(a_list(tmp_path, text), CLASSES)
+        read_list(a_list(tmp_path, text), CLASSES)
 
     assert says in str(refusal.value)
     assert refusal.value.exit_code == 2
@@ -79,18 +79,18 @@ def test_numbers_must_be_numbers(tmp_path: Path, column: str, cell: str) -> None
     path = a_list(tmp_path, f'job_id,class_name,{column}\na,vision,1\nb,vision,"{cell}"\n')
 
     with pytest.raises(InputError, match=rf":3: {column} must be a finite number, more than zero; got"):
-        read_jobs(path, CLASSES)
+        read_list(path, CLASSES)
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     """Missing, a folder, not text."""
     with pytest.raises(InputError, match="no such file"):
-        read_jobs(tmp_path / "none.csv", CLASSES)
+        read_list(tmp_path / "none.csv", CLASSES)
     with pytest.raises(InputError, match="folder"):
-        read_jobs(tmp_path, CLASSES)
+        read_list(tmp_path, CLASSES)
     (tmp_path / "jobs.csv").write_bytes(b"job_id,class_name\na,\xff\n")
     with pytest.raises(InputError, match=r":2: the file is not UTF-8 text"):
-        read_jobs(tmp_path / "jobs.csv", CLASSES)
+        read_list(tmp_path / "jobs.csv", CLASSES)
 
 
 def test_dates_become_hours_from_the_first_day(tmp_path: Path) -> None:

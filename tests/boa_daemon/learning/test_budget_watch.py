@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner, PolicyRecord
+from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.replay import replay
 from boa_daemon.errors import InputError
 from boa_daemon.learning.budget_watch import MARGIN, BudgetWatch, at_dearer_offers
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.offers import Offer
@@ -234,7 +235,7 @@ def test_a_plan_that_cannot_be_made_leaves_the_last_one_going(
         def refuses(*_: object, **__: object) -> None:
             raise InvalidProblem("a curve that no problem can have")
 
-        monkeypatch.setattr("boa_daemon.daemon.planner.build_policy", refuses)
+        monkeypatch.setattr("boa_daemon.learning.policy_record.build_policy", refuses)
         stage.reload(usd_per_hour=9.0)
         stage.hours(2)
         assert stage.failed == 0

@@ -10,7 +10,7 @@ from followers import Known
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.learning.exploring import ADVANCE_JOBS, LATEST_SECONDS, Exploring, Tries, Worth
+from boa_daemon.learning.exploring import ADVANCE_JOBS, LATEST_SECONDS, Exploring, Tries, TryWorth
 from boa_daemon.learning.speedups import (
     NOISE,
     RIGHT,
@@ -31,7 +31,7 @@ from policies.speedup import Table
 NOW = 1000.0
 WIDTHS = (1, 2, 4, 8)
 STATED = Table(gpus=WIDTHS, speeds=(1.0, 1.1, 1.2, 1.3))
-WORTH = Worth(gpu_hour={"gpu": 0.2}, node_gpus={"gpu": 4}, boot_seconds=60.0)
+WORTH = TryWorth(gpu_hour={"gpu": 0.2}, node_gpus={"gpu": 4}, boot_seconds=60.0)
 
 
 def a_class_of(size_gpu_hours: float) -> JobClass:

@@ -7,8 +7,9 @@ import pytest
 from memory_samples import MemorySamples
 
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner, PolicyRecord
+from boa_daemon.daemon.planner import Planner
 from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.samples import DAY, HOUR, Sample
 from boa_daemon.learning.seen_rhythm import rhythm_of
 from boa_daemon.learning.step import LearningStep

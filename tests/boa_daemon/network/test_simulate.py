@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from boa_daemon.network import kernel
 from boa_daemon.network.messages import bytes_left_now
-from boa_daemon.network.model import Cluster, Experiment, NetworkJob, Outcome
+from boa_daemon.network.model import Cluster, Experiment, NetworkJob, NetworkOutcome
 from boa_daemon.network.simulate import rules_of, simulate
-from boa_daemon.network.state import FRESH, SENDING, TOUCHED, WAITING, Rules, State, rank_of
+from boa_daemon.network.state import FRESH, SENDING, TOUCHED, WAITING, LinkRules, State, rank_of
 from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
 from policies.errors import InvalidProblem
 from policies.links.ada_srsf import NAMES, Message, link_policy
@@ -201,7 +201,7 @@ def experiments(draw: st.DrawFn, *, names: tuple[str, ...] = tuple(sorted(NAMES)
     )
 
 
-def spans(experiment: Experiment, outcome: Outcome, job: int) -> bool:
+def spans(experiment: Experiment, outcome: NetworkOutcome, job: int) -> bool:
     return len({gpu // experiment.cluster.gpus_per_server for gpu in outcome.placement[job]}) > 1
 
 
@@ -268,7 +268,7 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
     """Whenever a message starts or ends, the kernel's shortcuts start and pause what `LinkPolicy` does."""
     honest = kernel.admit
 
-    def checked(c: Rules, s: State) -> None:
+    def checked(c: LinkRules, s: State) -> None:
         fresh = set(s.fresh[: s.counter[FRESH]])
         before = {job for job, status in enumerate(s.status) if status == SENDING and job not in fresh}
         messages = {

@@ -10,18 +10,18 @@ from boa_daemon.learning.speedups import measured_class
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
-from boa_daemon.sim.settings import Beliefs, WorldSettings
+from boa_daemon.sim.settings import WorldSettings, WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate, site_of
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from policies.model import Budget
 from policies.speedup import Table
 
-WRONG = Beliefs(
+WRONG = WrongBeliefs(
     rates={"": 2.0}, sizes={"vision": 0.5, "language": 2.0}, speedup_exponents={"stiff": 1.5}, size_spread=0.3
 )
 
 
-def settings_with(beliefs: Beliefs) -> SimulationSettings:
+def settings_with(beliefs: WrongBeliefs) -> SimulationSettings:
     """Return eight hours of the usual load under the fixed plan and some beliefs."""
     settings = settings_of(SCENARIOS[0], hours=8.0, seed=1)
     return replace(settings, world=replace(WorldSettings(), beliefs=beliefs))
@@ -56,8 +56,8 @@ def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
 @pytest.mark.exhaustive
 def test_a_class_file_that_is_right_is_left_alone() -> None:
     """With true beliefs the plan is made a few times at the most, and costs nothing to learn."""
-    right = simulate(settings_with(Beliefs()))
-    learned, taught = taught_run(settings_with(Beliefs()))
+    right = simulate(settings_with(WrongBeliefs()))
+    learned, taught = taught_run(settings_with(WrongBeliefs()))
 
     assert taught.plans <= 4
     assert learned.mean_jct_hours == pytest.approx(right.mean_jct_hours, rel=0.1)

@@ -129,16 +129,6 @@ def test_memory_keeps_the_last_records_and_exact_sums() -> None:
     assert len(store.decisions) == 10
 
 
-def test_open_intents_are_those_without_an_outcome(new_store: Opener) -> None:
-    """A stop that was done is closed; a launch without an answer is open."""
-    store, stop = new_store(), StopJob(id="t1-stop", job="a", generation=1, reason="moves")
-    assert isinstance(store, MemoryStore | SqlStore)
-    store.record_intent(stop, at=0.0)
-    store.record_intent(LAUNCH, at=0.0)
-    store.record_outcome(stop, Accepted(), at=0.0)
-    assert store.open_intents() == [LAUNCH]
-
-
 def test_no_gpu_is_held_twice(new_store: Opener) -> None:
     """The key of the table of placements refuses it, whatever the program believes."""
     store = new_store()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare
-from boa_daemon.sim.world import World
+from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.testing import (
     Wishes,
     a_class,
@@ -292,7 +292,7 @@ class Unreliable:
     What is lost once is not lost again: an order is answered at the second try.
     """
 
-    world: World
+    world: SimulatedWorld
     draws: np.random.Generator
     lag_seconds: float
     end_seconds: float

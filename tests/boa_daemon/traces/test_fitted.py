@@ -11,7 +11,7 @@ from scipy import stats
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import a_trace
-from boa_daemon.traces.fitted import HOURS_PER_WEEK, Load, fitted
+from boa_daemon.traces.fitted import HOURS_PER_WEEK, TraceLoad, fitted
 from boa_daemon.traces.reader import Trace
 
 WEEK = tuple(
@@ -19,7 +19,7 @@ WEEK = tuple(
     for hour in range(HOURS_PER_WEEK)
 )
 """Busy at noon, quiet at night, and a fifth on the last two days."""
-TRUE = Load(
+TRUE = TraceLoad(
     rates=WEEK,
     burstiness=0.3,
     class_parts={"a": 0.7, "b": 0.3},

@@ -4,17 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.errors import InvalidProblem
-from policies.links.contention import ETHERNET_10G, Link, Sample, crowds, fit_link, pace, paces
+from policies.links.contention import ETHERNET_10G, Link, LinkSample, crowds, fit_link, pace, paces
 
 A_LINK = Link(latency_seconds=0.5, seconds_per_byte=1.0, contention_seconds_per_byte=0.5)
 
 
 def samples(
     link: Link, *, noise: float = 0.0, seed: int = 0, sizes: tuple[float, ...] = (1e6, 2e7, 1e8)
-) -> list[Sample]:
+) -> list[LinkSample]:
     rng = np.random.default_rng(seed)
     return [
-        Sample(
+        LinkSample(
             messages_at_once=k,
             message_bytes=size,
             seconds=link.seconds(size, messages_at_once=k) * (1.0 + noise * float(rng.standard_normal())),
@@ -105,7 +105,7 @@ def test_one_stalled_message_does_not_move_the_fit() -> None:
     """A sample ten times too slow changes the bandwidth by less than 2 %."""
     good = samples(ETHERNET_10G, noise=0.02)
     bad = good[5]
-    stalled = Sample(
+    stalled = LinkSample(
         messages_at_once=bad.messages_at_once, message_bytes=bad.message_bytes, seconds=bad.seconds * 10
     )
 
@@ -118,7 +118,7 @@ def test_one_stalled_message_does_not_move_the_fit() -> None:
 def test_contention_that_comes_out_negative_is_set_to_zero_and_said_so() -> None:
     """Messages at once that cost less than fair sharing leave eta at its bound."""
     kind = [
-        Sample(messages_at_once=k, message_bytes=size, seconds=1e-3 + 0.9 ** (k > 1) * k * 1e-9 * size)
+        LinkSample(messages_at_once=k, message_bytes=size, seconds=1e-3 + 0.9 ** (k > 1) * k * 1e-9 * size)
         for k in (1, 2, 4)
         for size in (1e6, 1e7, 1e8)
     ]
@@ -145,14 +145,14 @@ def test_samples_that_cannot_tell_the_constants_apart_are_refused(
     """One size, one crowd, too few, or two points: each says what to measure."""
     with pytest.raises(InvalidProblem, match=says):
         fit_link(
-            [Sample(messages_at_once=k, message_bytes=m, seconds=1e-3 + k * m * 1e-9) for k, m in broken]
+            [LinkSample(messages_at_once=k, message_bytes=m, seconds=1e-3 + k * m * 1e-9) for k, m in broken]
         )
 
 
 def test_times_that_fall_with_size_are_refused() -> None:
     """A negative bandwidth is a slip in the units, not a link."""
     wrong = [
-        Sample(messages_at_once=k, message_bytes=m, seconds=1.0 - k * m * 1e-9)
+        LinkSample(messages_at_once=k, message_bytes=m, seconds=1.0 - k * m * 1e-9)
         for k in (1, 2)
         for m in (1e6, 2e6, 1e8)
     ]
@@ -171,7 +171,7 @@ def test_crowding_never_helps(a: float, b: float, eta: float, k: int, m: float) 
 def test_impossible_samples_are_refused(wrong: tuple[int, float, float]) -> None:
     k, size, seconds = wrong
     with pytest.raises(InvalidProblem):
-        Sample(messages_at_once=k, message_bytes=size, seconds=seconds)
+        LinkSample(messages_at_once=k, message_bytes=size, seconds=seconds)
 
 
 def test_confidence_must_be_a_fraction() -> None:

@@ -11,7 +11,7 @@ from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.model import Budget, Money, Problem
 from policies.online.best_effort import Account, BestEffort, shortfall_of
 from policies.optimum.frontier import MixedFrontier
-from policies.registry import PolicyOptions, Site, build_best_effort
+from policies.registry import Site, build_policy
 
 HOUR = 3600.0
 
@@ -29,7 +29,8 @@ def a_site(budget: float, *, boot_hours: float = 0.0) -> Site:
 
 def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0) -> BestEffort:
     """Return a best effort of that budget whose account is as old as the ledger."""
-    found = build_best_effort(a_site(budget, boot_hours=boot_hours), PolicyOptions()).allocator
+    site = a_site(budget, boot_hours=boot_hours)
+    found = build_policy("boa", site, account=Account(budget=budget)).allocator
     assert isinstance(found, BestEffort)
     return found
 

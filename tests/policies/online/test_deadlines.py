@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from policies.model import Width
 from policies.online.date_programme import date_plan
-from policies.online.deadlines import MISS, DatePlan, Market, Rung
+from policies.online.deadlines import MISS, DatePlan, Rung, SpotMarket
 
 NO_SPOT = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0)
 ONE = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0, spot_usd_per_hour=0.6)
@@ -41,7 +41,7 @@ def benchmark() -> ModuleType:
 
 
 def brute_force(
-    *, boot: int, market: Market, failure_hours: float, steps: int, work: int
+    *, boot: int, market: SpotMarket, failure_hours: float, steps: int, work: int
 ) -> tuple[float, float]:
     """Return dollars and probability for one width and hours as steps, by plain recursion."""
     stays, returns = math.exp(-1.0 / market.up_hours), 1.0 - math.exp(-1.0 / market.down_hours)
@@ -104,7 +104,7 @@ def brute_force(
 @pytest.mark.parametrize("work", [1, 4, 7, 9])
 def test_no_plan_is_better_than_by_brute_force(boot: int, up_hours: float, work: int) -> None:
     """Every course over nine steps was looked at."""
-    market = Market(up_hours=up_hours, down_hours=2.0)
+    market = SpotMarket(up_hours=up_hours, down_hours=2.0)
     plan = date_plan(
         [ONE], horizon_hours=9.0, boot_hours=float(boot), market=market, failure_hours=40.0, steps=9
     )
@@ -150,7 +150,7 @@ def test_less_time_costs_more_and_more_widths_cost_less() -> None:
     assert at[-1].usd < alone.usd
 
 
-def kept(benchmark: ModuleType, plan: DatePlan, market: Market) -> float:
+def kept(benchmark: ModuleType, plan: DatePlan, market: SpotMarket) -> float:
     """Return the share of 10,000 jobs of 16 GPU-hours that end within six hours."""
     choose = benchmark.by_plan(plan, list(WIDTHS))
     found = benchmark.simulate(list(WIDTHS), market, 6.0, choose, jobs=10_000, work_hours=16.0)
@@ -161,10 +161,10 @@ def kept(benchmark: ModuleType, plan: DatePlan, market: Market) -> float:
 def test_dates_are_kept_where_the_market_is_another(benchmark: ModuleType, factor: float) -> None:
     """Of 10,000 jobs 99.9 % with the right rates, and 99 % with rates wrong by two, either way."""
     plan = date_plan(
-        WIDTHS, horizon_hours=6.0, boot_hours=0.1, market=Market(up_hours=2.0, down_hours=2.0), steps=60
+        WIDTHS, horizon_hours=6.0, boot_hours=0.1, market=SpotMarket(up_hours=2.0, down_hours=2.0), steps=60
     )
 
-    found = kept(benchmark, plan, Market(up_hours=2.0 * factor, down_hours=2.0 / factor))
+    found = kept(benchmark, plan, SpotMarket(up_hours=2.0 * factor, down_hours=2.0 / factor))
 
     assert found >= (0.999 if factor == 1.0 else 0.99)
     assert found >= plan.advise(6.0, 16.0 / 3.4).kept - 0.001
@@ -173,7 +173,7 @@ def test_dates_are_kept_where_the_market_is_another(benchmark: ModuleType, facto
 @pytest.mark.exhaustive
 def test_it_costs_less_than_the_rivals_and_keeps_as_many(benchmark: ModuleType) -> None:
     """Two days of work in 52 hours: 10,000 jobs over 520 steps, six times; a smaller one shows too little."""
-    market = Market(up_hours=4.0, down_hours=2.0)
+    market = SpotMarket(up_hours=4.0, down_hours=2.0)
     one, many = benchmark.rungs(1), benchmark.rungs(1, 2, 4)
     plan = date_plan(many, horizon_hours=52.0, boot_hours=0.1, market=market, steps=520)
     mine = benchmark.simulate(many, market, 52.0, benchmark.by_plan(plan, many), jobs=10_000)
@@ -216,7 +216,7 @@ def test_no_policy_pays_less_than_hindsight(
     benchmark: ModuleType, up: float, down: float, date: float
 ) -> None:
     """On the same draws, job by job on average: the programme, at one width and at three, and every rival."""
-    market = Market(up_hours=up, down_hours=down)
+    market = SpotMarket(up_hours=up, down_hours=down)
     for gpus in ((1,), (1, 2, 4)):
         widths = benchmark.rungs(*gpus)
         least = benchmark.hindsight(widths, market, date, jobs=200)
@@ -234,7 +234,7 @@ def test_hindsight_without_luck_pays_on_demand(benchmark: ModuleType) -> None:
     """Where spot is hardly ever there, 48 hours cost 48 dollars; where it always is, 0.3 of that."""
     (one,) = benchmark.rungs(1)
 
-    never = benchmark.hindsight([one], Market(up_hours=1e-6, down_hours=1e6), 60.0, jobs=50)
+    never = benchmark.hindsight([one], SpotMarket(up_hours=1e-6, down_hours=1e6), 60.0, jobs=50)
     assert never == pytest.approx(48.0, abs=0.1)
-    always = benchmark.hindsight([one], Market(up_hours=1e6, down_hours=1e-6), 60.0, jobs=50)
+    always = benchmark.hindsight([one], SpotMarket(up_hours=1e6, down_hours=1e-6), 60.0, jobs=50)
     assert always == pytest.approx(0.3 * 48.0, abs=0.1)

@@ -169,7 +169,7 @@ def test_one_gpu_nodes_hold_one_idle_node_more() -> None:
     """The same plan at the same node price: with one GPU a node, nothing lent stands in for an idle one."""
     busy = {"gpu": Demand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)}
     several = replace(some_nodes().priced(0.01), demands=busy)
-    single = replace(several, node_gpus={"gpu": 1}, _holds={})
+    single = replace(several, node_gpus={"gpu": 1})
 
     assert several.node_gpus == {"gpu": an_instance_type().gpus}
     assert single.hold("gpu").nodes == several.hold("gpu").nodes + 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies_planner import a_class, numbers, one_type, smooth_curves
 
-from policies.optimum.curves import ChordTerms, PowerTerms, RationalTerms, Terms
+from policies.optimum.curves import ChordTerms, PowerTerms, RationalTerms, TermFamily
 from policies.optimum.real_widths import lay_out
 from policies.speedup import Amdahl, Floats, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
@@ -174,7 +174,7 @@ def test_every_scale_gives_a_width_inside_the_range(startup: float, size: float,
         "least": column(1.0),
         "most": column(64.0),
     }
-    families: list[Terms] = [
+    families: list[TermFamily] = [
         RationalTerms(**shared, contention=column(0.02), crosstalk=column(crosstalk))
         for crosstalk in (0.0, 1e-12, 0.001, 10.0)
     ]

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from policies.answer import Placement
 from policies.model import GpuSlot, InstanceType, Node, Width
-from policies.placement.lwf import AnyFree, FirstFit, LeastWorkload, LeastWorkloadFirst, RandomChoice, senders
+from policies.placement.lwf import (
+    AnyFree,
+    FirstGpus,
+    LeastWorkload,
+    LeastWorkloadFirst,
+    RandomChoice,
+    senders,
+)
 from policies.placement.packing import Packing
 
 SERVER_OF = np.array([0, 0, 1, 1, 2, 2])
@@ -63,7 +70,7 @@ def test_endless_kappa_is_list_scheduling() -> None:
 def test_first_fit_goes_by_index_and_random_by_its_generator() -> None:
     fits = np.array([False, True, True, False, True, True])
     settings = {"fits": fits, "workload": LOADS, "server_of": SERVER_OF}
-    assert FirstFit().choose(3, **settings).tolist() == [1, 2, 4]
+    assert FirstGpus().choose(3, **settings).tolist() == [1, 2, 4]
     draws = [RandomChoice(rng=np.random.default_rng(5)).choose(3, **settings).tolist() for _ in range(2)]
     assert draws[0] == draws[1]
     assert set(draws[0]) <= {1, 2, 4, 5}
@@ -71,9 +78,9 @@ def test_first_fit_goes_by_index_and_random_by_its_generator() -> None:
 
 @pytest.mark.parametrize(
     "chooser",
-    [FirstFit(), LeastWorkload(kappa=1), LeastWorkload(kappa=9), RandomChoice(rng=np.random.default_rng(1))],
+    [FirstGpus(), LeastWorkload(kappa=1), LeastWorkload(kappa=9), RandomChoice(rng=np.random.default_rng(1))],
 )
-def test_a_job_with_too_few_gpus_that_fit_is_left_queued(chooser: FirstFit) -> None:
+def test_a_job_with_too_few_gpus_that_fit_is_left_queued(chooser: FirstGpus) -> None:
     fits = np.array([True, False, False, True, False, False])
     assert chooser.choose(3, fits=fits, workload=LOADS, server_of=SERVER_OF) is None
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import Width
 from policies.rivals.a_srpt import VirtualMachine, VirtualOrder
-from policies.rivals.baselines import Fleet, StaticSrsf, WidthMenu
+from policies.rivals.baselines import StaticSrsf
+from policies.rivals.menu import FixedFleet, WidthMenu
 from policies.speedup import Table
 
 
@@ -17,7 +18,7 @@ def a_policy(width: int = 2, nodes: int = 1) -> VirtualOrder:
     """Return the policy on nodes of four GPUs, all jobs equally wide; speeds are linear."""
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 2.0, 4.0))
     menu = WidthMenu(classes={"c": a_class(curve=curve)}, gpu_type="gpu")
-    fleet = Fleet(instance_type=an_instance_type(), nodes=nodes)
+    fleet = FixedFleet(instance_type=an_instance_type(), nodes=nodes)
     return VirtualOrder(queue=StaticSrsf(menu=menu, fleet=fleet, plans={"c": (Width("gpu", width),)}))
 
 
@@ -80,4 +81,4 @@ def test_jobs_that_left_had_their_time_on_the_virtual_machine() -> None:
 
     # The first had 2 of 4 GPU-hours by then, 2 are left, less than the 3 of x: x ends at 0.5 + 0.5 + 0.75 h.
     policy.allocate(late, now=2.0 * 3600.0)
-    assert policy._machines[0].ended == {"x": pytest.approx(1.75)}
+    assert policy.machine.ended == {"x": pytest.approx(1.75)}

@@ -15,12 +15,11 @@ from policies.rivals.baselines import (
     EfficiencyThreshold,
     EqualShare,
     EqualWidth,
-    Fleet,
     StaticFifo,
     StaticSrsf,
-    WidthMenu,
     equal_width_promise,
 )
+from policies.rivals.menu import FixedFleet, WidthMenu
 from policies.speedup import Table
 
 JOBS = st.lists(st.floats(0, 100), max_size=12).map(
@@ -34,9 +33,9 @@ def a_menu(*classes: object) -> WidthMenu:
     return WidthMenu(classes={c.name: c for c in known}, gpu_type="gpu")  # type: ignore[attr-defined]
 
 
-def a_fleet(nodes: int) -> Fleet:
+def a_fleet(nodes: int) -> FixedFleet:
     """Return nodes of four GPUs."""
-    return Fleet(instance_type=an_instance_type(), nodes=nodes)
+    return FixedFleet(instance_type=an_instance_type(), nodes=nodes)
 
 
 @pytest.mark.parametrize(("limit", "gpus"), [(1, 1), (2, 2), (3, 2), (4, 4), (100, 4)])
@@ -220,7 +219,7 @@ def test_phases_that_share_no_width_climb_together() -> None:
     two = a_class(sizes=[1.0], curve=Table(gpus=(4, 8), speeds=(3.0, 5.0)))
     menu = a_menu(replace(one, phases=one.phases + two.phases))
 
-    rungs = [[width.gpus for width in widths] for widths in menu.ladder("c").widths]
+    rungs = [[width.gpus for width in widths] for widths in menu.ladders["c"].widths]
     assert rungs == [[1, 4], [2, 4], [2, 8]]
 
 

@@ -13,8 +13,8 @@ from boa_daemon.testing import a_class, a_job, a_problem
 from policies.errors import InfeasibleBudget
 from policies.model import JobClass, Width
 from policies.optimum.boa import solve
-from policies.rivals.baselines import promise_of
 from policies.rivals.boa_authors import GluedWidths
+from policies.rivals.promise import promise_of
 from policies.speedup import Table
 
 TABLES = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=5).map(

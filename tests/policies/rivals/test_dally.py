@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import AllReduce, Job, Money, Width
-from policies.rivals.baselines import Fleet, StaticSrsf, WidthMenu
+from policies.rivals.baselines import StaticSrsf
 from policies.rivals.dally import Dally
+from policies.rivals.menu import FixedFleet, WidthMenu
 
 NEED = AllReduce(message_bytes=5e8, compute_seconds=0.5)
 
@@ -17,7 +18,7 @@ NEED = AllReduce(message_bytes=5e8, compute_seconds=0.5)
 def a_dally(network: AllReduce | None = None, *, width: int = 2, nodes: int = 1) -> Dally:
     """Return the policy on nodes of four GPUs with one class of 8 GPU-hours."""
     menu = WidthMenu(classes={"c": a_class(sizes=[4.0, 4.0], network=network)}, gpu_type="gpu")
-    fleet = Fleet(instance_type=an_instance_type(), nodes=nodes)
+    fleet = FixedFleet(instance_type=an_instance_type(), nodes=nodes)
     return Dally(queue=StaticSrsf(menu=menu, fleet=fleet, plans={"c": (Width("gpu", width),) * 2}))
 
 

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class
 from policies.model import JobClass, Phase, Width
-from policies.rivals.baselines import WidthMenu
-from policies.rivals.fixed_widths import Arrival, Plan, _hull, _plans, best_fixed_widths, mean_response_hours
+from policies.rivals.fixed_widths import (
+    Arrival,
+    WidthPlan,
+    _hull,
+    _plans,
+    best_fixed_widths,
+    mean_response_hours,
+)
+from policies.rivals.menu import WidthMenu
 from policies.speedup import Table
 
 CURVE = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))
@@ -98,7 +105,7 @@ def test_no_width_is_wider_than_the_fleet(speeds: list[float], rate: float, gpus
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=12))
 def test_the_hull_of_plans_is_convex_and_no_plan_is_below_it(points: list[tuple[int, int]]) -> None:
     """From the cheapest plan to the fastest, each step saving less per GPU-hour than the one before."""
-    plans = [Plan(widths=(), hours=float(hours), gpu_hours=float(gpu)) for gpu, hours in points]
+    plans = [WidthPlan(widths=(), hours=float(hours), gpu_hours=float(gpu)) for gpu, hours in points]
     hull = [(plan.gpu_hours, plan.hours) for plan in _hull(plans)]
     slopes = [(a[1] - b[1]) / (b[0] - a[0]) for a, b in pairwise(hull)]
     assert all(slope > 0.0 for slope in slopes)

@@ -12,8 +12,8 @@ from boa_daemon.testing import a_class, a_job, a_problem
 from policies.errors import InfeasibleBudget
 from policies.model import JobClass, Width
 from policies.optimum.boa import solve
-from policies.rivals.baselines import promise_of
 from policies.rivals.greedy import GreedyMarginal
+from policies.rivals.promise import promise_of
 from policies.speedup import Table
 
 SPEEDS = st.lists(st.floats(0.3, 9.0), min_size=1, max_size=5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Job, Money, Width
-from policies.rivals.baselines import WidthMenu
+from policies.rivals.menu import WidthMenu
 from policies.rivals.pollux import HALF_BAND, NOTHING, GoodputShares
 from policies.speedup import Amdahl, Table
 

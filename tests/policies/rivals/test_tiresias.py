@@ -10,7 +10,8 @@ from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Money, Width
 from policies.rivals.asked import HALF_BAND, AskedWidths, RentAsAsked
-from policies.rivals.baselines import Fleet, WidthMenu, promise_of
+from policies.rivals.menu import FixedFleet, WidthMenu
+from policies.rivals.promise import promise_of
 from policies.rivals.tiresias import Tiresias
 from policies.speedup import Amdahl, Table
 
@@ -59,7 +60,7 @@ def test_renting_as_asked_leaves_the_nodes_open() -> None:
 
 def a_tiresias(nodes: int = 2) -> Tiresias:
     """Return Tiresias on nodes of four GPUs."""
-    return Tiresias(asked=asked(), fleet=Fleet(instance_type=an_instance_type(), nodes=nodes))
+    return Tiresias(asked=asked(), fleet=FixedFleet(instance_type=an_instance_type(), nodes=nodes))
 
 
 def test_attained_service_is_gpu_hours_at_the_width() -> None:

@@ -1,4 +1,4 @@
-"""Class files whose speed-ups are wrong, and what a policy that learns finds: for tests and benchmarks."""
+"""Class files whose speed-ups are wrong, and what a policy that learns finds."""
 
 from __future__ import annotations
 

@@ -1,0 +1,112 @@
+"""A policy for a site, by name: where it becomes a controller, for the daemon, a replay and a simulation.
+
+What the three differ in is their world, which a controller reaches through its ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from boa_daemon.learning.exploring import Exploring
+from boa_daemon.learning.speedups import Exploration
+from boa_daemon.tick.codec import digest, dumps
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.state import Rules
+from policies.answer import Allocation
+from policies.model import Job, Money
+from policies.online.best_effort import Account
+from policies.protocols import Allocator, Placer
+from policies.registry import DEFAULT_KAPPA, BuiltPolicy, PolicyOptions, Site, build_policy, find_placer
+
+DOWN = "none"
+"""The policy of `boa down`: no job holds anything."""
+
+
+class Nobody:
+    """An allocator that gives no job anything."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return no widths."""
+        del now, money
+        return Allocation(widths={}, reasons={job.id: "`boa down` was ordered" for job in jobs})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRecord:
+    """A policy as it can be written down and built again, to the bit.
+
+    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason). With
+    `best_effort` the policy is what that account pays for (`policies.online.best_effort`).
+    """
+
+    name: str
+    options: PolicyOptions
+    placer: str
+    site: Site
+    rules: Rules
+    tries: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
+    best_effort: Account | None = None
+    kappa: float = DEFAULT_KAPPA
+
+    @cached_property
+    def built(self) -> BuiltPolicy:
+        """The policy, without tries.
+
+        Raises:
+            PolicyError: when it does not exist or cannot be planned.
+        """
+        if self.name == DOWN:
+            return BuiltPolicy(allocator=Nobody())
+        return build_policy(self.name, self.site, self.options, account=self.best_effort)
+
+    def build(self) -> tuple[Allocator, Placer, Rules]:
+        """Return what `decide` takes."""
+        allocator = self.built.allocator
+        if self.tries:
+            tries = {
+                job: Exploration(gpus=gpus, gpu_seconds=cost, reason=reason)
+                for job, (gpus, cost, reason) in self.tries.items()
+            }
+            allocator = Exploring(base=allocator, tries=tries)
+        return allocator, find_placer(self.placer, kappa=self.kappa), self.rules.under(self.built)
+
+    def controller(self, ports: Ports) -> Controller:
+        """Return the controller of a world."""
+        allocator, placer, rules = self.build()
+        return Controller(allocator=allocator, placer=placer, rules=rules, ports=ports)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The record as a document for the codec."""
+        return {
+            "policy": self.name,
+            "options": self.options,
+            "placer": self.placer,
+            "site": self.site,
+            "rules": self.rules,
+            **({"tries": dict(self.tries)} if self.tries else {}),
+            **({"best_effort": self.best_effort} if self.best_effort else {}),
+            **({"kappa": self.kappa} if self.kappa != DEFAULT_KAPPA else {}),
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> PolicyRecord:
+        """Return the record that a document holds."""
+        return cls(
+            name=document["policy"],
+            options=document["options"],
+            placer=document["placer"],
+            site=document["site"],
+            rules=document["rules"],
+            tries=document.get("tries", {}),
+            best_effort=document.get("best_effort"),
+            kappa=document.get("kappa", DEFAULT_KAPPA),
+        )
+
+    @property
+    def hash(self) -> str:
+        """The short name of the record."""
+        return digest(dumps(self.document))

@@ -1,0 +1,27 @@
+"""What was reckoned once and is kept: for each question, its answer, in one place that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+_Q = TypeVar("_Q")
+_A = TypeVar("_A")
+
+
+class Memo(dict[_Q, _A]):
+    """Answers by question; a new question is reckoned. Beyond `most` of them all are forgotten.
+
+    The answer must follow from the question alone. Cost: that of a dictionary where the answer is known.
+    """
+
+    def __init__(self, reckon: Callable[[_Q], _A], *, most: int | None = None) -> None:
+        super().__init__()
+        self._reckon, self._most = reckon, most
+
+    def __missing__(self, question: _Q) -> _A:
+        answer = self._reckon(question)
+        if self._most is not None and len(self) >= self._most:
+            self.clear()
+        self[question] = answer
+        return answer
