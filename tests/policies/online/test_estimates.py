@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import integrate
 
 from policies.errors import InvalidProblem
 from policies.online.estimates import (
@@ -51,7 +52,7 @@ def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
     # An unseen event of variance over mean 20 counts with the 24; the prior is worth 3 jobs, or half a one.
     doubt = 1.0 + 19.0 / 25.0
     ends = [
-        stats.gamma(worth + 24.0 / doubt, scale=1.0 / (worth / 6.0 + 12.0 / doubt)).interval(0.95)
+        scipy.stats.gamma(worth + 24.0 / doubt, scale=1.0 / (worth / 6.0 + 12.0 / doubt)).interval(0.95)
         for worth in (3.0, 0.5)
     ]
     assert found.low == pytest.approx(min(low for low, _ in ends))
@@ -298,7 +299,7 @@ def test_of_sizes_that_hardly_differ_the_difference_is_left(part: float) -> None
 @pytest.mark.parametrize("shape", [0.2, 0.7, 2.0, 4.0, 50.0])
 def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
     """E[X - a | X > a] is the integral of P(X > t) beyond a, over P(X > a)."""
-    law = stats.gamma(shape, scale=3.0 / shape)
+    law = scipy.stats.gamma(shape, scale=3.0 / shape)
     for done in (0.01, 1.0, 3.0, 10.0):
         if law.sf(done) > 1e-12:
             tail, _ = integrate.quad(law.sf, done, law.isf(law.sf(done) * 1e-14), limit=400)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from scipy.stats import poisson
 
 from policies.errors import InvalidProblem
 from policies.optimum.commitments import (
@@ -66,14 +66,15 @@ def test_one_commitment_is_the_quantile_of_a_poisson_load(discount: float) -> No
     load = load_of_swings([_swing("a", {1: 20.0})])
     found = best_levels(load, [2.0], [Commitment(name="plan", rates=(2.0 * (1.0 - discount),))])
 
-    assert found.levels[0] / (2.0 * (1.0 - discount)) == pytest.approx(poisson(20.0).ppf(discount))
+    quantile = scipy.stats.poisson(20.0).ppf(discount)
+    assert found.levels[0] / (2.0 * (1.0 - discount)) == pytest.approx(quantile)
 
 
 def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
     """q c + p E[(K - c)+], summed by hand."""
     load = load_of_swings([_swing("a", {1: 6.0})])
     counts = np.arange(60)
-    beyond = float(poisson(6.0).pmf(counts) @ np.maximum(counts - 5, 0))
+    beyond = float(scipy.stats.poisson(6.0).pmf(counts) @ np.maximum(counts - 5, 0))
     bill = bill_of(load, [3.0], [Commitment(name="plan", rates=(2.0,))], [2.0 * 5])
 
     assert (bill.committed, bill.on_demand) == pytest.approx((2.0 * 5, 3.0 * beyond))
