@@ -1,6 +1,6 @@
 """Hypothesis on shared machines: no deadlines; the same examples every time where CI says so.
 
-Where the exhaustive tests are left out, a property is tried with a quarter of the examples.
+Where the exhaustive tests are left out, a property is tried with fewer examples (sampling.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-EXAMPLES, SAMPLED = 50, 25
+from sampling import EXAMPLES, SAMPLED
 
 
 def pytest_configure(config: pytest.Config) -> None:

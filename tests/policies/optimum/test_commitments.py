@@ -7,6 +7,7 @@ import pytest
 import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 from scipy.optimize import linprog
 
 from policies.errors import InvalidProblem
@@ -82,7 +83,7 @@ def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
 
 
 @given(counts=COUNTS, discount=DISCOUNTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int]], discount: float) -> None:
     """Brute force over every level; the quantile is one of the best."""
     load = a_load(*((a,) for a, _ in counts))
@@ -95,7 +96,7 @@ def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int
 
 
 @given(counts=COUNTS, narrow=DISCOUNTS, first=DISCOUNTS, second=DISCOUNTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 def test_several_commitments_cost_what_a_linear_programme_finds(
     counts: list[tuple[int, int]], narrow: float, first: float, second: float
 ) -> None:
@@ -114,7 +115,7 @@ def test_several_commitments_cost_what_a_linear_programme_finds(
 
 
 @given(counts=COUNTS, discount=DISCOUNTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sampled(25), deadline=None)
 def test_whole_instances_are_the_best_whole_number(counts: list[tuple[int, int]], discount: float) -> None:
     """A reservation is for whole instances of 8."""
     load = a_load(*((a,) for a, _ in counts))

@@ -7,6 +7,7 @@ import pytest
 import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from policies.errors import InvalidProblem
 from policies.model import GpuType, JobClass, Phase, Problem
@@ -89,7 +90,7 @@ def test_waste_is_that_of_a_simulated_cluster() -> None:
     assert swing.shared_waste_gpus(1) == swing.unshared_waste_gpus(1) == 0.0
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(
     classes=st.lists(
         st.tuples(st.floats(0.01, 50.0), st.floats(0.01, 20.0), st.integers(1, 64)), min_size=1, max_size=4
