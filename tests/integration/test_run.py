@@ -306,7 +306,7 @@ def age(site: Site, seconds: float) -> None:
 
 def list_running(site: Site) -> list[str]:
     """Return the jobs of a folder that still run, after a moment for the dead to be seen dead."""
-    until = time.monotonic() + 10.0
+    until = time.monotonic() + 60.0
     while True:
         engine = LocalEngine(site.folder / "state" / "jobs")
         found = [name for name, report in engine.reattach().items() if not report.is_over]

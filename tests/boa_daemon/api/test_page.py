@@ -58,7 +58,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("day")
-    play = a_day(folder, now=INSTANT)
+    play = a_day(folder, hours=24.0 if os.environ.get("BOA_RECORD_DOCS") else 8.0, now=INSTANT)
     with served(play, folder) as found:
         yield found
     play.close()
@@ -317,12 +317,12 @@ def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
             assert "hello-1" in tab.page.locator("main").inner_text()
             tab.page.click("text=hello-1")
             tab.page.wait_for_selector("pre.log >> text=step 3")
-            tab.page.wait_for_selector("svg[aria-label='loss over time']", timeout=30_000)
+            tab.page.wait_for_selector("svg[aria-label='loss over time']", timeout=120_000)
             assert tab.complaints == []
             tab.close()
         finally:
             opened.terminate()
-            opened.communicate(timeout=20)
+            opened.communicate(timeout=120)
             # Nothing of the job outlives the test.
             subprocess.run([*boa, "cancel", "hello-1"], cwd=site.folder, env=environment, check=True)
             wait_for(lambda: site.get("/jobs/hello-1").get("status") == "cancelled", site)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 
 import pytest
@@ -29,20 +28,6 @@ def test_without_a_terminal_it_prints_lines_and_ends_with_sentences_and_next_com
     assert "nodes" in result.stdout
     assert "The best static fleet" in result.stdout
     assert "Next: boa " in result.stdout
-
-
-@pytest.mark.exhaustive
-def test_json_is_one_document_with_every_run() -> None:
-    """BOA first, then the rivals, each with its settings in its name."""
-    document = json.loads(CliRunner().invoke(app, ["demo", "--budget", "40/h", "--json"]).stdout)
-
-    names = [run["name"] for run in document["runs"]]
-    assert names[0] == "boa"
-    assert {name.split(",")[0] for name in names[1:]} == {"static-fifo", "static-equal", "equal-width"}
-    assert document["runs"][0]["mean_usd_per_hour"] <= 40.0
-    assert all(run["finished"] == run["jobs"] for run in document["runs"])
-    static = [run for run in document["runs"] if run["policy"].startswith("static")]
-    assert all(run["mean_usd_per_hour"] >= document["runs"][0]["mean_usd_per_hour"] for run in static)
 
 
 def test_the_default_budget_is_a_multiple_of_the_load() -> None:

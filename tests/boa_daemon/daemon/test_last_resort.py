@@ -223,7 +223,7 @@ def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.Monkey
     said: list[str] = []
     monkeypatch.setattr(stage.daemon.alerts, "shout", lambda sentence, **_: said.append(sentence))
     go = threading.Event()
-    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: go.wait(20.0) and [])
+    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: go.wait(120.0) and [])
     ticking = threading.Thread(target=stage.daemon.tick)
     ticking.start()
     time.sleep(0.4)
