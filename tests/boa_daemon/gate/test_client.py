@@ -39,7 +39,7 @@ def test_two_clients_take_turns(start: Start) -> None:
     until(lambda: any(job["state"] == "waiting" for job in bench.gate.status()["jobs"]))
     assert answers == []
     a.done(first.fence, 0.001)
-    waiter.join(5.0)
+    waiter.join(60.0)
 
     assert answers == ["granted"]
     a.close()
@@ -146,7 +146,7 @@ def test_a_slow_gate_costs_no_more_than_the_allowance(start: Start) -> None:
 
 def test_a_gate_that_falls_silent_while_a_job_waits_lets_it_go(start: Start) -> None:
     """The beat stops; a few missed ones are enough."""
-    bench = start(least_lease_seconds=60.0, beat_seconds=0.05)
+    bench = start(least_lease_seconds=60.0, beat_seconds=0.2)
     a, b = bench.client("a"), bench.client("b")
     a.ask(1e3, 1e3)
     answers: list[str] = []
@@ -177,10 +177,10 @@ def test_no_wait_is_longer_than_the_bound(start: Start) -> None:
 def test_a_late_grant_is_not_taken_for_the_next_one(start: Start) -> None:
     """A question that timed out is withdrawn; its grant, if it still comes, is ignored."""
     bench = start()
-    client = bench.client("a", answer_seconds=0.05)
+    client = bench.client("a", answer_seconds=1.0)
     with mute(bench):
         assert client.ask(1e3, 1e3).why == "no answer"
-    client.charge(-1.0)
+    client.charge(-10.0)
     second = client.ask(1e3, 1e3)
 
     assert second.why == "granted"
