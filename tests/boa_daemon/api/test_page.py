@@ -95,8 +95,15 @@ def show(tab: Tab, site: Served, view: str) -> None:
     tab.page.wait_for_selector("main .card")
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param("light", 360, marks=pytest.mark.exhaustive),
+        pytest.param("dark", 1280, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_every_view_is_drawn(browser: Any, site: Served, width: int, scheme: str) -> None:
     """No complaint, no request to another host, nothing wider than the screen, and text that can be read."""
     tab = signed_in(browser, site, width=width, scheme=scheme)
