@@ -1,17 +1,19 @@
 """Hypothesis on shared machines: no deadlines; the same examples every time where CI says so.
 
-Where the exhaustive tests are left out, a property is tried with a quarter of the examples.
+Where the exhaustive tests are left out, a property is tried with fewer examples (sampling.py).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 
+import botocore.loaders
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
-
-EXAMPLES, SAMPLED = 50, 25
+from sampling import EXAMPLES, SAMPLED
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +26,14 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
     )
     settings.load_profile("boa")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_reading_of_each_service() -> Iterator[None]:
+    """All sessions of botocore share a loader: each would read EC2's description anew, for half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("botocore.session.create_loader", functools.cache(botocore.loaders.create_loader))
+        yield
 
 
 @pytest.fixture(autouse=True)

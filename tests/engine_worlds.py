@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
@@ -23,10 +24,17 @@ def local_world(root: Path) -> Iterator[Callable[..., Runner]]:
     yield lambda gate=None: LocalEngine(root, gate=gate)
 
 
+@functools.cache
+def _session() -> Any:
+    """Return one session for all worlds, which reads the descriptions of services once."""
+    import boto3
+
+    return boto3.session.Session("test", "test", region_name="us-east-1")
+
+
 @contextmanager
 def ssm_world(root: Path, *, own_user: bool = False) -> Iterator[Callable[..., SsmEngine]]:
     """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
-    import boto3
     from moto.moto_api._internal import moto_api_backend
     from moto.server import ThreadedMotoServer
 
@@ -42,9 +50,8 @@ def ssm_world(root: Path, *, own_user: bool = False) -> Iterator[Callable[..., S
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-        session = boto3.session.Session("test", "test", region_name="us-east-1")
         sqs, s3 = (
-            session.client(name, endpoint_url=environment["AWS_ENDPOINT_URL"]) for name in ("sqs", "s3")
+            _session().client(name, endpoint_url=environment["AWS_ENDPOINT_URL"]) for name in ("sqs", "s3")
         )
         queue_url = sqs.create_queue(QueueName="boa")["QueueUrl"]
         s3.create_bucket(Bucket="boa")

@@ -191,9 +191,16 @@ def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.exhaustive
 def test_the_demo_answers_with_runs_and_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are those of boa simulate, with a name."""
+    """Runs are those of boa simulate, with a name: BOA first, then the rivals, each with its settings."""
     monkeypatch.chdir(ROOT)
     document = answer(["demo"])
+
+    names = [run["name"] for run in document["runs"]]
+    assert names[0] == "boa"
+    assert {name.split(",")[0] for name in names[1:]} == {"static-fifo", "static-equal", "equal-width"}
+    assert all(run["finished"] == run["jobs"] for run in document["runs"])
+    static = [run for run in document["runs"] if run["policy"].startswith("static")]
+    assert all(run["mean_usd_per_hour"] >= document["runs"][0]["mean_usd_per_hour"] for run in static)
 
     assert {f"{key}[]" for key in document} == documented(section("demo"))
     assert {key for run in document["runs"] for key in run} == documented(section("simulate")) | {"name"}

@@ -60,7 +60,7 @@ def test_every_step_runs(tmp_path: Path) -> None:
                 continue
             done = subprocess.run(
                 ["bash", "-c", verbs + body],
-                cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+                cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False,
             )  # fmt: skip
             output = done.stdout
             assert done.returncode == 0, f"{body}\n{done.stdout}{done.stderr}"

@@ -35,7 +35,7 @@ def test_the_report_says_each_step(
         fake.nodes = FakeNodes(tmp_path / "nodes", environment=node_environment(url), agent_seconds=0.5)
         stack.callback(fake.nodes.close)
         done = subprocess.run(
-            [sys.executable, str(ROOT / "examples" / "check_account.py"), "--patience", "120", *more],
+            [sys.executable, str(ROOT / "examples" / "check_account.py"), "--patience", "300", *more],
             cwd=tmp_path,
             env={
                 **{key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "COV_"))},
@@ -46,7 +46,7 @@ def test_the_report_says_each_step(
                 "HOME": str(tmp_path),
                 "PYTHONPATH": str(ROOT),
             },
-            capture_output=True, text=True, timeout=400, check=False,
+            capture_output=True, text=True, timeout=1200, check=False,
         )  # fmt: skip
         report = (tmp_path / "report.md").read_text()
         assert (done.returncode == 0) == (not stopped_at), done.stdout + done.stderr + report

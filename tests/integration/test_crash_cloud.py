@@ -177,7 +177,7 @@ def parts_of(life: Lifetime) -> list[tuple[str, float, float]]:
     return [(life_named(life.id, n + 1), *part) for n, part in enumerate(pairwise(borders))]
 
 
-@pytest.mark.parametrize(("first", "step"), shares(4, parts=3))
+@pytest.mark.parametrize(("first", "step"), shares(4, parts=6))
 def test_no_death_loses_or_doubles_an_instance(site: Site, first: int, step: int) -> None:
     """Points before and after each call and each commit, one run each."""
     points = one_run(site, None)

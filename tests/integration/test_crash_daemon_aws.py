@@ -129,7 +129,7 @@ def one_run(site: Site, kill_at: int | None) -> int:
     return int(report["points"])
 
 
-@pytest.mark.parametrize(("first", "step"), shares(8, parts=2))
+@pytest.mark.parametrize(("first", "step"), shares(8, parts=6))
 def test_no_death_of_the_daemon_loses_a_job_or_an_instance(site: Site, first: int, step: int) -> None:
     """Jobs finish once, instances are ended, the ledger is EC2's own history, at each point of death.
 

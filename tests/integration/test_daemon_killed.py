@@ -154,7 +154,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return kept
 
 
-@pytest.mark.parametrize(("first", "step"), shares(8, parts=3))
+@pytest.mark.parametrize(("first", "step"), shares(8, parts=8))
 def test_killed_at_every_boundary_of_every_kind_of_tick(
     story: dict[int, Path], tmp_path: Path, first: int, step: int
 ) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, a_site, wait_for
+from verbs import exit_code
 
 from boa_daemon.api.client import Client
 
@@ -64,7 +63,9 @@ def test_two_at_once_and_settings_that_are_read_again(site: Site) -> None:
     assert site.end(signal.SIGTERM) == 0
 
 
-def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(site: Site) -> None:
+def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The daemon says what is wrong and touches nothing; `boa recover` finds the instance again."""
     site.up()
     with Client(site.socket) as client:
@@ -77,21 +78,15 @@ def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(site: Si
     site.process = site.start()
     wait_for(lambda: "observes" in site.get("/status").get("fault", ""), site)
     assert site.end(signal.SIGTERM) == 0
-    done = subprocess.run(
-        [sys.executable, "-m", "boa_daemon", "recover", "--json"],
-        cwd=site.folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["instances"] == 1
+    monkeypatch.chdir(site.folder)
+    assert exit_code(monkeypatch, "recover", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["instances"] == 1
     site.up()
     wait_for(lambda: site.get("/instances").get("instances") == [], site)
     assert site.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.exhaustive  # What fails how is shown by the engines' contract, what is tried again by test_loop.
 def test_failures_that_would_come_again_are_not_tried_again(site: Site) -> None:
     """A command that is not there fails at once; what ends with an error or is killed has its retry.
 

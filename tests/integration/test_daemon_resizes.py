@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from daemon_site import Site, wait_for
-from engine_bench import DDP, EXAMPLES, NUMPY, numpy_loss
+from engine_bench import NUMPY, numpy_loss
 
 from boa_daemon.api.client import Client
 from boa_daemon.engines.units import Layout
@@ -202,42 +200,3 @@ def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> No
             client.post(f"/jobs/{site.job}/cancel", {})
         wait_for(lambda: site.row.get("status") == "cancelled", site)
     assert float(words[-1]) == pytest.approx(numpy_loss(int(words[1])), rel=1e-9)
-
-
-@pytest.mark.exhaustive
-def test_a_torch_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
-    """DDP over gloo on one node: worker and daemon are killed at once, then the keeper; the same loss."""
-    steps = 700
-    with playing(
-        folder, f"{DDP} --steps {steps} --every 1 --pause 0.02", nodes=1, machine="g5.12xlarge"
-    ) as site:
-        site.gets_on(1)
-        site.give(2)
-        site.gets_on(2)
-        assert site.row["lost_steps"] == 0
-        before = site.generation
-        site.end(signal.SIGKILL)
-        site.kill_worker_of(before, 0)
-        site.give(4)
-        site.up()
-        site.comes_back(4, after=before)
-        before = site.generation
-        site.kill_keeper(0)
-        site.give(1)
-        site.comes_back(1, after=before)
-        loss = site.finish()
-    assert loss == pytest.approx(uninterrupted_torch_loss(folder, steps), rel=1e-9)
-
-
-def uninterrupted_torch_loss(folder: Path, steps: int) -> float:
-    """Return the loss of one process that nobody disturbs."""
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "train_ddp.py"), "--steps", str(steps), "--every", "100000"],
-        cwd=folder,
-        env={**os.environ, **alone},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout.splitlines()[-1].rpartition(" ")[2])

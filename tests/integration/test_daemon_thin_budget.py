@@ -11,7 +11,7 @@ from daemon_site import SETTINGS, Site, a_site, wait_for
 from boa_daemon.api.client import Client
 
 
-@pytest.fixture(params=["boa", "boa-paced"])
+@pytest.fixture(params=[pytest.param("boa", marks=pytest.mark.exhaustive), "boa-paced"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """Give a folder whose daemon runs a policy, and end its process."""
     with a_site(settings(usd=10.0, policy=request.param)) as found:

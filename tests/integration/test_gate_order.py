@@ -7,18 +7,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
-from boa_daemon.job import torch_gate
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import Go
-from boa_daemon.job.torch_gate import GatedModel
 
 _kept: list[DistributedDataParallel] = []
 """Models of tests that are over. PyTorch ends a group's threads with the interpreter's lock in hand, and one
 that still has a tensor to let go waits for that lock: for ever (pytorch/pytorch issue 56297)."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch() -> None:
+    """Import it where these tests run: it takes a second that not every worker has to spend."""
+    global DistributedDataParallel, GatedModel, dist, torch, torch_gate  # noqa: PLW0603
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    from boa_daemon.job import torch_gate
+    from boa_daemon.job.torch_gate import GatedModel
 
 
 @pytest.fixture

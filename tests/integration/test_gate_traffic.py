@@ -24,7 +24,7 @@ def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=300,
+        timeout=900,
         check=True,
     )
     if done.stdout.startswith("skipped: "):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from daemon_site import Site, wait_for
 from engine_bench import TORCHRUN
+from verbs import exit_code
 
 SCRIPT = """
 import os, sys
@@ -32,36 +31,31 @@ def site(tmp_path: Path) -> Iterator[Site]:
         found.process.wait()
 
 
-def boa(site: Site, *words: str) -> str:
-    """Return what the command prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "boa_daemon", *words, "--socket", str(site.socket)],
-        cwd=site.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_a_rank_a_node_and_all_of_them(site: Site) -> None:
+def test_a_rank_a_node_and_all_of_them(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two ranks that write at the same time: each line is of one of them, and none is lost."""
+    monkeypatch.chdir(site.folder)
+
+    def boa(*words: str) -> str:
+        assert exit_code(monkeypatch, *words, "--socket", str(site.socket)) == 0
+        return capsys.readouterr().out
+
     (site.folder / "print_ranks.py").write_text(SCRIPT)
     (site.folder / "job.yaml").write_text(JOB.format(run=TORCHRUN))
-    said = boa(site, "submit", "job.yaml")
+    said = boa("submit", "job.yaml")
     assert "this job runs at one width" in said, "the script neither reports nor saves"
     (job,) = [row["id"] for row in site.get("/jobs")["jobs"]]
     wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "finished", site)
 
-    one = boa(site, "logs", job, "--rank", "1").splitlines()
+    one = boa("logs", job, "--rank", "1").splitlines()
     assert [line for line in one if line.startswith("line")] == [f"line {number} of 1" for number in range(3)]
     assert "complaint of 1" in one
     assert not [line for line in one if line.endswith("of 0")]
     # The nodes of this cloud have a GPU each, so each rank is on a node of its own.
-    assert "[rank 1] line 2 of 1" in boa(site, "logs", job, "--node", "1")
-    assert "boa: this job runs at one width" in boa(site, "logs", job)
-    everything = boa(site, "logs", job, "--all")
+    assert "[rank 1] line 2 of 1" in boa("logs", job, "--node", "1")
+    assert "boa: this job runs at one width" in boa("logs", job)
+    everything = boa("logs", job, "--all")
     for rank in (0, 1):
         assert f"node {rank}: [rank {rank}] line 2 of {rank}" in everything
         assert f"node {rank}: [rank {rank}] complaint of {rank}" in everything

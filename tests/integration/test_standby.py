@@ -58,6 +58,7 @@ def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
     assert site.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.exhaustive
 def test_a_standby_that_waits_stops_when_it_is_told(site: Site) -> None:
     """SIGTERM while another one leads: it ends well, and touches nothing."""
     site.up()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 from pathlib import Path
@@ -28,13 +27,13 @@ def a_bench(folder: Path, network: object, nodes: int) -> Bench:
     ("run", "last_bytes"),
     [
         (C10D, SORTED_AS_TEXT[::-1]),
+        # Each node is once the first by its text, and once more with a launcher that does not sort.
         *(
             pytest.param(run, order, marks=pytest.mark.exhaustive)
             for run, order in (
-                *((C10D, order) for order in itertools.permutations(SORTED_AS_TEXT)),
-                *((DDP, order) for order in (SORTED_AS_TEXT, SORTED_AS_TEXT[::-1])),
+                *((C10D, SORTED_AS_TEXT[turn:] + SORTED_AS_TEXT[:turn]) for turn in range(3)),
+                (DDP, SORTED_AS_TEXT[::-1]),
             )
-            if (run, order) != (C10D, SORTED_AS_TEXT[::-1])
         ),
     ],
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.sim.scenarios import Scenario, a_trace_of
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
@@ -110,7 +111,7 @@ def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None
 @pytest.mark.parametrize(
     ("share", "policy", "gpus"),
     [
-        (0.3, "boa", 1),
+        pytest.param(0.3, "boa", 1, marks=pytest.mark.exhaustive),
         pytest.param(0.6, "boa", 1, marks=pytest.mark.exhaustive),
         pytest.param(0.9, "boa", 1, marks=pytest.mark.exhaustive),
         pytest.param(0.3, "boa-paced", 4, marks=pytest.mark.exhaustive),
@@ -160,7 +161,7 @@ def thin_runs(draw: st.DrawFn) -> tuple[SimulationSettings, Caps]:
     return found, Caps(usd_per_hour=ceiling, instances=nodes, checkpoint_seconds=0.0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sampled(12), deadline=None)
 @given(case=thin_runs())
 def test_any_budget_is_decided_within_the_caps_and_never_far_overspent(
     case: tuple[SimulationSettings, Caps],
@@ -191,7 +192,7 @@ def test_without_the_flag_the_least_that_would_do_is_named() -> None:
 
 def test_a_budget_that_is_enough_is_no_best_effort() -> None:
     """The flag changes nothing then."""
-    run = prepare(a_run(1.2))
+    run = prepare(a_run(1.2, hours=48.0))
 
     assert run.shortfall is None
     assert run.finish().status == "planned"

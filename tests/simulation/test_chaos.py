@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from sampling import sampled
 from worlds import WORLDS
 
 from boa_daemon.sim.report import Simulation
@@ -86,7 +87,7 @@ class Watch:
             assert len(listed) <= world.quotas[""]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150), deadline=None)
 @given(run_settings=chaos())
 def test_every_job_finishes_once_and_every_node_is_paid(run_settings: SimulationSettings) -> None:
     """The controller alone ends every node; the ledger is the world's meter; hours add up."""
@@ -108,7 +109,7 @@ def test_every_job_finishes_once_and_every_node_is_paid(run_settings: Simulation
     assert meter.rented_gpu_seconds < math.inf
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 @given(run_settings=chaos())
 def test_no_policy_beats_the_bound_in_any_world(run_settings: SimulationSettings) -> None:
     """Whatever goes wrong or is cheap, the mean JCT is at least the bound for the money that was spent."""
@@ -122,7 +123,7 @@ def test_no_policy_beats_the_bound_in_any_world(run_settings: SimulationSettings
     assert result.spent_usd == dollars(round(result.spent_usd * 1e6))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sampled(30), deadline=None)
 @given(run_settings=chaos())
 def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSettings) -> None:
     """Every figure equal, not nearly equal."""
@@ -131,7 +132,7 @@ def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSet
     assert first == second
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sampled(30), deadline=None)
 @given(run_settings=chaos())
 def test_work_that_counted_is_the_work_of_the_jobs(run_settings: SimulationSettings) -> None:
     """At width 1 and full speed, GPU-hours used are the sizes of all jobs, however often they fell back."""

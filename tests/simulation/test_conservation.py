@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from sampling import sampled
 
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare
@@ -80,7 +81,7 @@ def checked(decision: Decision) -> None:
         assert node.phase == "ready" or node.free_gpus == len(node.gpus)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=sampled(120), deadline=None)
 @given(run_settings=runs())
 def test_every_run_conserves_jobs_work_and_money(run_settings: SimulationSettings) -> None:
     """Jobs in = jobs out; GPU-seconds add up; the bill is the meters'; the bound holds; caps hold."""
@@ -108,7 +109,7 @@ def without_wall(result: Simulation) -> Simulation:
     return replace(result, wall_seconds=0.0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sampled(25), deadline=None)
 @given(run_settings=runs())
 def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSettings) -> None:
     """Every figure equal, not nearly equal."""
@@ -121,7 +122,7 @@ def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSet
 NOT_PACED = tuple(sorted(name for name, entry in POLICIES.items() if not entry.reads_progress))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 @given(run_settings=runs(NOT_PACED))
 def test_phases_that_change_no_width_need_no_tick(run_settings: SimulationSettings) -> None:
     """Deciding at every end of a phase gives the same run as deciding only where a width may change."""
@@ -132,7 +133,7 @@ def test_phases_that_change_no_width_need_no_tick(run_settings: SimulationSettin
     assert replace(without_wall(shortcut.finish()), ticks=0) == replace(without_wall(full.finish()), ticks=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 @given(run_settings=runs())
 def test_the_work_of_every_job_is_done(run_settings: SimulationSettings) -> None:
     """At width 1 and speed 1, GPU-hours used are the sizes of all jobs."""

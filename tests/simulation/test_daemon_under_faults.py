@@ -11,7 +11,7 @@ from boa_daemon.testing.chaos import rehearse
 
 def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:
     """The world's own records say so; `benchmarks/daemon_month.py` does the same for a month."""
-    outcome = rehearse(tmp_path, days=1.5, seed=3, tick_seconds=300.0)
+    outcome = rehearse(tmp_path, days=1.0, seed=3, tick_seconds=300.0)
     assert outcome.faults["refusals"] > 0
     assert outcome.faults["lost answers"] > 0
     assert outcome.faults["interruptions"] > 0

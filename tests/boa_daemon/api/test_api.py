@@ -121,7 +121,7 @@ def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: D
 def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """With its length said at the start, and without."""
     transport = httpx.HTTPTransport(uds=str(served[0]))
-    with httpx.Client(transport=transport, base_url="http://boa", timeout=30.0) as client:
+    with httpx.Client(transport=transport, base_url="http://boa", timeout=120.0) as client:
         chunk = b" " * 2**20
 
         def endless() -> Iterator[bytes]:
@@ -256,7 +256,7 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
         case.validate_response(answer, checks=checks)
 
     quiet = settings(
-        max_examples=12,
+        max_examples=8,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -386,7 +386,7 @@ def test_callers_who_say_nothing_keep_nobody_out(
             line.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n")
     with Client(served[0]) as client:
         assert "fault" in client.get("/status")
-    end, answer = time.monotonic() + 20.0, 0
+    end, answer = time.monotonic() + 120.0, 0
     while answer != 200 and time.monotonic() < end:
         with suppress(httpx.HTTPError):
             url = f"http://127.0.0.1:{served[1]}/v1/status"
@@ -394,7 +394,7 @@ def test_callers_who_say_nothing_keep_nobody_out(
         time.sleep(0.1)
     assert answer == 200
     for line in lines:
-        line.settimeout(5.0)
+        line.settimeout(60.0)
         with suppress(OSError):
             assert line.recv(1) == b""
         line.close()

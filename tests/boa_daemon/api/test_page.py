@@ -58,7 +58,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("day")
-    play = a_day(folder, now=INSTANT)
+    play = a_day(folder, hours=24.0 if os.environ.get("BOA_RECORD_DOCS") else 8.0, now=INSTANT)
     with served(play, folder) as found:
         yield found
     play.close()
@@ -95,8 +95,15 @@ def show(tab: Tab, site: Served, view: str) -> None:
     tab.page.wait_for_selector("main .card")
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param("light", 360, marks=pytest.mark.exhaustive),
+        pytest.param("dark", 1280, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_every_view_is_drawn(browser: Any, site: Served, width: int, scheme: str) -> None:
     """No complaint, no request to another host, nothing wider than the screen, and text that can be read."""
     tab = signed_in(browser, site, width=width, scheme=scheme)
@@ -319,12 +326,12 @@ def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
             assert "hello-1" in tab.page.locator("main").inner_text()
             tab.page.click("text=hello-1")
             tab.page.wait_for_selector("pre.log >> text=step 3")
-            tab.page.wait_for_selector("svg[aria-label='loss over time']", timeout=30_000)
+            tab.page.wait_for_selector("svg[aria-label='loss over time']", timeout=120_000)
             assert tab.complaints == []
             tab.close()
         finally:
             opened.terminate()
-            opened.communicate(timeout=20)
+            opened.communicate(timeout=120)
             # Nothing of the job outlives the test.
             subprocess.run([*boa, "cancel", "hello-1"], cwd=site.folder, env=environment, check=True)
             wait_for(lambda: site.get("/jobs/hello-1").get("status") == "cancelled", site)

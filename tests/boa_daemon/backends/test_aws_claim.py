@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto import mock_aws
+from sampling import sampled
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_claim import RENEW_SECONDS, STALE_SECONDS, ClusterClaim
@@ -56,7 +57,7 @@ def a_claim(bucket: Any, books: str, clock: ManualClock, said: list[str] | None 
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sampled(100), deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32), count=st.integers(min_value=2, max_value=4))
 def test_of_daemons_with_different_databases_one_acts(seed: int, count: int) -> None:
     """From the first minute, in any order, while some are down for a while, or cut off from S3 alone."""

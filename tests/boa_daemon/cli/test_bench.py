@@ -44,16 +44,16 @@ def test_a_class_file_is_written_from_what_was_measured(
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "patience", "said"),
     [
-        ("print('no data'); raise SystemExit(3)", "fewer than two steps: it ended with 3: no data"),
-        ("import time; time.sleep(60)", "fewer than two steps: it still ran"),
+        ("print('no data'); raise SystemExit(3)", 60.0, "fewer than two steps: it ended with 3: no data"),
+        ("import time; time.sleep(60)", 0.5, "fewer than two steps: it still ran"),
     ],
 )
-def test_a_script_that_reports_no_steps_is_told_how(program: str, said: str) -> None:
+def test_a_script_that_reports_no_steps_is_told_how(program: str, patience: float, said: str) -> None:
     """With how it ended, and what it printed last."""
     with pytest.raises(InputError, match=said) as error:
-        measure([sys.executable, "-c", program], 1, seconds=1.0, first_step_seconds=0.5)
+        measure([sys.executable, "-c", program], 1, seconds=1.0, first_step_seconds=patience)
 
     assert "boa_daemon.job.report" in str(error.value.hint)
 

@@ -135,13 +135,13 @@ def test_a_list_that_was_cut_says_so(boa: Boa) -> None:
     assert "There are more" not in boa("jobs", "--all", "--limit", "4")[1]
 
 
-@pytest.mark.parametrize("name", ["my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"])
 @pytest.mark.parametrize("verb", ["explain", "logs", "cancel"])
-def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str, name: str) -> None:
+def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str) -> None:
     """Exit code 2 and a sentence, whatever is typed."""
-    code, said = boa(verb, name)
-    assert code == 2
-    assert "boa jobs --all" in said
+    for name in ("my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"):
+        code, said = boa(verb, name)
+        assert code == 2, name
+        assert "boa jobs --all" in said, name
 
 
 def test_an_id_is_never_cut(

@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from boa_daemon.cli import app
 from boa_daemon.cli.demo import LOAD_FACTOR, Rival, conclusions, default_budget, shipped_settings
 from boa_daemon.cli.live_view import ROWS, clock_text, view
 from boa_daemon.sim.wiring import simulate
 from boa_daemon.testing import a_class, a_job, a_node, a_state, some_slots
 from policies.model import Budget
 from policies.registry import PolicyOptions
-
-
-@pytest.mark.exhaustive
-def test_without_a_terminal_it_prints_lines_and_ends_with_sentences_and_next_commands() -> None:
-    """Nothing sleeps, nothing is canned: the figures of the sentences are those of the table."""
-    result = CliRunner().invoke(app, ["demo"])
-
-    assert result.exit_code == 0, result.exception
-    assert "85 real training jobs" in result.stdout
-    assert "nodes" in result.stdout
-    assert "The best static fleet" in result.stdout
-    assert "Next: boa " in result.stdout
-
-
-@pytest.mark.exhaustive
-def test_json_is_one_document_with_every_run() -> None:
-    """BOA first, then the rivals, each with its settings in its name."""
-    document = json.loads(CliRunner().invoke(app, ["demo", "--budget", "40/h", "--json"]).stdout)
-
-    names = [run["name"] for run in document["runs"]]
-    assert names[0] == "boa"
-    assert {name.split(",")[0] for name in names[1:]} == {"static-fifo", "static-equal", "equal-width"}
-    assert document["runs"][0]["mean_usd_per_hour"] <= 40.0
-    assert all(run["finished"] == run["jobs"] for run in document["runs"])
-    static = [run for run in document["runs"] if run["policy"].startswith("static")]
-    assert all(run["mean_usd_per_hour"] >= document["runs"][0]["mean_usd_per_hour"] for run in static)
 
 
 def test_the_default_budget_is_a_multiple_of_the_load() -> None:

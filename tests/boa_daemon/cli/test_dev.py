@@ -30,7 +30,7 @@ def waited(folder: Path, *, seconds: float, idle: float) -> tuple[int, str]:
     )
     environment = {"PATH": os.environ["PATH"], "BOA_PROGRESS_FILE": f"{folder}/p", "BOA_JOB_ID": "dev-1"}
     done = subprocess.run(
-        ["/bin/bash", "-c", run], env=environment, capture_output=True, text=True, check=False, timeout=30
+        ["/bin/bash", "-c", run], env=environment, capture_output=True, text=True, check=False, timeout=120
     )
     assert not done.stderr
     return done.returncode, done.stdout

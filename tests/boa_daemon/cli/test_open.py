@@ -128,4 +128,4 @@ def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
             assert url in door.read_text()
             assert door.parent.stat().st_mode & 0o077 == 0
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 130
+            assert process.wait(timeout=120) == 130

@@ -39,14 +39,14 @@ def test_a_pipe_gets_a_line_a_minute(
         headway.each_minute = lambda: looks.append(headway.done)
         headway.tasks.run(a_square, 2)
         headway.step("boa")
-        deadline = time.monotonic() + 5.0
-        while not looks and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60.0
+        while 1 not in looks and time.monotonic() < deadline:
             time.sleep(0.02)
     lines = capsys.readouterr().err.splitlines()
 
-    assert looks[0] == 1
-    assert lines[0].startswith("1 of 2 cells, 1 runs")
-    assert "best so far: boa" in lines[0]
+    assert 1 in looks
+    (first, *_) = (line for line in lines if line.startswith("1 of 2 cells, 1 runs"))
+    assert "best so far: boa" in first
 
 
 def test_what_is_stopped_says_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,12 +167,13 @@ def test_what_is_no_group_is_said(stage: Stage, name: str) -> None:
         stage.play.service.submit([job_content(after=["sweep-g1"])], user="ann")
 
 
+@pytest.mark.exhaustive  # Ten thousand rows go in and out.
 def test_ten_thousand_jobs_are_taken_and_cancelled_in_seconds(stage: Stage) -> None:
     """One file; the limits leave room for a busy machine, `benchmarks/submissions.py` measures."""
     began = time.perf_counter()
     group = stage.submit(matrix={"LR": [0.1, 0.2], "SEED": list(range(50))}, count=100, max_usd=1000.0)
     taken = time.perf_counter() - began
-    assert taken < 20.0
+    assert taken < 60.0
     stage.tick()
     began = time.perf_counter()
     assert stage.play.service.cancel_group(group, user="ann", is_admin=False)["jobs"] == 10_000

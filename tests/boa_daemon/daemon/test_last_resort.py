@@ -113,7 +113,9 @@ CLOUD_CALLS = ("nodes", "offers", "launch", "renew", "sweep", "ages", "elsewhere
 RUNNER_CALLS = ("prepare", "admit", "start", "stop", "kill", "poll", "forget", "order_links", "logs")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (1, 2, 3))]
+)
 def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: Path, seed: int) -> None:
     """Every call of both ports raises now and then for most of a day, `terminate` too: caps hold to the cent.
 
@@ -136,7 +138,11 @@ def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: P
     assert failed
     stage.cloud_breaks.clear()
     stage.runner_breaks.clear()
-    stage.run(900)
+    for _ in range(900):  # A day and more: what a cap has stopped goes on after midnight.
+        stage.run(1)
+        if stage.live() == 0 and not stage.play.books.queue.active:
+            break
+    stage.run(5)
     assert all(spent <= CAP for spent in stage.spent_by_day().values())
     assert stage.daemon.trouble == ""
     statuses = {row["status"] for row in stage.play.service.jobs()["jobs"]}
@@ -146,7 +152,7 @@ def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: P
     stage.play.close()
 
 
-@pytest.mark.parametrize("port", ["poll", "prepare"])
+@pytest.mark.parametrize("port", ["poll", pytest.param("prepare", marks=pytest.mark.exhaustive)])
 def test_a_port_that_never_works_again_breaks_no_cap(tmp_path: Path, port: str) -> None:
     """Jobs run, then every tick fails for a day and more: what costs is given back in time."""
     stage = Stage(tmp_path, 1)
@@ -170,7 +176,8 @@ def test_a_restart_into_a_tick_that_fails_keeps_the_caps_too(tmp_path: Path) -> 
     stage.play.close()
     stage.open()
     stage.runner_breaks["prepare"] = 1.0
-    assert not any(stage.run(800))
+    assert not any(stage.run(200))
+    assert stage.live() == 0
     assert all(spent <= CAP for spent in stage.spent_by_day().values())
     stage.play.close()
 
@@ -216,7 +223,7 @@ def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.Monkey
     said: list[str] = []
     monkeypatch.setattr(stage.daemon.alerts, "shout", lambda sentence, **_: said.append(sentence))
     go = threading.Event()
-    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: go.wait(20.0) and [])
+    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: go.wait(120.0) and [])
     ticking = threading.Thread(target=stage.daemon.tick)
     ticking.start()
     time.sleep(0.4)
@@ -261,7 +268,7 @@ def test_a_database_that_raises_starts_nothing_and_keeps_the_caps(
         raise OperationalError("INSERT", {}, Exception("database or disk is full"))
 
     monkeypatch.setattr(stage.play.books.store.database, "write", broken)
-    assert not any(stage.run(800))
+    assert not any(stage.run(200))
     assert "disk is full" in stage.daemon.trouble
     assert len(stage.play.cloud.everything()) == before
     assert all(spent <= CAP for spent in stage.spent_by_day().values())

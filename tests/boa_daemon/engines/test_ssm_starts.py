@@ -21,7 +21,7 @@ from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 
 FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
-SOON_SECONDS = 20.0
+SOON_SECONDS = 120.0
 
 
 @dataclass

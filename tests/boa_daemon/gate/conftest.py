@@ -49,7 +49,7 @@ class Bench:
 
     def raw(self) -> RawLine:
         """Return a bare line to the gate."""
-        return RawLine(self.address.connect(timeout_seconds=5.0))
+        return RawLine(self.address.connect(timeout_seconds=60.0))
 
 
 class RawLine:

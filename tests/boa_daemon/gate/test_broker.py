@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.types import Ask, GateSettings, Grant
@@ -365,7 +366,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sampled(150))
 @given(steps=STEPS, policy=st.sampled_from(["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"]))
 def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
     steps: list[tuple[str, int, float]], policy: str

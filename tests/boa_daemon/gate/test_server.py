@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.gate import connection as connection_module
 from boa_daemon.gate import server as server_module
@@ -118,7 +119,7 @@ def test_a_question_with_a_wrong_field_ends_the_line(start: Start, field: str, v
     assert field in line.end()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 @given(junk=st.binary(max_size=400))
 def test_no_bytes_bring_the_gate_down(junk: bytes) -> None:
     """Whatever a stranger sends, the next caller is served."""
@@ -155,7 +156,7 @@ def test_no_frame_of_a_job_brings_the_gate_down(start: Start) -> None:
     """A job with its token sends what it likes: its own line may end, and the others are served."""
     bench = start(policy="ada-srsf-buckets")
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=sampled(300), deadline=None)
     @given(frames=FRAMES)
     def send(frames: list[dict[str, object]]) -> None:
         line = bench.raw()

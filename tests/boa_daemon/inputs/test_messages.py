@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.backends.aws_events import InterruptionQueue, Notices
 from boa_daemon.engines.inbox import Inbox
@@ -142,7 +143,7 @@ def text_of(message: Any) -> str:
         return repr(message)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=sampled(1500), deadline=None)
 @given(message=damaged(GOOD))
 def test_no_status_breaks_what_reads_it(message: Any) -> None:
     """Whatever it holds: it is dropped, or a report can be made of it and written down."""
@@ -154,7 +155,7 @@ def test_no_status_breaks_what_reads_it(message: Any) -> None:
         json.dumps(said, allow_nan=True)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=sampled(600), deadline=None)
 @given(messages=st.lists(st.one_of(damaged(GOOD), damaged(EVENT)), min_size=1, max_size=12))
 def test_no_message_stops_the_engine_or_comes_back(
     messages: list[Any], tmp_path_factory: pytest.TempPathFactory
@@ -169,7 +170,7 @@ def test_no_message_stops_the_engine_or_comes_back(
         assert isinstance(status["rank"], int)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sampled(300), deadline=None)
 @given(answer=st.one_of(ODD, damaged({"Status": "Success", "StandardOutputContent": STATUS + "{}"})))
 def test_no_answer_to_a_probe_stops_the_engine(answer: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     """SSM says what a node printed, and a node prints what it likes."""
@@ -183,7 +184,7 @@ def test_no_answer_to_a_probe_stops_the_engine(answer: Any, tmp_path_factory: py
         assert engine.poll()["a"].generation == 1
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=sampled(600), deadline=None)
 @given(messages=st.lists(damaged(EVENT), min_size=1, max_size=9))
 def test_no_event_stops_the_listener(messages: list[Any]) -> None:
     """Warnings of the cloud: those that cannot be read are counted and deleted, the good one is noted."""
@@ -195,7 +196,7 @@ def test_no_event_stops_the_listener(messages: list[Any]) -> None:
     assert woken
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampled(200), deadline=None)
 @given(
     files=st.dictionaries(
         st.sampled_from(["keeper.json", "exit.json", "ending.json", "progress.json"]),

@@ -30,7 +30,7 @@ class Crew:
 
     def __init__(self, folders: Mapping[int, Path], nodes: tuple[int, ...], **more: str) -> None:
         self._parts: list[bytes] = [b""] * len(nodes)
-        self._barrier = threading.Barrier(len(nodes), timeout=20)
+        self._barrier = threading.Barrier(len(nodes), timeout=120)
         self.runs = [
             Run(
                 {

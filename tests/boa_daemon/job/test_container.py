@@ -232,7 +232,7 @@ def test_a_job_runs_in_its_image_and_is_stopped_there(bench: Bench, tmp_path: Pa
     assert str(Path(container.__file__).parents[1]) in bench.printed()
     lines = said.read_text()
     assert '"run", "--rm"' in lines
-    until = time.monotonic() + 30.0
+    until = time.monotonic() + 120.0
     while '"rm", "-f"' not in said.read_text():
         assert time.monotonic() < until
         time.sleep(0.05)

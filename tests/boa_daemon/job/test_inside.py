@@ -65,7 +65,7 @@ def test_a_shell_on_a_terminal_of_its_own(unit: Unit) -> None:
         pass
     os.close(ours)
 
-    assert process.wait(timeout=20) == 5
+    assert process.wait(timeout=120) == 5
     assert f"of=a job in={unit.workdir}" in said.decode()
     assert b"/dev/" in said
     assert b"no job control" not in said

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.job.samples import SampleStream, check_each_seen_once, split_batch
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(
     size=st.integers(1, 200),
     share=st.integers(1, 5),

@@ -93,7 +93,14 @@ def a_stage(folder: Path, **changes: dict[str, Any]) -> Iterator[Stage]:
         stage.play.close()
 
 
-@pytest.mark.parametrize("policy", ["boa", "boa-paced", "static-fifo", "equal-width"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("boa", "static-fifo")),
+        "boa-paced",
+        "equal-width",
+    ],
+)
 def test_a_reload_with_a_budget_below_the_load_stops_no_tick(tmp_path: Path, policy: str) -> None:
     """Six nodes run; then 0.3 USD/hour: nodes go back, jobs go on now and then, and the money is kept to."""
     with a_stage(tmp_path, workload={"policy": policy}) as stage:

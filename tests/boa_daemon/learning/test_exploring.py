@@ -9,6 +9,7 @@ import pytest
 from followers import Known
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.learning.exploring import ADVANCE_JOBS, LATEST_SECONDS, Exploring, Tries, TryWorth
 from boa_daemon.learning.speedups import (
@@ -67,7 +68,7 @@ def tried(tries: Tries, samples: list[SpeedSample], *, size: float, now: float) 
 
 
 @given(size=st.floats(0.1, 50.0), fraction=st.floats(0.001, 0.1), rounds=st.integers(1, 30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 def test_tries_waste_no_more_than_a_job_and_a_part_of_the_work(
     size: float, fraction: float, rounds: int
 ) -> None:

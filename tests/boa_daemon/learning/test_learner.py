@@ -345,9 +345,30 @@ def site(tmp_path: Path) -> Iterator[Site]:
     found.play.close()
 
 
-def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
+@pytest.fixture(scope="module")
+def half_a_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, int, str]]:
+    """Twelve hours of such a site, and what it had started and planned by after eight; tests go in order."""
+    found = Site(tmp_path_factory.mktemp("half-a-day"), work=2.0)
+    found.hours(8)
+    before, policy = len(found.play.runner.started), found.play.books.store.policy_hash
+    found.hours(4)
+    yield found, before, policy
+    found.play.close()
+
+
+def test_learning_moves_jobs_when_it_learns_and_not_after(half_a_day: tuple[Site, int, str]) -> None:
+    """Twelve hours of the same load: the plan changes a few times, and in the last four no job moves."""
+    site, before, hash_before = half_a_day
+    late = site.play.runner.started[before:]
+
+    assert len({job for job, _ in late}) == len(late) > 10
+    assert site.play.books.store.policy_hash == hash_before
+    assert len({row["policy"] for row in site.play.books.store.decisions(limit=1000)}) <= 6
+
+
+def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(half_a_day: tuple[Site, int, str]) -> None:
     """Four jobs an hour of two GPU-hours, stated one of one: both are found, and outlive a restart."""
-    site.hours(12)
+    site = half_a_day[0]
     daemon = site.play.daemon
     belief = daemon.learning.beliefs.known["default"]
 
@@ -372,9 +393,9 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(site: Site) -> None:
     assert again.rate.mean == pytest.approx(belief.rate.mean, rel=0.02)
 
 
-def test_a_job_has_left_what_its_class_is_believed_to_need(site: Site) -> None:
+def test_a_job_has_left_what_its_class_is_believed_to_need(half_a_day: tuple[Site, int, str]) -> None:
     """Once two hours are believed, a job that came as one of one hour has two hours less what it did."""
-    site.hours(10)
+    site = half_a_day[0]
     jobs = site.play.daemon.work.jobs()
     factor = site.play.daemon.planner.classes["default"].size_gpu_hours
     waiting = [job.job.remaining_gpu_hours for job in jobs.values() if not job.slots and not job.generation]
@@ -385,19 +406,6 @@ def test_a_job_has_left_what_its_class_is_believed_to_need(site: Site) -> None:
     assert fresh.job.remaining_gpu_hours == pytest.approx(factor)
     assert fresh.job.scale == pytest.approx(1.0)
     assert all(left == pytest.approx(factor) for left in waiting)
-
-
-def test_learning_moves_jobs_when_it_learns_and_not_after(site: Site) -> None:
-    """Twelve hours of the same load: the plan changes a few times, and in the last four no job moves."""
-    site.hours(8)
-    before = len(site.play.runner.started)
-    hash_before = site.play.books.store.policy_hash
-    site.hours(4)
-    late = site.play.runner.started[before:]
-
-    assert len({job for job, _ in late}) == len(late) > 10
-    assert site.play.books.store.policy_hash == hash_before
-    assert len({row["policy"] for row in site.play.books.store.decisions(limit=1000)}) <= 6
 
 
 def test_a_kill_between_samples_loses_and_doubles_nothing_of_the_books(site: Site) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.learning.speedups import (
     HALF_LIFE_SECONDS,
@@ -195,7 +196,7 @@ def test_a_try_stays_within_what_it_may_waste_and_within_the_widths_allowed() ->
     worth=st.floats(0.01, 5.0),
     gpus=st.sampled_from([2, 4, 16]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sampled(25), deadline=None)
 def test_the_worth_of_knowing_is_the_mean_of_the_better_choice(
     mean: float, spread: float, worth: float, gpus: int
 ) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.network import kernel
 from boa_daemon.network.messages import bytes_left_now
@@ -206,7 +207,7 @@ def spans(experiment: Experiment, outcome: NetworkOutcome, job: int) -> bool:
 
 
 @given(experiments())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=sampled(150), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_work_is_conserved_and_no_message_beats_the_wire(experiment: Experiment) -> None:
     """Busy time, events and the least time of each job add up; memory and exclusivity hold."""
     outcome = simulate(experiment, engine="python")
@@ -241,13 +242,13 @@ def test_work_is_conserved_and_no_message_beats_the_wire(experiment: Experiment)
 
 
 @given(experiments())
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=sampled(50), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_the_same_case_gives_the_same_answer(experiment: Experiment) -> None:
     assert simulate(experiment).as_json() == simulate(experiment).as_json()
 
 
 @given(experiments(names=("ada-srsf",)))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=sampled(100), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_threshold_zero_is_srsf_1_and_infinity_is_srsf_2(experiment: Experiment) -> None:
     """Exactly, in the whole simulation."""
     policy = experiment.link_policy
@@ -260,7 +261,7 @@ def test_threshold_zero_is_srsf_1_and_infinity_is_srsf_2(experiment: Experiment)
 
 @given(experiments())
 @settings(
-    max_examples=150,
+    max_examples=sampled(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     deadline=None,
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from sampling import sampled
 
 from boa_daemon.sim.boot_bound import Effort, Renting, lower_bound_with_boots_hours
 from boa_daemon.sim.bound import lower_bound_hours
@@ -69,7 +70,7 @@ def runs(draw: DrawFn) -> SimulationSettings:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sampled(12), deadline=None)
 @given(run_settings=runs())
 def test_no_run_beats_it(run_settings: SimulationSettings) -> None:
     """The bound is at most what the run waited for its money, and at least the bound without boots."""

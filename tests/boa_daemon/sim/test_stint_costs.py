@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from sampling import sampled
 
 from boa_daemon.sim.stint_costs import least_costs
 from boa_daemon.sim.stint_paths import JobTimes, Resolution
@@ -43,7 +44,7 @@ def paid(prices: Floats, choice: int, begin: float, end: float) -> float:
     return float(inside @ prices[choice]) + max(end - max(begin, edges[-1]), 0.0) * float(TAIL[choice])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sampled(300), deadline=None)
 @given(
     job=jobs(),
     begins=st.floats(0.0, 1.0),

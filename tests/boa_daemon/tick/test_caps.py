@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from sampling import sampled
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.sim.world import SimulatedWorld
@@ -372,7 +373,7 @@ def capped_runs(draw: DrawFn) -> tuple[SimulationSettings, Caps]:
     return run, caps
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampled(60), deadline=None)
 @given(case=capped_runs(), is_unreliable=st.booleans())
 def test_no_cap_is_exceeded_by_a_micro_dollar(
     case: tuple[SimulationSettings, Caps], is_unreliable: bool

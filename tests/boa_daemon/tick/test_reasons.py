@@ -102,6 +102,8 @@ def test_what_a_daemon_says_is_in_the_list(tmp_path: Path) -> None:
         if number == 20:
             play.service.cancel(names["jobs"][-1], user="bob", is_admin=False)
         clock.instant += 60.0
+        if number % 4:
+            continue
         for row in play.service.jobs()["jobs"]:
             said.add(play.service.explain(row["id"])["reason"])
             said.add(row["waits_for"] or "running")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.testing import a_job, a_node, a_state
 from boa_daemon.tick.caps import within_caps
@@ -90,7 +91,7 @@ class World:
 JOBS = {f"{team}{number}": team for team in ("red", "blue") for number in range(4)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150), deadline=None)
 @given(
     purses=st.tuples(*[st.floats(min_value=0.05, max_value=40.0)] * 2),
     grace=st.sampled_from([1.0, 60.0, 300.0]),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.errors import InputError
@@ -59,10 +59,10 @@ def test_what_is_drawn_is_like_the_shipped_trace() -> None:
     drawn_jobs = [job for drawn in draws for job in drawn.jobs]
     seen = [sum(job.class_name == name for job in drawn_jobs) for name in names]
     expected = [load.class_parts[name] * len(drawn_jobs) for name in names]
-    assert stats.chisquare(seen, expected).pvalue > 1e-3
+    assert scipy.stats.chisquare(seen, expected).pvalue > 1e-3
     for name in names:
         own = [job.scale for job in drawn_jobs if job.class_name == name]
-        assert stats.ks_2samp(own, list(load.scales[name])).pvalue > 1e-3
+        assert scipy.stats.ks_2samp(own, list(load.scales[name])).pvalue > 1e-3
     hours = math.ceil(trace.window_hours)
     begin = trace.jobs[0].arrived_at_seconds
     real = np.bincount([int((j.arrived_at_seconds - begin) / 3600.0) for j in trace.jobs], minlength=hours)

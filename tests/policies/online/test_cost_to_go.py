@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.testing import a_class, a_problem
 from policies.model import JobClass, Phase, Problem, Width
@@ -54,7 +55,7 @@ def exact_costs(columns: WidthColumns, *, scale: float, multiplier: float) -> tu
     return phase_cost, after
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sampled(60))
 @given(
     seed=st.integers(0, 10_000),
     phases=st.integers(1, 6),

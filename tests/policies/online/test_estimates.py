@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from sampling import sampled
+from scipy import integrate
 
 from policies.errors import InvalidProblem
 from policies.online.estimates import (
@@ -51,7 +53,7 @@ def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
     # An unseen event of variance over mean 20 counts with the 24; the prior is worth 3 jobs, or half a one.
     doubt = 1.0 + 19.0 / 25.0
     ends = [
-        stats.gamma(worth + 24.0 / doubt, scale=1.0 / (worth / 6.0 + 12.0 / doubt)).interval(0.95)
+        scipy.stats.gamma(worth + 24.0 / doubt, scale=1.0 / (worth / 6.0 + 12.0 / doubt)).interval(0.95)
         for worth in (3.0, 0.5)
     ]
     assert found.low == pytest.approx(min(low for low, _ in ends))
@@ -164,7 +166,7 @@ def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 @given(ended=_sizes, bounds=_sizes)
 def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: list[float]) -> None:
     """A job that did so much and runs on is no reason to believe in smaller jobs than without it."""
@@ -176,7 +178,7 @@ def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: li
     assert found.high >= without.high * (1.0 - 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 @given(ended=_sizes, bound=st.floats(0.1, 8.0))
 def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[float], bound: float) -> None:
     """What a job has done is a lower bound of its size, so it says more than the same size would."""
@@ -186,7 +188,7 @@ def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[flo
     assert running.mean >= over.mean * (1.0 - 1e-3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sampled(30), deadline=None)
 @given(logs=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=10))
 def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
     """Ten times the data never widens it."""
@@ -238,7 +240,7 @@ def test_a_job_that_ended_at_once_is_one_small_job() -> None:
 
 
 @given(sizes=st.lists(st.floats(0.1, 8.0), min_size=1, max_size=8), unit=st.floats(0.01, 100.0))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sampled(30), deadline=None)
 def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None:
     """Work in other units over a stated size in those units gives the same belief."""
     found = estimate_size(Sizes.of(np.array(sizes)), NO_BOUNDS, prior_jobs=2.0)
@@ -298,7 +300,7 @@ def test_of_sizes_that_hardly_differ_the_difference_is_left(part: float) -> None
 @pytest.mark.parametrize("shape", [0.2, 0.7, 2.0, 4.0, 50.0])
 def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
     """E[X - a | X > a] is the integral of P(X > t) beyond a, over P(X > a)."""
-    law = stats.gamma(shape, scale=3.0 / shape)
+    law = scipy.stats.gamma(shape, scale=3.0 / shape)
     for done in (0.01, 1.0, 3.0, 10.0):
         if law.sf(done) > 1e-12:
             tail, _ = integrate.quad(law.sf, done, law.isf(law.sf(done) * 1e-14), limit=400)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_narrowing import plain_shares, plain_worths
+from sampling import sampled
 from scipy.optimize import linprog
 
 from policies.claim import Claim, Menu
@@ -336,7 +337,7 @@ def test_units_do_not_matter(claims: list[Claim], room: int, factor: float) -> N
     assert given_gpus(scaled, room * factor) == given_gpus(claims, float(room))
 
 
-@settings(max_examples=50)
+@settings(max_examples=sampled(50))
 @given(seed=st.integers(0, 10_000))
 def test_more_room_never_waits_longer(seed: int) -> None:
     """The weighted hours until all jobs are done fall, or stay, as the room grows."""

@@ -80,11 +80,11 @@ def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most:
 
 
 def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
-    """Of 40 random lists of four jobs at most two miss the optimum, none by more than 10 %."""
+    """Of 15 random lists of four jobs at most one misses the optimum."""
     rng = np.random.default_rng(5)
     most = Limits(usd_per_hour=34.0, instances={"one": 2, "big": 2})
     worse = []
-    for _ in range(40):
+    for _ in range(15):
         jobs = []
         for number in range(4):
             hours = float(rng.uniform(1.0, 9.0))
@@ -109,7 +109,7 @@ def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
         if found[:2] > best[:2] or found[2] > best[2] * (1.0 + 1e-6):
             worse.append((found, best))
 
-    assert len(worse) <= 2
+    assert len(worse) <= 1
     assert all(found[1] == best[1] and found[2] <= 1.1 * best[2] for found, best in worse)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 from scipy.optimize import linprog
-from scipy.stats import poisson
 
 from policies.errors import InvalidProblem
 from policies.optimum.commitments import (
@@ -66,14 +67,15 @@ def test_one_commitment_is_the_quantile_of_a_poisson_load(discount: float) -> No
     load = load_of_swings([_swing("a", {1: 20.0})])
     found = best_levels(load, [2.0], [Commitment(name="plan", rates=(2.0 * (1.0 - discount),))])
 
-    assert found.levels[0] / (2.0 * (1.0 - discount)) == pytest.approx(poisson(20.0).ppf(discount))
+    quantile = scipy.stats.poisson(20.0).ppf(discount)
+    assert found.levels[0] / (2.0 * (1.0 - discount)) == pytest.approx(quantile)
 
 
 def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
     """q c + p E[(K - c)+], summed by hand."""
     load = load_of_swings([_swing("a", {1: 6.0})])
     counts = np.arange(60)
-    beyond = float(poisson(6.0).pmf(counts) @ np.maximum(counts - 5, 0))
+    beyond = float(scipy.stats.poisson(6.0).pmf(counts) @ np.maximum(counts - 5, 0))
     bill = bill_of(load, [3.0], [Commitment(name="plan", rates=(2.0,))], [2.0 * 5])
 
     assert (bill.committed, bill.on_demand) == pytest.approx((2.0 * 5, 3.0 * beyond))
@@ -81,7 +83,7 @@ def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
 
 
 @given(counts=COUNTS, discount=DISCOUNTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int]], discount: float) -> None:
     """Brute force over every level; the quantile is one of the best."""
     load = a_load(*((a,) for a, _ in counts))
@@ -94,7 +96,7 @@ def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int
 
 
 @given(counts=COUNTS, narrow=DISCOUNTS, first=DISCOUNTS, second=DISCOUNTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40), deadline=None)
 def test_several_commitments_cost_what_a_linear_programme_finds(
     counts: list[tuple[int, int]], narrow: float, first: float, second: float
 ) -> None:
@@ -113,7 +115,7 @@ def test_several_commitments_cost_what_a_linear_programme_finds(
 
 
 @given(counts=COUNTS, discount=DISCOUNTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sampled(25), deadline=None)
 def test_whole_instances_are_the_best_whole_number(counts: list[tuple[int, int]], discount: float) -> None:
     """A reservation is for whole instances of 8."""
     load = a_load(*((a,) for a, _ in counts))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 from strategies_planner import (
     a_class,
     between,
@@ -220,7 +221,7 @@ def test_on_tables_real_widths_are_worth_what_mixes_are(problem: Problem, share:
     assert real.largest_useful_spend == pytest.approx(whole.largest_useful_spend, rel=1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=sampled(60))
 @given(problems(most_classes=2), shares())
 def test_coupled_classes_are_never_worse_than_at_whole_widths(problem: Problem, share: float) -> None:
     """The grid holds every whole width of a table; the certificate counts what a finer grid could gain."""

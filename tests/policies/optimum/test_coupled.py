@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 from strategies_planner import (
     a_class,
     coupled_classes,
@@ -101,7 +102,7 @@ def test_the_ends_are_exact_where_time_and_money_are_far_apart() -> None:
     assert hull.columns[-1].tolist() == [1, 1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=sampled(30))
 @given(st.integers(0, 10_000), st.sampled_from([1e-9, 1e9]))
 def test_a_hundred_phases_of_ties_end(seed: int, scale: float) -> None:
     """Speeds of a few whole numbers make plans tie by the thousand; the refinement still stops, convex."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
 from policies.model import GpuType, JobClass, Phase, Problem
@@ -97,7 +98,7 @@ def best_of_all(problem: Problem, jobs: tuple[ListedJob, ...], budget: float) ->
     return float(affordable[:, 1].min()) / sum(job.weight for job in jobs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150), deadline=None)
 @given(case=lists(), share=st.floats(0.0, 1.2))
 def test_lists_are_within_their_gap_of_the_best_of_all_plans(
     case: tuple[Problem, tuple[ListedJob, ...]], share: float
@@ -126,7 +127,7 @@ def test_lists_are_within_their_gap_of_the_best_of_all_plans(
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150), deadline=None)
 @given(case=lists())
 def test_the_cheapest_budget_takes_the_cheapest_timely_plan_of_each_job(
     case: tuple[Problem, tuple[ListedJob, ...]],

@@ -15,11 +15,16 @@ from policies.optimum.continuous import ContinuousFrontier
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Amdahl, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what its solvers warn about on import is not ours
-    import cvxpy as cp
-
 SEEDS = range(10)
+
+
+@pytest.fixture(scope="module")
+def _cvxpy() -> None:
+    """Import it where a test needs it: it takes a second that not every worker has to spend."""
+    global cp  # noqa: PLW0603
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what its solvers warn about on import is not ours
+        import cvxpy as cp
 
 
 @pytest.mark.parametrize("rescale", [False, True], ids=["free", "coupled"])
@@ -92,7 +97,7 @@ def cvxpy_hours(problem: Problem, budget: float) -> float:
     return float(program.value)
 
 
-Form = tuple[cp.Expression, cp.Expression, list[cp.Constraint]]
+Form = "tuple[cp.Expression, cp.Expression, list[cp.Constraint]]"
 
 
 def of_table(curve: Table, z: cp.Variable) -> Form:
@@ -182,6 +187,7 @@ def random_smooth_problem(rng: np.random.Generator, kinds: tuple[str, ...], *, s
     ids=["tables", "amdahl", "power", "usl", "with start-up", "all"],
 )
 @pytest.mark.filterwarnings("ignore:Power atom:UserWarning")
+@pytest.mark.usefixtures("_cvxpy")
 @pytest.mark.parametrize("seed", range(3))
 def test_cvxpy_agrees_on_the_continuous_optimum(seed: int, kinds: tuple[str, ...], startup: bool) -> None:
     """Equal to 1e-6 at two budgets each."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import poisson
+from sampling import sampled
 
 from policies.errors import InvalidProblem
 from policies.model import GpuType, JobClass, Phase, Problem
@@ -37,8 +38,8 @@ def test_jobs_on_one_gpu_are_poisson() -> None:
     swing = held_by((3.0, 2.0, 1))
 
     counts = swing.least_gpus + np.arange(len(swing.probability))
-    assert swing.probability == pytest.approx(poisson(3.0 * 2.0).pmf(counts), abs=1e-12)
-    assert swing.quantile(0.99) == poisson(3.0 * 2.0).ppf(0.99)
+    assert swing.probability == pytest.approx(scipy.stats.poisson(3.0 * 2.0).pmf(counts), abs=1e-12)
+    assert swing.quantile(0.99) == scipy.stats.poisson(3.0 * 2.0).ppf(0.99)
 
 
 def test_mean_and_variance_are_those_of_a_compound_poisson_sum() -> None:
@@ -89,7 +90,7 @@ def test_waste_is_that_of_a_simulated_cluster() -> None:
     assert swing.shared_waste_gpus(1) == swing.unshared_waste_gpus(1) == 0.0
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(
     classes=st.lists(
         st.tuples(st.floats(0.01, 50.0), st.floats(0.01, 20.0), st.integers(1, 64)), min_size=1, max_size=4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.testing import a_class, a_job, a_problem
 from policies.errors import InfeasibleBudget
@@ -30,7 +31,7 @@ def glued(classes: dict[str, JobClass], gpus: float, seed: int = 0) -> GluedWidt
     return GluedWidths.within(classes, "gpu", gpus=gpus, draws=8, rng=np.random.default_rng(seed))
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(drawn=CLASSES, factor=st.floats(3.0, 8.0))
 def test_it_stays_within_the_budget_and_never_beats_the_optimum(
     drawn: list[tuple[Table, int, float]], factor: float
