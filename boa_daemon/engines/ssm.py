@@ -183,6 +183,8 @@ class SsmEngine:
         if run is not None and run.generation.number == action.generation:
             return Accepted()
         if run is not None and (run.generation.number > action.generation or not self._look(known).is_over):
+            if run.generation.number < action.generation:
+                self._give_up_gone(run)
             return Refused(reason=f"generation {run.generation.number} of {action.job} is not over")
         nodes, key = tuple(dict.fromkeys(slot.node for slot in action.slots)), secrets.token_hex(32)
         script = partial(self._start_script, known.spec, known.stands, action, key)
@@ -197,6 +199,17 @@ class SsmEngine:
             known.run.harvest(now)
             self._save()
         return Accepted()
+
+    def _give_up_gone(self, run: SsmRun) -> None:
+        """Count units as lost whose nodes are gone: the next generation is ordered, and they are not listed.
+
+        The daemon lets go of a job whose node has ended; without this its starts are refused until the unit
+        has been silent for long. How it ended is reported first, so the start is refused once.
+        """
+        for rank, node in enumerate(run.nodes):
+            has_ended = (run.heard.get(rank) or {}).get("exit") is not None
+            if self._present is not None and node not in self._present and not has_ended:
+                run.heard[rank] = lost(run, rank)
 
     def _start_script(  # noqa: PLR0917 - all but the last two are of the whole order
         self,

@@ -22,6 +22,7 @@ from boa_daemon.inputs.messages import Refusals
 from boa_daemon.job.seal import KEY_FILE, sealed
 from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
+from policies.model import GpuSlot
 
 FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
 DENIED: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
@@ -353,6 +354,23 @@ def test_a_stop_that_got_lost_is_ordered_again_and_a_kill_is_not(stage: Stage) -
     stage.say()
     bench.report()
     assert len(stage.wires.sent) == sent
+
+
+def test_a_job_whose_node_is_gone_starts_anew_at_once(stage: Stage) -> None:
+    """The next generation is ordered, and the cloud lists its node no more; on one that is listed it waits."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    order = replace(bench.order(1, generation=2), slots=(GpuSlot("i-2", 0),))
+    bench.engine.prepare([a_node("i-1"), a_node("i-2")])
+    assert isinstance(bench.engine.start(order), Refused), "two of one job"
+    bench.report()
+    assert isinstance(bench.engine.start(order), Refused), "two of one job"
+    bench.engine.prepare([a_node("i-2")])
+    assert isinstance(bench.engine.start(order), Refused), "its end is reported first"
+    assert (bench.report().cause, bench.report().lost_steps) == ("agent-lost", 7)
+    assert bench.engine.start(order) == Accepted()
+    assert bench.engine.poll()["a"].generation == 2
 
 
 def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
