@@ -357,7 +357,7 @@ def test_a_stop_that_got_lost_is_ordered_again_and_a_kill_is_not(stage: Stage) -
 
 
 def test_a_job_whose_node_is_gone_starts_anew_at_once(stage: Stage) -> None:
-    """The next generation is ordered, and the cloud lists its node no more; on one that is listed it waits."""
+    """Another generation is ordered, and the cloud lists its node no more; while it does, that one waits."""
     bench = stage.started()
     stage.say()
     bench.report()
