@@ -17,8 +17,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from statistics import fmean
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from wrong_speedups import CASES, Case, Found, a_run
 

@@ -66,6 +66,7 @@ MAY_CHANGE = {
     "boa_daemon/tick/stages/empty_nodes.py:_Shared": "counted up node by node",
     "boa_daemon/tick/team_caps.py:_Purse": "money that a projection takes out",
     "policies/optimum/real_widths.py:_Builder": "terms that are collected",
+    "policies/online/cost_to_go.py:CostsByScale": "keeps the tables that it has made",
     "policies/rivals/a_srpt.py:VirtualMachine": "the policy's own machine, which it plays on",
 }
 """Dataclasses of the mathematics and the tick that are not frozen, and why."""

@@ -119,7 +119,7 @@ def test_the_plot_is_a_picture(case: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "kind", "says"),
     [
-        (["--budget", "20"], InputError, "no unit"),
+        (["--budget", "20"], InputError, "does not say for how long"),
         (["--budget", "20/h", "--budget", "gpus:8"], InputError, "one unit"),
         (["--budget", "20/h", "--budget", "20/h"], InputError, "twice"),
         (["--budget", "20/h", "--budget", "1/h"], InfeasibleBudget, "too small"),

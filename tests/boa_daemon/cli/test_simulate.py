@@ -104,7 +104,7 @@ def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "kind", "says"),
     [
-        (["--budget", "20"], InputError, "no unit"),
+        (["--budget", "20"], InputError, "does not say for how long"),
         (["--budget", "20/h", "--policy", "bao"], PolicyError, "Did you mean 'boa'"),
         (["--budget", "20/h", "--set", "nodes"], InputError, "is not key=value"),
         (["--budget", "20/h", "--set", "nodes=1"], PolicyError, "no option 'nodes'"),

@@ -125,5 +125,5 @@ def test_a_wrong_change_says_what_to_type(change: str, says: str, tmp_path: Path
 
 def test_a_wrong_quota_says_what_to_type() -> None:
     """An equals sign, and a type of the file."""
-    with pytest.raises(InputError, match="unknown type 'a100:4'"):
+    with pytest.raises(InputError, match="unknown type 'a100'"):
         read_quota(["a100:4"], {})

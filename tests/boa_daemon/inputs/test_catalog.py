@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from boa_daemon.cli.catalog import list_types
+from boa_daemon.cli import app
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog, CatalogEntry
 
@@ -41,9 +40,7 @@ def catalog_with(tmp_path: Path, text: str, suffix: str = "toml") -> Catalog:
 
 
 def boa_catalog(*flags: str) -> str:
-    app = typer.Typer()
-    app.command()(list_types)
-    result = CliRunner().invoke(app, list(flags), catch_exceptions=False)
+    result = CliRunner().invoke(app, ["catalog", *flags], catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 

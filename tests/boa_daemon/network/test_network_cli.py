@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from boa_daemon.cli.network import app
+from boa_daemon.cli import app
 from boa_daemon.errors import InputError
 from boa_daemon.network import compiled
 from policies.links.contention import ETHERNET_10G
@@ -16,7 +16,7 @@ CASE = ROOT / "examples" / "network-case.json"
 
 
 def boa_network(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+    return CliRunner().invoke(app, ["network", *map(str, words)])
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_fit_prints_a_table_and_csv(samples: Path) -> None:
             "two sizes",
         ),
         ("messages_at_once,message_bytes,seconds\n1,1000,-0.1\n", "seconds must be more than zero"),
-        ("k,message_bytes,seconds\n1,1000,0.1\n", "unknown key 'k'"),
+        ("k,message_bytes,seconds\n1,1000,0.1\n", "unknown column 'k'"),
         ("messages_at_once,message_bytes,seconds\n", "no samples found"),
         ("messages_at_once,message_bytes,seconds\n1.5,1000,0.1\n", "must be a whole number"),
     ],

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from benchmarks.tries import CASES, a_run
+from wrong_speedups import CASES, a_run
 
 CASE = {case.name: case for case in CASES}
 

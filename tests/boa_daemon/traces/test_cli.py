@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from boa_daemon.cli.trace import app
+from boa_daemon.cli import app
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.traces.reader import check_classes, read_trace
@@ -17,7 +17,7 @@ CUT = ("--workload", "workloads/workload-1.csv", "--apps", "cifar10,deepspeech2,
 
 def run(*arguments: object) -> str:
     """Return what the command prints; its errors are raised."""
-    result = CliRunner().invoke(app, ["import", *map(str, arguments)], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["trace", "import", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -140,7 +140,7 @@ def test_a_seed_without_profiles_draws_nothing(data: Path, tmp_path: Path) -> No
 
 def test_an_unknown_source_lists_the_known() -> None:
     """Usage errors have exit code 2."""
-    result = CliRunner().invoke(app, ["import", "x", "--from", "borg", "--out", "y"])
+    result = CliRunner().invoke(app, ["trace", "import", "x", "--from", "borg", "--out", "y"])
 
     assert result.exit_code == 2
     assert "pollux" in result.output

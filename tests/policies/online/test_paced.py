@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from boa_daemon.sim.scenarios import PROBLEM
 from policies.model import Job, Money, Width
-from policies.online import paced
 from policies.online.cost_to_go import CostToGo, WidthColumns
 from policies.online.paced import PacedBudgetOptimal
 from policies.online.pacing import Pace
@@ -110,13 +109,3 @@ def test_every_job_gets_a_width_and_a_reason() -> None:
 
     assert allocation.widths.keys() == allocation.reasons.keys() == set(SIZES)
     assert "one unit of budget is worth" in allocation.reasons["vision"]
-
-
-def test_what_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A memory of one level gives the widths of a memory of all."""
-    jobs = [a_job(name, id=f"{name}{n}", draw=n / 10) for name in SIZES for n in range(10)]
-    expected = POLICY.allocate(jobs, now=0.0).widths
-    monkeypatch.setattr(paced, "MOST_LEVELS", 1)
-    fresh = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0))
-    assert fresh.allocate(jobs, now=0.0).widths == expected
-    assert len(fresh._known) == 1

@@ -260,7 +260,7 @@ def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
 
     for limit, expected in ((1, [2, 1]), (2, [4, 2]), (3, [4, 2]), (4, [4, 4])):
         assert gpus(EqualWidth(menu=a_menu(), gpus_per_job=limit, share=0.3)) == expected
-    first, second, last = a_menu().thresholds()
+    first, second, last = a_menu().thresholds
     for efficiency, expected in (
         (first, [2, 1]),
         (second, [4, 2]),
