@@ -6,6 +6,7 @@ Where the exhaustive tests are left out, a property is tried with fewer examples
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Iterator
 
@@ -42,6 +43,17 @@ def _mask_of_the_process() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture(autouse=True)
+def _log_of_the_process() -> Iterator[None]:
+    """A daemon takes over its process's log, on a stream that is closed when its test is over."""
+    log = logging.getLogger("boa")
+    before, level, goes_up = list(log.handlers), log.level, log.propagate
+    yield
+    log.handlers[:] = before
+    log.setLevel(level)
+    log.propagate = goes_up
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -153,16 +153,24 @@ class OnRay:
 
         self._ray: Any = ray
         try:
-            self._ray.init(
-                address,
-                runtime_env={"py_modules": [str(folder) for folder in code_folders()], "excludes": ["*.pyc"]},
-                log_to_driver=False,
-            )
+            self._connect(address)
         except (ConnectionError, OSError, RuntimeError) as error:
             hint = f"Start one: ray start --head; its clients come to port {RAY_PORT}"
             raise InputError(f"--on {address}: no Ray cluster answers", hint=hint) from error
         self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._perform = ray.remote(perform).options(max_retries=TRIES - 1)
+
+    def _connect(self, address: str) -> None:
+        """Join the cluster; one that answers and has no server for us in time is asked again."""
+        code = {"py_modules": [str(folder) for folder in code_folders()], "excludes": ["*.pyc"]}
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                self._ray.init(address, runtime_env=code, log_to_driver=False)
+                return
+            except ConnectionAbortedError:
+                if not left:
+                    raise
+                self._ray.shutdown()
 
     def answer(self, task: bytes) -> bytes:
         """Do a task somewhere in the cluster."""
