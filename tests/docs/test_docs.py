@@ -156,8 +156,7 @@ def test_the_map_of_the_code_names_what_is_there() -> None:
 
 
 def test_figures_in_running_text_are_those_of_the_recorded_output() -> None:
-    """The picture's description in the README, and the answer for the manager in the tutorial."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The curve's description and the answer for the manager in the tutorial."""
     tutorial = (ROOT / "docs" / "tutorial" / "first-plan.md").read_text(encoding="utf-8")
     answer = " ".join(tutorial.split("## 6. The answer")[1].replace("\n> ", " ").split())
 
@@ -168,7 +167,7 @@ def test_figures_in_running_text_are_those_of_the_recorded_output() -> None:
     cliff, knee = shown(r"Cliff: below (\$[\d.]+)/h"), shown(r"Knee: at (\$[\d.]+)/h")
     floor, quota = shown(r"Floor: ([\d.]+) min"), shown(r"(\d+) nodes$")
     achieved = shown(r"^mean JCT +([\d.]+) min$")
-    alt = " ".join(readme.split("![")[1].split("]")[0].split())
+    alt = " ".join(tutorial.split("![Mean")[1].split("]")[0].split())
     assert f"infeasible below {cliff}, a knee at {knee}, a floor of {floor} minutes" in alt
     assert f"in about {float(achieved):.0f} minutes" in answer
     assert f"{cliff} per hour" in answer
