@@ -26,11 +26,9 @@ from boa_daemon.cli.aws_site import (
 )
 from boa_daemon.cli.image_plan import ImagePlan, image_plan
 from boa_daemon.cli.output import (
-    JsonOption,
     OutputFormat,
     OutputOption,
     a_table,
-    chosen_format,
     show,
     stderr_console,
     stdout_console,
@@ -75,7 +73,6 @@ def build(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what building an image of the nodes costs; with --yes build it, and have nodes boot from it.
 
@@ -85,7 +82,7 @@ def build(
     whole = load_settings(config if config.exists() else None).settings
     packages, containers = tuple(pip or ()), tuple(container or ())
     check(pip=packages, containers=containers)
-    cloud = AwsCloud(settings, catalog=Catalog.load(), clock=SystemClock(), touches=False)
+    cloud = _looking(settings)
     plan = image_plan(
         cloud, config, instance_type,
         pip=packages, containers=containers, script="" if script is None else _read(script),
@@ -95,7 +92,7 @@ def build(
     if built is not None:
         write_keys(config, {"cloud": {"image": BUILT}})
     document = _document(plan, settings, config, built)
-    show(chosen_format(output, as_json), document, rows=lambda: [document], table=lambda: _print(document))
+    show(output, document, rows=lambda: [document], table=lambda: _print(document))
 
 
 @app.command("list")
@@ -105,14 +102,13 @@ def list_images(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List the cluster's images, the newest first: their age, what is in them, and what is stale."""
     cloud = _looking(settings_of(config, region=region, cluster=cluster))
     now = SystemClock().now()
     rows = [_row(cloud, image, now) for image in own_images(cloud.calls)]
     show(
-        chosen_format(output, as_json),
+        output,
         {"cluster": cloud.settings.cluster, "region": cloud.settings.region, "images": rows},
         rows=lambda: [{**row, "stale": "; ".join(row["stale"])} for row in rows],
         table=lambda: _print_images(rows),
@@ -130,7 +126,6 @@ def remove_images(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Take images of the cluster away, with their snapshots, which are what costs money."""
     if bool(images) == (keep is not None):
@@ -143,7 +138,7 @@ def remove_images(
     going = [image for image in found if image.id in (images or ())]
     gone = remove(cloud.calls, outdated(found, keep=keep) if keep is not None else going)
     show(
-        chosen_format(output, as_json),
+        output,
         {"cluster": cloud.settings.cluster, "removed": gone},
         rows=lambda: [{"id": name} for name in gone],
         table=lambda: stdout_console().print(f"Gone: {', '.join(gone) or 'nothing'}."),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from boa_daemon.engines.s3_logs import S3Client
 
@@ -15,48 +16,47 @@ def bucket_and_key(uri: str) -> tuple[str, str]:
     return bucket, key
 
 
-def list_files(s3: S3Client, uri: str) -> dict[str, int]:
-    """Return the names below a prefix that ends in a slash, and their sizes in bytes."""
+def _pages(s3: S3Client, uri: str, **more: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what is listed below a prefix that ends in a slash, in pages, each with the prefix's key."""
     bucket, prefix = bucket_and_key(uri)
-    found: dict[str, int] = {}
     token: dict[str, str] = {}
     while True:
-        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token)
-        found |= {row["Key"].removeprefix(prefix): int(row["Size"]) for row in listed.get("Contents", ())}
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **more, **token)
+        yield prefix, listed
         if not listed.get("IsTruncated"):
-            return found
+            return
         token = {"ContinuationToken": listed["NextContinuationToken"]}
+
+
+def list_files(s3: S3Client, uri: str) -> dict[str, int]:
+    """Return the names below a prefix that ends in a slash, and their sizes in bytes."""
+    return {
+        row["Key"].removeprefix(prefix): int(row["Size"])
+        for prefix, listed in _pages(s3, uri)
+        for row in listed.get("Contents", ())
+    }
 
 
 def list_folders(s3: S3Client, uri: str) -> list[str]:
     """Return the names of the folders right below a prefix that ends in a slash."""
-    bucket, prefix = bucket_and_key(uri)
-    found: list[str] = []
-    token: dict[str, str] = {}
-    while True:
-        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", **token)
-        rows = listed.get("CommonPrefixes", ())
-        found += [str(row["Prefix"]).removeprefix(prefix).rstrip("/") for row in rows]
-        if not listed.get("IsTruncated"):
-            return found
-        token = {"ContinuationToken": listed["NextContinuationToken"]}
+    return [
+        str(row["Prefix"]).removeprefix(prefix).rstrip("/")
+        for prefix, listed in _pages(s3, uri, Delimiter="/")
+        for row in listed.get("CommonPrefixes", ())
+    ]
 
 
 def drop_files(s3: S3Client, uri: str, before: float, *, keep: Collection[str]) -> list[str]:
     """Remove what is below a prefix since before an instant, but what is kept; return the names."""
-    bucket, prefix = bucket_and_key(uri)
+    bucket, _ = bucket_and_key(uri)
     gone: list[str] = []
-    token: dict[str, str] = {}
-    while True:
-        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token)
+    for prefix, listed in _pages(s3, uri):
         for row in listed.get("Contents", ()):
             name = str(row["Key"]).removeprefix(prefix)
             if name not in keep and row["LastModified"].timestamp() < before:
                 s3.delete_object(Bucket=bucket, Key=row["Key"])
                 gone.append(name)
-        if not listed.get("IsTruncated"):
-            return gone
-        token = {"ContinuationToken": listed["NextContinuationToken"]}
+    return gone
 
 
 def read_file(s3: S3Client, uri: str) -> Iterator[bytes]:
