@@ -3,9 +3,9 @@
     python benchmarks/study.py                           # 240 runs of benchmarks/study.yaml, some minutes
     python benchmarks/study.py STUDY.yaml --only graph   # what 1 to 64 processes would take
 
-Each way runs `boa study` in a process of its own with an empty folder of answers. `killed` ends it, workers and
-all, after a third of the time that one process took, and gives the same command again. Ray is a cluster of
-three nodes on this machine, a worker of which is killed. Answers are compared line by line.
+Each way runs `boa study` in a process of its own with an empty folder of answers. `killed` ends it, workers
+and all, after a third of the time that one process took, and gives the same command again. Ray is a cluster
+of three nodes on this machine, a worker of which is killed. Answers are compared line by line.
 
 The graph is measured here: each run's seconds of processor, in the order in which its cell asks for them; a
 rival's cell begins where its reference's has ended. The schedule is simulated: whoever is ready first gets
