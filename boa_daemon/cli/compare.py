@@ -34,7 +34,7 @@ from boa_daemon.comparing.page import (
     table_cells,
     write_comparison,
 )
-from boa_daemon.comparing.run import run_all
+from boa_daemon.comparing.run import run_all, whole_part
 from boa_daemon.comparing.summary import (
     LowerBounds,
     PolicyLine,
@@ -82,7 +82,10 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     on: OnOption = None,
     out: OutOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw JCT against money: .svg, .png or .pdf.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write everything into one .html file.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write everything into one .html file; what is done so far, every minute."),
+    ] = None,
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
@@ -112,11 +115,25 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
             seen.append(row)
             headway.step(leader(seen))
 
+        def write(part: Comparison, rows: Sequence[Row]) -> tuple[list[PolicyLine], LowerBounds, MoneyPlot]:
+            lines, floor = lines_of(part, rows), floor_of(part, rows)
+            left = (
+                "" if len(rows) == comparison.cells else f": {len(rows)} of {comparison.cells} cells so far"
+            )
+            title = f"{_title(comparison)}{left}"
+            picture = MoneyPlot(lines=lines, floor=floor, unit=budgets[0].unit, title=title)
+            if report is not None:
+                write_comparison(report, part, rows, lines, picture, tasks=headway.tasks)
+            return lines, floor, picture
+
+        def look() -> None:
+            part = None if report is None else whole_part(comparison, list(seen))
+            if part is not None:
+                write(*part)
+
+        headway.each_minute = look
         rows = run_all(comparison, headway.tasks, on_row=on_row)
-        lines, floor = lines_of(comparison, rows), floor_of(comparison, rows)
-        picture = MoneyPlot(lines=lines, floor=floor, unit=budgets[0].unit, title=_title(comparison))
-        if report is not None:
-            write_comparison(report, comparison, rows, lines, picture, tasks=headway.tasks)
+        lines, floor, picture = write(comparison, rows)
     if plot is not None:
         save_money(picture, plot)
     if opens or page is not None:

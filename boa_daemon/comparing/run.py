@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from boa_daemon.comparing.cells import Cell, Comparison, Row
@@ -16,6 +16,21 @@ def challenges(comparison: Comparison, cell: Cell, row: Row) -> list[Cell]:
         return []
     on_spend = replace(cell, target=row.mean_usd_per_hour)
     return [replace(on_spend, policy=rival) for rival in comparison.rivals]
+
+
+def whole_part(comparison: Comparison, rows: Sequence[Row]) -> tuple[Comparison, list[Row]] | None:
+    """Return what can be reported so far: whole seeds, of budgets whose first seed is whole at all caps."""
+    policies: dict[tuple[float, int | None, int], set[str]] = {}
+    for row in rows:
+        policies.setdefault((row.budget, row.max_nodes, row.seed), set()).add(row.policy)
+    whole = {key for key, own in policies.items() if len(own) == 1 + len(comparison.rivals)}
+    ready = {key[:2] for key in whole if key[2] == 0}
+    budgets = tuple(b for b in comparison.budgets if all((b.amount, cap) in ready for cap in comparison.caps))
+    if not budgets:
+        return None
+    amounts = {budget.amount for budget in budgets}
+    kept = [row for row in rows if row.budget in amounts and (row.budget, row.max_nodes, row.seed) in whole]
+    return replace(comparison, budgets=budgets), kept
 
 
 def run_all(

@@ -16,7 +16,7 @@ from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.comparing import tune
 from boa_daemon.comparing.cells import Comparison, Row, reordered, turned
 from boa_daemon.comparing.page import about, decomposition_text, knob_text, table_cells
-from boa_daemon.comparing.run import run_all
+from boa_daemon.comparing.run import run_all, whole_part
 from boa_daemon.comparing.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
 from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.comparing.timeline import record
@@ -75,6 +75,22 @@ def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[Row]]) -
     expected = [("boa", 0), ("boa", 1), *((rival, seed) for seed in (0, 1) for rival in RIVALS)]
     assert [(row.policy, row.seed) for row in rows] == expected
     assert len(rows) == comparison.cells
+
+
+def test_what_is_done_so_far_can_be_reported(all_rows: tuple[Comparison, list[Row]]) -> None:
+    """Whatever is done: seeds with all their policies, in lines like those of the whole; in the end, all."""
+    comparison, rows = all_rows
+    told = 0
+    for done in range(len(rows) + 1):
+        part = whole_part(comparison, rows[:done])
+        if part is None:
+            continue
+        told += 1
+        kept = {(row.budget, row.seed) for row in part[1]}
+        assert len(part[1]) == len(kept) * (1 + len(comparison.rivals))
+        assert {line.seeds for line in lines_of(*part)} <= set(range(1, comparison.seeds + 1))
+    assert told > 1
+    assert whole_part(comparison, rows) == (comparison, rows)
 
 
 def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, list[Row]]) -> None:
