@@ -109,13 +109,6 @@ def settings_of(part: str) -> list[Setting]:
                 ("ada-srsf-buckets", default_bucket_bytes(Link.of_gigabits(speed))),
             )
         ]
-    if part == "sharing":
-        return [
-            Setting(placer=placer, gigabits=speed, shared=shared)
-            for speed in (10.0, 25.0, 50.0, 100.0, 400.0)
-            for shared in (False, True)
-            for placer in ("LWF-1", "LWF-2", "LWF-4", "LS")
-        ]
     if part == "full":
         return [Setting(policy=policy, scale=1.0) for policy in every] + [
             Setting(placer="FF", policy="srsf-1", scale=1.0)
@@ -132,7 +125,7 @@ def settings_of(part: str) -> list[Setting]:
     raise ValueError(f"no part {part!r}")
 
 
-PARTS = ("placement", "policies", "speeds", "exclusive", "buckets", "sharing", "full", "bug")
+PARTS = ("placement", "policies", "speeds", "exclusive", "buckets", "full", "bug")
 WORKLOADS = {"full": 20}
 
 
@@ -206,7 +199,6 @@ def add_ratios(rows: list[dict[str, Any]]) -> None:
             ("to_srsf_1", {"policy": "srsf-1"}),
             ("to_lwf_1", {"placer": "LWF-1"}),
             ("to_production", {"paper_form": False}),
-            ("to_exclusive", {"shared": False}),
         ):
             reference = {**setting, **change}
             if name == "to_srsf_1":

@@ -30,10 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from scipy import stats
 
-from boa_daemon.cli.output import a_table
 from boa_daemon.sim.settings import Tier, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.tick import decision, room
@@ -267,29 +265,27 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def show(runs: Runs) -> None:
-    """Print a table per setting."""
-    for title, cell in runs.items():
-        workload, _, _ = title.partition(",")
-        widest, one = WIDEST[workload], cell["LWF-1"]
-        table = a_table(title, "placer", "traces", "mean JCT, min", "JCT / LWF-1", "spend / LWF-1", "moves")
-        for row in rows_of(workload):
-            found = cell.get(same_as(row, widest), {})
-            seeds = [seed for seed in found if seed in one]
-            if not seeds:
-                continue
-            (jct, half), (spend, spread) = (
-                interval([found[seed][of] / one[seed][of] for seed in seeds]) for of in (0, 1)
-            )
-            minutes, moves = (float(np.mean([found[seed][of] for seed in seeds])) for of in (0, 2))
-            table.add_row(
-                row,
-                str(len(seeds)),
-                f"{60.0 * minutes:.1f}",
-                f"{jct:.3f} ± {half:.3f}",
-                f"{spend:.3f} ± {spread:.3f}",
-                f"{moves:.1f}",
-            )
-        Console().print(table)
+    """Print mean JCT and spend over those of LWF-1 as tables of a page, then how often jobs moved."""
+    for of, what in enumerate(("mean JCT / LWF-1", "spend / LWF-1", "changes of GPUs, mean")):
+        print(f"\n| {what} | {' | '.join(runs)} |\n|---{'|---' * len(runs)}|")
+        print(f"| traces | {' | '.join(str(len(cell['LWF-1'])) for cell in runs.values())} |")
+        for row in PLACERS:
+            cells = [_cell(cell, row, WIDEST[title.partition(",")[0]], of) for title, cell in runs.items()]
+            print(f"| {row} | {' | '.join(cells)} |")
+
+
+def _cell(cell: dict[str, dict[str, list[float]]], row: str, widest: int, of: int) -> str:
+    """Return one figure of one row: a ratio to LWF-1 with its interval, or a mean of what is counted."""
+    one, found = cell["LWF-1"], cell.get(same_as(row, widest), {})
+    seeds = [seed for seed in found if seed in one]
+    if not seeds:
+        return ""
+    if of == 2:
+        return f"{np.mean([found[seed][of] for seed in seeds]):.0f}"
+    mean, half = interval([found[seed][of] / one[seed][of] for seed in seeds])
+    if row == "LWF-1":
+        return "1"
+    return f"{mean:.2f} ± {half:.2f}" + (f" ({len(seeds)})" if len(seeds) < len(one) - 1 else "")
 
 
 def main() -> None:

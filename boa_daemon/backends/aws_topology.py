@@ -41,8 +41,8 @@ class Topology:
         self._rests_until = 0.0
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
-        """Learn the places that an earlier process knew."""
-        self._known |= {node.id: node.tiers for node in nodes if node.tiers}
+        """Learn the places that an earlier process knew; one tier alone may be a placement group."""
+        self._known |= {node.id: node.tiers for node in nodes if len(node.tiers) > 1}
 
     def placed(
         self, nodes: Mapping[NodeId, NodeState], instances: Sequence[Mapping[str, Any]]

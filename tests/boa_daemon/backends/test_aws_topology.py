@@ -106,3 +106,7 @@ def test_a_placement_group_is_what_is_known_where_ec2_is_silent(rig: AwsRig) -> 
     rig.pass_time(AGAIN_SECONDS)
     placed = rig.cloud.topology.placed(nodes, listed)
     assert [placed[name].tiers for name in names] == [NEAR, ("gang",)]
+    rig.cloud = rig.another()
+    rig.cloud.remember(placed.values())
+    rig.fake.terms.network_nodes[names[1]] = FAR
+    assert tiers(rig) == {names[0]: NEAR, names[1]: FAR}
