@@ -1,13 +1,20 @@
-"""What placing is worth in the whole loop: LWF-kappa, first fit, list scheduling and random, links simulated.
+"""What placing is worth in the whole loop: LWF-kappa, first fit, list scheduling, random and the default.
 
-    python benchmarks/placement.py [--traces N] [--data FILE]
+    python benchmarks/placement.py [--workload W] [--traces N] [--minutes M] [--data FILE]
 
 Each placer runs the same traces under `boa simulate`: jobs slow each other down where they send through the
 same links, and a job that lies scattered over nodes pays for that (`policies.links.link_share`). Two
 workloads: the paper's (arXiv 2002.10105: its four models and widths of 1 to 32 GPUs, 160 jobs, 16 nodes of 4
 GPUs under Tiresias), and jobs like those of Pollux's traces (six applications, widths of 1 to 8 GPUs as users
-ask for them) on rented nodes that BOA's tick fills and empties. Each at 1, 10 and 100 Gbit/s. Ratios to LWF-1
-are paired by trace; intervals are Student's t at 95 %.
+ask for them) on rented nodes that BOA's tick fills and empties. Each at 1, 10 and 100 Gbit/s. `default` is
+what the daemon does unless it is told otherwise: `boa-paced` and LWF-1 (on the paper's at most 16 nodes);
+`default, no moves` is the same without the stage that brings scattered jobs together. `racks` are the paper's
+jobs where nodes land in four racks at random, each with one uplink as fast as a card; `LWF-1, blind` is not
+told the racks. `LWF-1, least work` takes of equal nodes that whose jobs have least left,
+`LWF-1, most work` the other way round. Ratios to LWF-1 are paired by trace, with a 95 % interval (Student).
+
+Every run is written to FILE at once. The next call goes on where the last one stopped; trace after trace is
+run in all settings, so a table can be printed at any time (`--minutes 0` prints what there is).
 """
 
 from __future__ import annotations
@@ -15,16 +22,21 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 from scipy import stats
 
-from boa_daemon.cli.output import a_table
+from boa_daemon.sim.settings import Tier, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, simulate
+from boa_daemon.tick import decision, room
+from boa_daemon.tick.stages.bring_together import bring_together
+from boa_daemon.tick.state import ClusterState
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.registry import PolicyOptions
@@ -53,7 +65,16 @@ PLACERS = {
     "first-fit": ("first-fit", 1.0),
     "list-scheduling": ("list-scheduling", 1.0),
     "random": ("random", 1.0),
+    "default": ("lwf", 1.0),
+    "default, no moves": ("lwf", 1.0),
+    "LWF-1, least work": ("lwf", 1.0),
+    "LWF-1, most work": ("lwf", 1.0),
+    "LWF-1, blind": ("lwf", 1.0),
 }
+OF_RACKS = ("LWF-1", "LWF-1, blind", "first-fit", "random")
+"""The rows of the workload with racks; the others have all but those that are blind to racks."""
+SPEEDS = (1.0, 10.0, 100.0)
+DATA = Path(__file__).parent.parent / "docs" / "explanation" / "data" / "placement.json"
 NODES, GPUS = 16, 4
 
 
@@ -148,50 +169,144 @@ def pollux(seed: int, gigabits: float) -> SimulationSettings:
     return replace(settings_of(rows, models, gigabits), policy="boa")
 
 
-WORKLOADS = {"paper": paper, "pollux": pollux}
+def racks(seed: int, gigabits: float) -> SimulationSettings:
+    """Return the paper's jobs where the nodes are in four racks with an uplink each."""
+    world = WorldSettings(topology=(Tier(name="rack", groups=4, gigabits_per_second=gigabits),))
+    return replace(paper(seed, gigabits), world=world, seed=seed)
+
+
+WORKLOADS = {"paper": paper, "pollux": pollux, "racks": racks}
+WIDEST = {"paper": max(PAPER_WIDTHS), "pollux": max(POLLUX_WIDTHS), "racks": max(PAPER_WIDTHS)}
+
+
+Runs = dict[str, dict[str, dict[str, list[float]]]]
+"""By setting, row and trace: mean JCT in hours, dollars, and how often a job changed its GPUs."""
+
+
+@contextmanager
+def changed(row: str) -> Iterator[None]:
+    """Decide otherwise for a while, as a row says.
+
+    Without the stage that moves scattered jobs together; without knowing racks; or with the workload of
+    servers between those that are equal otherwise, as LWF has it on shared GPUs.
+    """
+    stages, as_placed, collect = decision.STAGES, room._as_placed, room.Room.__init__
+    sign = {"least": 1.0, "most": -1.0}.get(row.rpartition(", ")[2].partition(" ")[0])
+
+    def by_work(self: room.Room, state: ClusterState, **known: Any) -> None:
+        collect(self, state, **known)
+        work = {name: (sign or 0.0) * _work(state, name) for name in self._nodes}
+        self._nodes = {name: self._nodes[name] for name in sorted(self._nodes, key=work.__getitem__)}
+
+    if row.endswith("no moves"):
+        decision.STAGES = tuple(stage for stage in stages if stage is not bring_together)
+    if row.endswith("blind"):
+        room._as_placed = lambda node: replace(as_placed(node), tiers=())
+    if sign is not None:
+        room.Room.__init__ = by_work  # type: ignore[assignment, method-assign]
+    yield
+    decision.STAGES, room._as_placed = stages, as_placed
+    room.Room.__init__ = collect  # type: ignore[method-assign]
+
+
+def _work(state: ClusterState, node: str) -> float:
+    """Return the sum over the GPUs of a node of the hours that their jobs still need."""
+    jobs = [state.jobs[job] for job in state.nodes[node].gpus if job is not None]
+    return sum(job.job.remaining_gpu_hours / max(len(job.slots), 1) for job in jobs)
+
+
+def rows_of(workload: str) -> list[str]:
+    """Return the rows of a workload."""
+    if workload == "racks":
+        return list(OF_RACKS)
+    return [row for row in PLACERS if not row.endswith("blind")]
+
+
+def run(base: SimulationSettings, row: str) -> list[float]:
+    """Return the figures of one run."""
+    placer, kappa = PLACERS[row]
+    if row.startswith("default"):
+        nodes = NODES if base.policy == "tiresias" else None
+        base = replace(base, policy="boa-paced", options=PolicyOptions(), max_nodes=nodes)
+    with changed(row):
+        result = simulate(replace(base, placer=placer, kappa=kappa))
+    return [result.mean_jct_hours, result.spent_usd, float(result.rescales)]
+
+
+def same_as(row: str, widest: int) -> str:
+    """Return the row whose runs a row shares: no job is wider than kappa, so it is list scheduling."""
+    placer, kappa = PLACERS[row]
+    return "list-scheduling" if placer == "lwf" and kappa >= widest else row
+
+
+def run_all(runs: Runs, path: Path, *, workloads: list[str], traces: int, until: float) -> None:
+    """Run what is not there yet, trace by trace, and write it down; stop when the time is over."""
+    for seed in range(traces):
+        for workload in workloads:
+            for gigabits in SPEEDS:
+                cell = runs.setdefault(f"{workload}, {gigabits:g} Gbit/s", {})
+                base = WORKLOADS[workload](seed, gigabits)
+                for row in dict.fromkeys(same_as(row, WIDEST[workload]) for row in rows_of(workload)):
+                    found = cell.setdefault(row, {})
+                    if str(seed) in found:
+                        continue
+                    if time.monotonic() > until:
+                        return
+                    found[str(seed)] = [float(f"{figure:.6g}") for figure in run(base, row)]
+                    path.write_text(json.dumps(runs, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """Return a mean and half its 95 % interval."""
+    """Return a mean and half its 95 % interval; of one ratio nothing is known but itself."""
+    if len(ratios) < 2:
+        return float(np.mean(ratios)), math.inf
     half = float(stats.t.ppf(0.975, len(ratios) - 1)) * float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
     return float(np.mean(ratios)), half
 
 
+def show(runs: Runs) -> None:
+    """Print mean JCT and spend over those of LWF-1 as tables of a page, then how often jobs moved."""
+    for of, what in enumerate(("mean JCT / LWF-1", "spend / LWF-1", "changes of GPUs, mean")):
+        print(f"\n| {what} | {' | '.join(runs)} |\n|---{'|---' * len(runs)}|")
+        print(f"| traces | {' | '.join(str(len(cell['LWF-1'])) for cell in runs.values())} |")
+        for row in PLACERS:
+            cells = [_cell(cell, row, WIDEST[title.partition(",")[0]], of) for title, cell in runs.items()]
+            print(f"| {row} | {' | '.join(cells)} |")
+
+
+def _cell(cell: dict[str, dict[str, list[float]]], row: str, widest: int, of: int) -> str:
+    """Return one figure of one row: a ratio to LWF-1 with its interval, or a mean of what is counted."""
+    one, found = cell["LWF-1"], cell.get(same_as(row, widest), {})
+    seeds = [seed for seed in found if seed in one]
+    if not seeds:
+        return ""
+    if of == 2:
+        return f"{np.mean([found[seed][of] for seed in seeds]):.0f}"
+    mean, half = interval([found[seed][of] / one[seed][of] for seed in seeds])
+    if row == "LWF-1":
+        return "1"
+    return f"{mean:.2f} ± {half:.2f}" + (f" ({len(seeds)})" if len(seeds) < len(one) - 1 else "")
+
+
 def main() -> None:
-    """Print the tables, and write the figures where asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--traces", type=int, default=100)
-    parser.add_argument("--data", type=Path, help="JSON file for the figures")
+    parser.add_argument("--workload", choices=WORKLOADS, action="append", help="only this; may be repeated")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("--data", type=Path, default=DATA, help="JSON file of all runs")
     chosen = parser.parse_args()
-    document: dict[str, dict[str, dict[str, float]]] = {}
-    for workload, make in WORKLOADS.items():
-        for gigabits in (1.0, 10.0, 100.0):
-            found: dict[str, list[tuple[float, float]]] = {name: [] for name in PLACERS}
-            title = f"{workload}, {gigabits:g} Gbit/s"
-            for seed in track(range(chosen.traces), title, console=Console(stderr=True), transient=True):
-                base = make(seed, gigabits)
-                for name, (placer, kappa) in PLACERS.items():
-                    result = simulate(replace(base, placer=placer, kappa=kappa))
-                    found[name].append((result.mean_jct_hours, result.spent_usd))
-            table = a_table(
-                f"{title}, {chosen.traces} traces", "placer", "mean JCT, min", "JCT / LWF-1", "spend"
-            )
-            rows = document[title] = {}
-            for name, figures in found.items():
-                jct, half = interval(
-                    [own[0] / one[0] for own, one in zip(figures, found["LWF-1"], strict=True)]
-                )
-                spend, _ = interval(
-                    [own[1] / one[1] for own, one in zip(figures, found["LWF-1"], strict=True)]
-                )
-                minutes = 60.0 * float(np.mean([figure[0] for figure in figures]))
-                rows[name] = {"minutes": minutes, "ratio": jct, "half": half, "spend": spend}
-                table.add_row(
-                    name, f"{minutes:.1f}", f"{jct:.3f} [{jct - half:.3f}, {jct + half:.3f}]", f"{spend:.3f}"
-                )
-            Console().print(table)
-    if chosen.data is not None:
-        chosen.data.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    runs: Runs = json.loads(chosen.data.read_text(encoding="utf-8")) if chosen.data.exists() else {}
+    run_all(
+        runs,
+        chosen.data,
+        workloads=chosen.workload or list(WORKLOADS),
+        traces=chosen.traces,
+        until=time.monotonic() + 60.0 * chosen.minutes,
+    )
+    show(runs)
 
 
 if __name__ == "__main__":

@@ -216,11 +216,15 @@ class GpuSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An instance as a policy sees it; one that is not `is_ready` was asked for, or boots."""
+    """An instance as a policy sees it; one that is not `is_ready` was asked for, or boots.
+
+    `tiers` are the parts of the network above it within its zone, the widest first; empty where not known.
+    """
 
     id: NodeId
     instance_type: InstanceType
     is_ready: bool
+    tiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -242,7 +242,7 @@ class CostAnswer(TypedDict):
 
 
 class InstanceAnswer(TypedDict):
-    """One node; `usd` is what it has cost so far."""
+    """One node; `usd` is what it has cost so far, `tiers` what is above it in the network, widest first."""
 
     id: str
     instance_type: str
@@ -257,6 +257,7 @@ class InstanceAnswer(TypedDict):
     usd: float
     launched_by: str
     idle_since: float | None
+    tiers: list[str]
     note: str
 
 

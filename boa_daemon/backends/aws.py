@@ -29,6 +29,7 @@ from boa_daemon.backends.aws_pool import WarmPool
 from boa_daemon.backends.aws_release import Releaser
 from boa_daemon.backends.aws_request import BOOKS_TAG, BUILD_TAG, CLUSTER_TAG, LEASE_TAG
 from boa_daemon.backends.aws_sweep import Sweeper
+from boa_daemon.backends.aws_topology import Topology
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -85,6 +86,7 @@ class AwsCloud(Provider):
         self.releaser = Releaser(self.calls, clock, say)
         self.sweeper = Sweeper(settings, self.calls, clock)
         self.pool = WarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
+        self.topology = Topology(self.calls, clock, say)
         self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._books, self._claim = books, claim
@@ -140,6 +142,7 @@ class AwsCloud(Provider):
         self._known |= {instance_of(name) for name in live}
         self._lives |= {instance_of(name): life_of(name) for name in live}
         self._wanted |= live.keys()
+        self.topology.remember(live.values())
 
     def nodes(self) -> Sequence[NodeState]:
         """Return our nodes as EC2 lists them; ends are followed up on the way.
@@ -166,6 +169,7 @@ class AwsCloud(Provider):
         # What builds an image has a time of its own: nothing prolongs it, and what is left then is a leak.
         self._builders = frozenset(each["InstanceId"] for each in built)
         self._forget(found, now)
+        self._live = self.topology.placed(self._live, instances)
         return [*self._live.values(), *self._ended.values()]
 
     def _finish_stops(self, instances: Sequence[Mapping[str, Any]]) -> None:

@@ -87,6 +87,8 @@ def _print(document: dict[str, Any], *, with_widths: bool) -> None:
     stdout_console().print(table)
     if with_widths:
         _print_widths(rows[0])
+    if why := document["kappa"]["why"]:
+        stdout_console().print(f"Placement: {why}.", markup=False)
     say_as_of(document)
     say_next(*([] if with_widths or not rows else [f"boa classes {rows[0]['name']}"]), "boa plan --live")
 

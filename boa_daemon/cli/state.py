@@ -194,12 +194,14 @@ def _print_instances(document: Mapping[str, Any]) -> None:
         stdout_console().print("No instances.")
         say_as_of(document)
         return
-    columns = ("id", "type", "phase", "jobs", "age", "USD/hour", "USD")
+    near = any(row["tiers"] for row in rows)
+    columns = ("id", "type", *(("under",) if near else ()), "phase", "jobs", "age", "USD/hour", "USD")
     table = a_table("Instances", *columns, right=("USD/hour", "USD"))
     for row in rows:
         table.add_row(
             row["id"],
             row["instance_type"],
+            *([row["tiers"][-1] if row["tiers"] else "-"] if near else []),
             row["phase"],
             " ".join(row["jobs"]) or "-",
             age(row["launched_at"], float(document["as_of"])),

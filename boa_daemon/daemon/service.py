@@ -29,6 +29,7 @@ from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.code import CodeFailed, digest_of_archive
 from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.class_answer import class_document
+from boa_daemon.learning.kappa_answer import kappa_document
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.store.groups import Group, find_group, settled_micro_dollars, statuses
 from boa_daemon.store.queue import Content, Ticket
@@ -686,6 +687,7 @@ class Service:
                 "usd": dollars(bill(record.node, until=record.node.ended_at or now)),
                 "launched_by": record.node.launched_by,
                 "idle_since": record.idle_since,
+                "tiers": list(record.node.tiers),
                 "note": notes.get(record.node.id, ""),
             }
             for record in records
@@ -735,6 +737,11 @@ class Service:
                 )
                 for name, stated in list(planner.stated.items())
             ],
+            "kappa": kappa_document(
+                list(planner.stated.values()),
+                planner.machines,
+                kappa=self.daemon.settings.workload.kappa,
+            ),
         }
 
     def past(self, *, days: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from boa_daemon.sim.events import EventQueue
 from boa_daemon.sim.market import Pool, Shelves
 from boa_daemon.sim.meter import Meter
 from boa_daemon.sim.stopped import StoppedNodes
+from boa_daemon.sim.topology import Topology
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.lives import next_life
 from boa_daemon.tick.offers import Offer
@@ -55,11 +56,14 @@ class SimulatedCloud:
         wants_tick: Callable[[], None],
         outages: Sequence[tuple[float, float]] = (),
         stopped: StoppedNodes | None = None,
+        topology: Topology | None = None,
     ) -> None:
         self.meter = Meter()
         self.stopped = stopped or StoppedNodes()
         self.loses: Callable[[JobId], None] = lambda _job: None
         self.kinds: dict[NodeId, InstanceType] = {}
+        self.tiers: dict[NodeId, tuple[str, ...]] = {}
+        self._topology = topology or Topology()
         self._clock, self._events, self._shelves, self._draws = clock, events, shelves, draws
         self._wants_tick, self._outages = wants_tick, tuple(outages)
         self._live: dict[NodeId, NodeState] = {}
@@ -142,6 +146,7 @@ class SimulatedCloud:
         if life:
             fate = replace(fate, boot_seconds=min(fate.boot_seconds, self.stopped.start_seconds))
         self.kinds[node] = action.instance_type
+        self.tiers[node] = self._topology.above(node, pool.zone)
         self._rented[node] = _Rented(pool, fate)
         self._shelves.take(pool, node)
         self._live[node] = NodeState(
@@ -152,6 +157,7 @@ class SimulatedCloud:
             gpus=(None,) * action.instance_type.gpus,
             launched_by=action.id,
             zone=pool.zone,
+            tiers=self.tiers[node],
             market=pool.market,
             prices=() if pool.prices is None else ((now, pool.prices.at(now)),),
         )
@@ -299,6 +305,6 @@ class SimulatedCloud:
         rented = self._rented.pop(name)
         self._shelves.put_back(rented.pool, name)
         self._on_spot.pop(name, None)
-        del self._live[name], self.kinds[name]
+        del self._live[name], self.kinds[name], self.tiers[name]
         self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
         self.meter.ended(node, at=now, boot_seconds=rented.fate.boot_seconds)

@@ -135,7 +135,8 @@ class SimulatedJobs:
         now = self._clock.now()
         job.begin(now, generation=action.generation, width=action.width, slots=action.slots)
         job.node_speed = self._cloud.slowest(action.slots)
-        if self._links.join(job.trace.id, job.physics.network, job.slots, self._cloud.kinds):
+        need, cloud = job.physics.network, self._cloud
+        if self._links.join(job.trace.id, need, job.slots, cloud.kinds, cloud.tiers):
             self._share_links()
         self._appoint(job)
         self._foretell(job, now)

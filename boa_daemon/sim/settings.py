@@ -163,11 +163,21 @@ class WrongBeliefs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A tier of the network: each part of the one above has `groups` of these, each with one uplink."""
+
+    name: str
+    groups: int
+    gigabits_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSettings:
     """A world. Mappings are by instance type, or GPU type; "" stands for all others.
 
     Without `boots` every boot takes the run's constant. A quota is a number of nodes over all zones and
     markets. With `spot` there is a spot market beside on demand, or, where not `on_demand`, instead of it.
+    `topology` are the tiers of the network within a zone, the widest first; without, all nodes are as near.
     """
 
     zones: tuple[str, ...] = ()
@@ -180,6 +190,7 @@ class WorldSettings:
     faults: Faults = field(default_factory=Faults)
     checkpoints: Checkpoints | None = None
     beliefs: WrongBeliefs = field(default_factory=WrongBeliefs)
+    topology: tuple[Tier, ...] = ()
 
     @property
     def markets(self) -> tuple[Market, ...]:

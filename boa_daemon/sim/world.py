@@ -23,6 +23,7 @@ from boa_daemon.sim.links import SharedLinks
 from boa_daemon.sim.market import Shelves
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.stopped import START_SECONDS, StoppedNodes
+from boa_daemon.sim.topology import Topology
 from boa_daemon.sim.workload import SimulatedWorkload
 from boa_daemon.tick.controller import Controller
 from boa_daemon.tick.decision import Decision
@@ -64,6 +65,7 @@ class SimulatedWorld:
         self._events, self._beliefs, self._seed = EventQueue(), settings.beliefs, seed
         draws = Draws(settings, boot_seconds=boot_seconds, seed=seed)
         self.shelves = Shelves(settings, instance_types, seed=seed, start=self.started_at)
+        topology = Topology(settings.topology, seed=seed)
         self.cloud = SimulatedCloud(
             self.clock,
             self._events,
@@ -72,6 +74,7 @@ class SimulatedWorld:
             wants_tick=self._want_tick,
             outages=outages,
             stopped=StoppedNodes(start_seconds),
+            topology=topology,
         )
         self.jobs = SimulatedJobs(
             self.clock,
@@ -79,7 +82,7 @@ class SimulatedWorld:
             self.cloud,
             wants_tick=self._progress,
             fresh_progress=fresh_progress,
-            links=SharedLinks(in_order=links_in_order),
+            links=SharedLinks(in_order=links_in_order, topology=topology),
             checkpoints=settings.checkpoints,
             draws=draws,
         )

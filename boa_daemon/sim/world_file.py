@@ -23,6 +23,7 @@ from boa_daemon.sim.settings import (
     Faults,
     Spot,
     Stock,
+    Tier,
     WorldSettings,
     WrongBeliefs,
 )
@@ -86,6 +87,12 @@ class _Beliefs(Strict):
     boot_seconds: NotNegative | None = Field(default=None, description="seconds; the truth if left out")
 
 
+class _Tier(Strict):
+    name: Name = Field(description="what one is called, rack say")
+    groups: int = Field(ge=1, description="how many of them each part of the tier above has")
+    gigabits_per_second: Positive = Field(description="what the uplink of one carries")
+
+
 class _Factors(Strict):
     factors: dict[Name, Positive]
 
@@ -101,6 +108,7 @@ class _File(Strict):
     faults: _Faults = Field(default=_Faults(), description="what goes wrong")
     checkpoints: _Checkpoints | None = Field(default=None, description="every_seconds and cost_seconds")
     beliefs: _Beliefs = Field(default=_Beliefs(), description="what the policy believes")
+    topology: list[_Tier] = Field(default=[], description="tiers of the network in a zone, the widest first")
 
 
 class _Boots(Strict):
@@ -167,6 +175,7 @@ def parse_world(
         faults=Faults(**{key: value for key, value in fails.model_dump().items() if value is not None}),
         checkpoints=None if file.checkpoints is None else Checkpoints(**file.checkpoints.model_dump()),
         beliefs=_beliefs(file.beliefs, document, class_names),
+        topology=tuple(Tier(**tier.model_dump()) for tier in file.topology),
     )
 
 

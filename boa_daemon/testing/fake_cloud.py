@@ -32,7 +32,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.amis import Ami
 
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.testing import fake_images, fake_side, fake_stops
+from boa_daemon.testing import fake_images, fake_side, fake_stops, fake_topology
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_iam import FakeIam
@@ -250,6 +250,10 @@ class FakeCloud:
     def _on_DescribeSpotPriceHistory(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
         """Return the paths from the start on, and of each the last price before."""
         return fake_side.spot_history(self, call)
+
+    def _on_DescribeInstanceTopology(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Return the places of instances; moto knows none."""
+        return fake_topology.topology(self, call)
 
     def _on_DescribeCapacityReservations(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
         """Return the reservations of the terms."""

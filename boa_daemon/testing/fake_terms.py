@@ -62,6 +62,8 @@ class Terms:
     event_queue: str = ""
     enforces_cluster: str = ""
     throttles: bool = False
+    network_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By instance, what is above it in the network; types without it answer with nothing."""
     image_seconds: float = 0.0
     """How long an image is pending."""
 

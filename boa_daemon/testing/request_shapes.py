@@ -24,6 +24,7 @@ BEYOND_THE_MODEL: Mapping[tuple[str, str], int] = {
     ("ec2", "CreateTags.Resources"): 1000,
     ("ec2", "CreateTags.Tags"): 50,
     ("ec2", "DescribeInstances.MaxResults"): 1000,
+    ("ec2", "DescribeInstanceTopology.InstanceIds"): 100,
     ("ec2", "RunInstances.ClientToken"): 64,
     ("iam", "SimulatePrincipalPolicy.ResourceArns"): 100,
     ("s3", "DeleteObjects.Delete.Objects"): 1000,

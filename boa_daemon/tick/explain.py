@@ -68,10 +68,21 @@ def _span(state: ClusterState, slots: Sequence[GpuSlot]) -> str:
     names = dict.fromkeys(slot.node for slot in slots)
     largest = max(state.nodes[name].instance_type.gpus for name in names)
     if len(slots) > largest:
-        return (
-            f"It is on {len(names)} nodes because {len(slots)} GPUs are more than the {largest} of one node."
-        )
-    return f"It is on {len(names)} nodes because no one node had {len(slots)} GPUs free when it was placed."
+        why = f"because {len(slots)} GPUs are more than the {largest} of one node"
+    else:
+        why = f"because no one node had {len(slots)} GPUs free when it was placed"
+    return f"It is on {len(names)} nodes {why}.{_nearness(state, names)}"
+
+
+def _nearness(state: ClusterState, names: Iterable[NodeId]) -> str:
+    """Return what nodes share of the network above them, where that is known of all of them."""
+    above = [state.nodes[name].tiers for name in names]
+    if not all(above):
+        return ""
+    shared = [tier[0] for tier in zip(*above, strict=False) if len(set(tier)) == 1]
+    if not shared:
+        return " They share nothing of the network but their zone."
+    return f" All are under {shared[-1]}, tier {len(shared)} of {max(map(len, above))} of the network."
 
 
 def _links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:

@@ -29,8 +29,9 @@ def link_order(
         for job_id, job in state.jobs.items()
         if job.slots or job_id in starting
     }
+    above = {name: node.tiers for name, node in state.nodes.items() if node.tiers}
     return {
         node: tuple(sorted(jobs, key=lambda job_id: rank(state.jobs[job_id].job)))
-        for node, jobs in senders(slots).items()
+        for node, jobs in senders(slots, above).items()
         if len(jobs) > 1
     }

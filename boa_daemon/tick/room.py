@@ -248,7 +248,7 @@ class Room:
 
 def _as_placed(node: NodeState) -> Node:
     """Return a ready node as the placer sees it."""
-    return Node(id=node.id, instance_type=node.instance_type, is_ready=True)
+    return Node(id=node.id, instance_type=node.instance_type, is_ready=True, tiers=node.tiers)
 
 
 def _is_compact(slots: tuple[GpuSlot, ...], gpus: Mapping[NodeId, int]) -> bool:

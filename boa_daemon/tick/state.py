@@ -64,7 +64,8 @@ class NodeState:
     that its compute costs from an instant on, in order; where there are none, its type's price holds.
     `extras` are what it costs beside that per hour, by kind (disk, public address, requests). `ends_by` is
     when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
-    listing shows it yet: it cannot be given back. One that is `stopped` costs its extras alone; it is a
+    listing shows it yet: it cannot be given back. `tiers` are the parts of the network above it within its
+    zone, the widest first, where they are known. One that is `stopped` costs its extras alone; it is a
     life of its instance, as the run before it was (`boa_daemon.tick.lives`).
     """
 
@@ -82,6 +83,7 @@ class NodeState:
     ends_by: float | None = None
     is_listed: bool = True
     extras: Extras = ()
+    tiers: tuple[str, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:

@@ -66,41 +66,49 @@ def slowdowns(
     """Return by what factor each job that sends is slower than alone on the same nodes, 1 or more.
 
     `servers_of` names the servers of every job that spans several, best-ranked first; `shares` is c / t of
-    each; `crowding` is eta / b of the link, which counts only where messages share unordered.
+    each; `crowding` is eta / b of the link, which counts only where messages share unordered. Where a job
+    takes links of several speeds, it maps each to what part of c its message takes there: 1 on its slowest.
     """
+    taken = {
+        job: servers if isinstance(servers, Mapping) else dict.fromkeys(servers, 1.0)
+        for job, servers in servers_of.items()
+    }
     if in_order:
-        return _in_order(servers_of, shares)
-    return _unordered(servers_of, shares, crowding)
+        return _in_order(taken, shares)
+    return _unordered(taken, shares, crowding)
 
 
 def _in_order(
-    servers_of: Mapping[JobId, Collection[Server]], shares: Mapping[JobId, float]
+    servers_of: Mapping[JobId, Mapping[Server, float]], shares: Mapping[JobId, float]
 ) -> dict[JobId, float]:
     """Return the factors where better-ranked jobs send first."""
     busy: dict[Server, float] = {}
     factors: dict[JobId, float] = {}
     for job, servers in servers_of.items():
-        left = max(LEAST_LEFT, 1.0 - max(busy.get(server, 0.0) for server in servers))
+        left = max(LEAST_LEFT, min((1.0 - busy.get(server, 0.0)) / part for server, part in servers.items()))
         sending = shares[job] / left
         factors[job] = (1.0 + sending) / (1.0 + shares[job])
-        for server in servers:
-            busy[server] = busy.get(server, 0.0) + shares[job] / (1.0 + sending)
+        for server, part in servers.items():
+            busy[server] = busy.get(server, 0.0) + part * (shares[job] / (1.0 + sending))
     return factors
 
 
 def _unordered(
-    servers_of: Mapping[JobId, Collection[Server]], shares: Mapping[JobId, float], crowding: float
+    servers_of: Mapping[JobId, Mapping[Server, float]], shares: Mapping[JobId, float], crowding: float
 ) -> dict[JobId, float]:
     """Return the factors where all messages in flight share, by a damped fixed point."""
     sending = {job: shares[job] for job in servers_of}
     for _ in range(ROUNDS):
-        part = {job: sending[job] / (1.0 + sending[job]) for job in servers_of}
+        uses = {job: sending[job] / (1.0 + sending[job]) for job in servers_of}
         busy: dict[Server, float] = {}
         for job, servers in servers_of.items():
-            for server in servers:
-                busy[server] = busy.get(server, 0.0) + part[job]
+            for server, part in servers.items():
+                busy[server] = busy.get(server, 0.0) + part * uses[job]
         for job, servers in servers_of.items():
-            others = max(busy[server] for server in servers) - part[job]
-            longer = shares[job] * (1.0 + others * (1.0 + crowding))
+            crowd = max(
+                part * (1.0 + (busy[server] - part * uses[job]) * (1.0 + crowding))
+                for server, part in servers.items()
+            )
+            longer = shares[job] * crowd
             sending[job] = 0.5 * (sending[job] + longer)
     return {job: (1.0 + sending[job]) / (1.0 + shares[job]) for job in servers_of}

@@ -159,12 +159,24 @@ def _with_held(
     return packing, new
 
 
-def senders(slots: Mapping[JobId, Sequence[GpuSlot]]) -> dict[NodeId, tuple[JobId, ...]]:
-    """Return, for each node, the jobs that send through its link (they span nodes), in the order given."""
-    jobs_of: dict[NodeId, list[JobId]] = {}
+def senders(
+    slots: Mapping[JobId, Sequence[GpuSlot]], above: Mapping[NodeId, Sequence[str]] | None = None
+) -> dict[str, tuple[JobId, ...]]:
+    """Return, for each link, the jobs that send through it (they span nodes), in the order given.
+
+    A link has the name of its node, or of the part of the network whose uplink it is: `above` says which
+    parts are above each node, the widest first.
+    """
+    jobs_of: dict[str, list[JobId]] = {}
     for job, held in slots.items():
         nodes = dict.fromkeys(slot.node for slot in held)
         if len(nodes) > 1:
-            for node in nodes:
-                jobs_of.setdefault(node, []).append(job)
-    return {node: tuple(jobs) for node, jobs in jobs_of.items()}
+            for link in (*nodes, *_uplinks([() if above is None else above.get(node, ()) for node in nodes])):
+                jobs_of.setdefault(link, []).append(job)
+    return {link: tuple(jobs) for link, jobs in jobs_of.items()}
+
+
+def _uplinks(above: Sequence[Sequence[str]]) -> list[str]:
+    """Return the parts of the network whose uplinks nodes take that are under these."""
+    tiers = (dict.fromkeys(tier) for tier in zip(*above, strict=False))
+    return [name for names in tiers if len(names) > 1 for name in names]

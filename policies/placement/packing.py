@@ -1,22 +1,24 @@
 """Which GPUs of which nodes are taken, kept so that the next choice is quick.
 
-A job on exclusive GPUs takes the fewest nodes; of those, nodes whose links are quiet when it needs several;
-of those, the fullest that fit, so that whole nodes stay or fall empty. Nodes are filed by whether they are in
-use, how many GPUs are free and whether their link is busy, so a choice looks at a few short lists.
+A job on exclusive GPUs takes the fewest nodes; where it needs several, the nearest ones, under the narrowest
+part of the network that has them; of those, nodes whose links are quiet; of those, the fullest that fit, so
+that whole nodes stay or fall empty. Nodes are filed by whether they are in use, how many GPUs are free and
+whether their link is busy, so a choice looks at a few short lists.
 
     symbol   here         meaning
     n        gpus         GPUs wanted
     f_v      free         free GPUs of node v
     -        senders      jobs on v that span several nodes, and so use its link
 
-Cost: O(largest instance) per node taken, plus a shift in a sorted list.
+Cost: O(largest instance) per node taken, plus a shift in a sorted list; O(nodes x tiers) for a job on several
+nodes, where it is known what is above them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
@@ -25,6 +27,7 @@ _Shelf = list[int]
 """Nodes by index, ascending."""
 _Key = tuple[str, bool, int, bool]
 """GPU type, whether in use, free GPUs, whether the link is busy."""
+_Shelves = Mapping[_Key, _Shelf]
 
 
 @lru_cache(maxsize=65_536)
@@ -48,6 +51,10 @@ class Packing:
         self._total_free: defaultdict[str, int] = defaultdict(int)
         self._widest: defaultdict[str, int] = defaultdict(int)
         self._shelves: defaultdict[_Key, _Shelf] = defaultdict(list)
+        self._under: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for place, above in enumerate(nodes):
+            for depth in range(1, len(above.tiers) + 1):
+                self._under[above.tiers[:depth]].append(place)
         for node, (kind, gpus) in enumerate(zip(self._type, self._capacity, strict=True)):
             self._total_free[kind] += gpus
             self._widest[kind] = max(self._widest[kind], gpus)
@@ -167,18 +174,45 @@ class Packing:
         return chosen
 
     def _fewest(self, width: Width) -> list[int]:
-        """Return the fewest nodes that do; on equal terms those with quiet links; then the best fit."""
-        node = self._first(self._one_node_keys(width, in_use=(True, False)), ())
+        """Return the fewest nodes that do; of those the nearest; then quiet links; then the best fit."""
+        node = self._first(self._one_node_keys(width, in_use=(True, False)), self._shelves, ())
         if node is not None:
             return [node]
-        nodes = self._greedy(width, busy=(False, True))
-        if any(self._senders[node] for node in nodes):
-            quiet = self._greedy(width, busy=(False,))
+        nodes = self._quietest(width, self._shelves)
+        for depth in range(max(map(len, self._under), default=0), 0, -1):
+            near: list[tuple[int, int, list[int]]] = []
+            for tier, under in self._under.items():
+                if len(tier) == depth:
+                    spare = sum(len(self._free[at]) for at in under if self._type[at] == width.gpu_type)
+                    found = self._quietest(width, self._shelves_of(under)) if spare >= width.gpus else []
+                    if 0 < len(found) <= len(nodes):
+                        near.append((self._busy_links(found), spare, found))
+            if near:
+                # Of the parts with room the one with least to spare: the next wide job finds the others.
+                return min(near)[2]
+        return nodes
+
+    def _busy_links(self, nodes: Sequence[int]) -> int:
+        """Return how many of the nodes have a link that somebody uses."""
+        return sum(bool(self._senders[node]) for node in nodes)
+
+    def _shelves_of(self, nodes: Iterable[int]) -> _Shelves:
+        """Return some of the nodes as they are filed."""
+        found: defaultdict[_Key, _Shelf] = defaultdict(list)
+        for node in nodes:
+            found[self._key_of(node)].append(node)
+        return found
+
+    def _quietest(self, width: Width, shelves: _Shelves) -> list[int]:
+        """Return the fewest nodes that do, those with quiet links if that takes no more of them."""
+        nodes = self._greedy(width, shelves, busy=(False, True))
+        if self._busy_links(nodes):
+            quiet = self._greedy(width, shelves, busy=(False,))
             if 0 < len(quiet) <= len(nodes):
                 return quiet
         return nodes
 
-    def _greedy(self, width: Width, *, busy: Sequence[bool]) -> list[int]:
+    def _greedy(self, width: Width, shelves: _Shelves, *, busy: Sequence[bool]) -> list[int]:
         """Return the freest nodes until one node fits the rest, and that node; empty where none does."""
         chosen: list[int] = []
         left, widest = width.gpus, self._widest[width.gpu_type]
@@ -187,7 +221,7 @@ class Packing:
             for free in range(widest, 0, -1)
             for is_busy in busy
             for used in (True, False)
-            for node in self._shelves.get((width.gpu_type, used, free, is_busy), ())
+            for node in shelves.get((width.gpu_type, used, free, is_busy), ())
         )
         for node in freest:
             chosen.append(node)
@@ -200,7 +234,7 @@ class Packing:
                     for used in (True, False)
                     for f in sizes
                 )
-                last = self._first(keys, chosen)
+                last = self._first(keys, shelves, chosen)
                 if last is not None:
                     return [*chosen, last]
         return []
@@ -212,19 +246,22 @@ class Packing:
                 for is_busy in (True, False):
                     yield (width.gpu_type, used, free, is_busy)
 
-    def _first(self, keys: Iterable[_Key], avoid: Collection[int]) -> int | None:
+    def _first(self, keys: Iterable[_Key], shelves: _Shelves, avoid: Collection[int]) -> int | None:
         """Return the first node on the first of the shelves that has one not to be avoided."""
         for key in keys:
-            for node in self._shelves.get(key, ()):
+            for node in shelves.get(key, ()):
                 if node not in avoid:
                     return node
         return None
 
     def _shelf_of(self, node: int) -> _Shelf:
         """Return the sorted list that files the node now."""
+        return self._shelves[self._key_of(node)]
+
+    def _key_of(self, node: int) -> _Key:
+        """Return the shelf on which the node is."""
         free = len(self._free[node])
-        key = (self._type[node], free < self._capacity[node], free, bool(self._senders[node]))
-        return self._shelves[key]
+        return self._type[node], free < self._capacity[node], free, bool(self._senders[node])
 
     def _unshelve(self, node: int) -> None:
         """Take the node out of its list."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.cli.state import _print_instances
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import LaunchNodes
@@ -170,3 +171,39 @@ def test_a_job_of_one_gpu_runs_on_the_machine_of_its_plan_or_on_the_next_best(
     finally:
         play.close()
     assert [node["instance_type"] for node in nodes] == rented
+
+
+def test_what_is_above_a_node_is_kept_with_it_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the books from one daemon to the next, and in `boa instances`, where anything is known."""
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS)
+    try:
+        play.service.submit([job_content(hours=1.0)], user="ann")
+        for _ in range(3):
+            play.daemon.tick()
+            clock.instant += 30.0
+        (node,) = play.service.instances()["instances"]
+        _print_instances(play.service.instances())
+        assert "under" not in capsys.readouterr().out
+
+        listed = play.daemon.fleet._cloud.nodes
+
+        def placed() -> list[NodeState]:
+            return [replace(each, tiers=("nn-1", "nn-2")) for each in listed()]
+
+        play.daemon.fleet._cloud.nodes = placed  # type: ignore[method-assign]
+        play.daemon.tick()
+        _print_instances(play.service.instances())
+        said = capsys.readouterr().out
+    finally:
+        play.close()
+    assert "under" in said
+    assert "nn-2" in said
+    again = DaemonInAFolder(tmp_path, clock, SETTINGS)
+    try:
+        (kept,) = again.service.instances()["instances"]
+    finally:
+        again.close()
+    assert (kept["id"], kept["tiers"]) == (node["id"], ["nn-1", "nn-2"])

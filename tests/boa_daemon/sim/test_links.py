@@ -8,6 +8,8 @@ import pytest
 
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.links import SharedLinks
+from boa_daemon.sim.settings import Tier, WorldSettings
+from boa_daemon.sim.topology import Topology
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type, some_slots
 from policies.links.contention import Link
@@ -117,3 +119,54 @@ def test_a_shared_link_costs_completion_time_in_a_whole_run() -> None:
     alone = 1.0 / 2.8
 
     assert _run("first-fit") > alone * 1.05
+
+
+RACKS = Topology((Tier(name="rack", groups=9, gigabits_per_second=5.0),))
+ABOVE = {"n1": ("r1",), "n2": ("r1",), "n3": ("r2",)}
+UPLINK = network_share(Link.of_gigabits(5.0), NEED)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pace"), [(("n1", "n2"), 1.0), (("n1", "n3"), (1.0 + SHARE) / (1.0 + UPLINK))]
+)
+def test_a_job_over_two_racks_goes_as_fast_as_their_uplinks(nodes: tuple[str, str], pace: float) -> None:
+    """Its curve pays for a card of 10 Gbit/s; the uplink carries 5."""
+    links = SharedLinks(topology=RACKS)
+    links.join("a", NEED, sum((some_slots(node, 0, 1) for node in nodes), ()), KINDS, ABOVE)
+
+    assert links.paces()["a"] == pytest.approx(pace)
+
+
+def test_nodes_land_somewhere_and_stay_there() -> None:
+    """Names nest, the same node has the same place, and all parts are used."""
+    spines = Topology((Tier(name="spine", groups=2, gigabits_per_second=100.0), *RACKS._tiers), seed=3)
+    above = [spines.above(f"n{n}", "a") for n in range(200)]
+
+    assert above == [spines.above(f"n{n}", "a") for n in range(200)]
+    assert all(rack.startswith(f"{spine}/rack-") and spine.startswith("a/spine-") for spine, rack in above)
+    assert len(set(above)) == 18
+    assert Topology().above("n1") == ()
+
+
+def _wide_run(placer: str) -> float:
+    """Mean JCT in hours of jobs on two nodes each, of eight that stand in two racks with slow uplinks."""
+    curve = Table(gpus=(4,), speeds=(3.5,))
+    file = ProblemFile(
+        path="test",
+        problem=a_problem(a_class(curve=curve, network=NEED, arrivals_per_hour=3.0)),
+        budget=None,
+        instance_types={"gpu": replace(KIND, gpus=2, usd_per_hour=2.0)},
+    )
+    settings = settings_for(file, a_trace(*(400.0 * n for n in range(8))), Budget(amount=500.0))
+    world = WorldSettings(topology=(Tier(name="rack", groups=2, gigabits_per_second=1.0),))
+    options = PolicyOptions(nodes=8)
+    return simulate(
+        replace(
+            settings, placer=placer, policy="tiresias", options=options, boot_seconds=0.0, world=world, seed=2
+        )
+    ).mean_jct_hours
+
+
+def test_whoever_knows_the_racks_places_better() -> None:
+    """LWF keeps jobs in a rack where it can; first fit knows nothing of racks."""
+    assert _wide_run("lwf") < 0.9 * _wide_run("first-fit")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.sim.settings import AWS_BOOTS, Boot, WorldSettings
+from boa_daemon.sim.settings import AWS_BOOTS, Boot, Tier, WorldSettings
 from boa_daemon.sim.world_file import load_world, parse_boot
 from boa_daemon.testing import an_instance_type
 from policies.model import InstanceType
@@ -36,6 +36,10 @@ def test_the_example_has_one_of_everything() -> None:
     assert world.spot is not None
     assert world.spot.stock.nodes == 24
     assert world.beliefs.sizes == {"": 1.5}
+    assert world.topology == (
+        Tier(name="spine", groups=2, gigabits_per_second=400.0),
+        Tier(name="rack", groups=4, gigabits_per_second=100.0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,7 @@ def test_the_example_has_one_of_everything() -> None:
         ("boot: {t5: {median_seconds: 3}}", "boot: no instance type 't5'"),
         ("on_demand: false", "there is no spot. Add spot: {}"),
         ("faults: {lost_answer_fraction: 1.0}", "must be less than 1"),
+        ("topology: [{name: rack, groups: 0, gigabits_per_second: 1}]", "groups must be at least 1; got 0"),
         ("checkpoints: {every_seconds: 0}", "must be more than zero"),
         ("beliefs: {sizes: {berd: 2.0}}", "beliefs.sizes: no class 'berd'. Did you mean 'bert'"),
         ("[1, 2]", "a world file is a mapping"),

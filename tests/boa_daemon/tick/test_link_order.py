@@ -157,3 +157,33 @@ def test_explain_says_when_a_job_is_scattered() -> None:
     )
     plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=LeastWorkloadFirst(), rules=rules()).plan
     assert "no one node had 2 GPUs free when it was placed" in explain_job(state, replace(plan), "a")
+
+
+def test_jobs_that_meet_on_an_uplink_alone_are_ordered_there() -> None:
+    """Four nodes in two racks: each job has a node in both, and no node has two jobs."""
+    racks = {"w": ("r1",), "x": ("r2",), "y": ("r1",), "z": ("r2",)}
+    nodes = [replace(a_node(name, gpus=2), tiers=tiers) for name, tiers in racks.items()]
+    jobs = [a_job("a", remaining_gpu_hours=3.0), a_job("b", remaining_gpu_hours=1.0)]
+    held = {"a": some_slots("w", 0) + some_slots("x", 0), "b": some_slots("y", 0) + some_slots("z", 0)}
+
+    assert link_order(a_state(*jobs, nodes=nodes, held=held), {}) == {"r1": ("b", "a"), "r2": ("b", "a")}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (("s", "r1"), ("s", "r1"), " All are under r1, tier 2 of 2 of the network."),
+        (("s", "r1"), ("s", "r2"), " All are under s, tier 1 of 2 of the network."),
+        (("s", "r1"), ("t", "r3"), " They share nothing of the network but their zone."),
+        (("s", "r1"), (), ""),
+    ],
+)
+def test_explain_says_how_near_the_nodes_of_a_job_are(
+    one: tuple[str, ...], other: tuple[str, ...], said: str
+) -> None:
+    """Where it is known of all of them."""
+    nodes = [replace(a_node("x", gpus=2), tiers=one), replace(a_node("y", gpus=2), tiers=other)]
+    state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("x", 0) + some_slots("y", 0)})
+    plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=LeastWorkloadFirst(), rules=rules()).plan
+
+    assert explain_job(state, plan, "a").endswith(f"when it was placed.{said}")

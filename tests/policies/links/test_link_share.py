@@ -72,3 +72,18 @@ def test_the_second_job_has_what_the_first_leaves() -> None:
     factors = slowdowns({"first": (0, 1), "second": (1, 2)}, {"first": 1.0, "second": 1.0})
 
     assert factors["second"] == pytest.approx((1.0 + 1.0 / 0.5) / (1.0 + 1.0))
+
+
+def test_a_faster_link_carries_more_jobs_before_they_notice() -> None:
+    """Both with c = t: on an uplink four times as fast as a card the first takes an eighth of the time.
+
+    So the second has its whole card's speed; on one as fast as a card it waits as for a card.
+    """
+    shares = {"first": 1.0, "second": 1.0}
+    fast = {job: {f"{job}-card": 1.0, "uplink": 0.25} for job in shares}
+    same = {job: {f"{job}-card": 1.0, "uplink": 1.0} for job in shares}
+
+    assert slowdowns(fast, shares)["second"] == 1.0
+    assert slowdowns(same, shares)["second"] == pytest.approx(1.5)
+    assert slowdowns(fast, shares, in_order=False)["second"] == pytest.approx(1.0)
+    assert slowdowns(same, shares, in_order=False)["second"] > 1.1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_policy_node, some_slots
-from policies.model import GpuSlot, Width
+from policies.model import GpuSlot, Node, Width
 from policies.placement.packing import Packing
 
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]), st.integers(1, 9)), max_size=30)
@@ -56,3 +60,71 @@ def test_a_wide_job_goes_where_nobody_sends_if_that_takes_no_more_nodes() -> Non
     packing.remove("wide")
     assert packing.add("wider", Width("gpu", 6))
     assert "n1" in {slot.node for slot in packing.slots["wider"]}
+
+
+def near(name: str, *tiers: str) -> Node:
+    """Return a node of four GPUs under parts of the network, the widest first."""
+    return replace(a_policy_node(name, gpus=4), tiers=tiers)
+
+
+def test_a_wide_job_takes_nodes_in_one_rack_before_nodes_in_several() -> None:
+    """By the order of the list it would get n1 and n2; n2 and n4 are in one rack, n1 and n3 in one spine."""
+    packing = Packing(
+        [near("n1", "s1", "r1"), near("n2", "s2", "r2"), near("n3", "s1", "r3"), near("n4", "s2", "r2")]
+    )
+
+    packing.add("a", Width("gpu", 8))
+    packing.add("b", Width("gpu", 8))
+
+    assert {slot.node for slot in packing.slots_of("a")} == {"n2", "n4"}
+    assert {slot.node for slot in packing.slots_of("b")} == {"n1", "n3"}
+
+
+def test_fewer_nodes_come_before_near_ones() -> None:
+    """Two GPUs are free on each of three nodes of a rack, four on each of two nodes far apart."""
+    packing = Packing(
+        [near("n1", "r1"), near("n2", "r1"), near("n3", "r1"), near("n4", "r2"), near("n5", "r3")]
+    )
+    for name in ("n1", "n2", "n3"):
+        packing.hold(f"on-{name}", some_slots(name, 0, 1))
+
+    packing.add("wide", Width("gpu", 6))
+
+    assert len({slot.node for slot in packing.slots_of("wide")}) == 2
+
+
+def test_the_rack_with_least_to_spare_is_taken() -> None:
+    """The next wide job finds the rack with three nodes whole."""
+    packing = Packing([near(f"a{n}", "r1") for n in range(3)] + [near(f"b{n}", "r2") for n in range(2)])
+
+    packing.add("wide", Width("gpu", 8))
+
+    assert {slot.node for slot in packing.slots_of("wide")} == {"b0", "b1"}
+
+
+TIERS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), min_size=2, max_size=6)
+
+
+@given(tiers=TIERS, taken=st.lists(st.integers(0, 3), min_size=6, max_size=6), gpus=st.integers(2, 12))
+def test_no_set_of_as_few_nodes_is_nearer(tiers: list[tuple[int, int]], taken: list[int], gpus: int) -> None:
+    """By brute force over all sets of nodes: as few as without tiers, and as deep a part as there is."""
+    nodes = [near(f"n{n}", f"s{s}", f"s{s}r{r}") for n, (s, r) in enumerate(tiers)]
+    packing = Packing(nodes)
+    free = {}
+    for node, used in zip(nodes, taken, strict=False):
+        free[node.id] = 4 - used
+        if used:
+            packing.hold(f"on-{node.id}", some_slots(node.id, *range(used)))
+    above = {node.id: node.tiers for node in nodes}
+
+    def depth(names: Sequence[str]) -> int:
+        return sum(len(set(tier)) == 1 for tier in zip(*(above[name] for name in names), strict=True))
+
+    fits = packing.add("wide", Width("gpu", gpus))
+    assert fits is (sum(free.values()) >= gpus)
+    if fits:
+        chosen = sorted({slot.node for slot in packing.slots_of("wide")})
+        sets = [s for s in combinations(free, len(chosen)) if sum(free[name] for name in s) >= gpus]
+        fewer = [s for s in combinations(free, len(chosen) - 1) if sum(free[name] for name in s) >= gpus]
+        assert not fewer
+        assert depth(chosen) == max(map(depth, sets))
