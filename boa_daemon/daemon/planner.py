@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
@@ -20,12 +21,14 @@ from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.policy_record import PolicyRecord
+from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.machines import named_apart, on_machines
-from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
+from policies.model import Budget, InstanceType, JobClass, Phase, Width
+from policies.optimum.interruptions import Saves
 from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
 from policies.speedup import Amdahl
@@ -34,6 +37,7 @@ DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 
+NO_MARKET = ("simulated", "local")
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
 
@@ -50,12 +54,17 @@ class Planner(LearntClasses):
         self.settings = settings
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
         self.boots: Boots | None = None
-        self.machines = machines_of(settings, catalog or Catalog.load())
-        stated, unstated = _classes(settings, self.machines)
+        self.spot = SpotHistory()
+        self.on_demand = machines_of(settings, catalog or Catalog.load())
+        # The clouds without a market of their own rent everything at one price.
+        self.is_on_both = settings.cloud.market == "planned" and settings.cloud.provider not in NO_MARKET
+        self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
+        self._not_on_spot: set[str] = set()
+        stated, unstated = _classes(settings, self.on_demand)
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
+        self._plan_by({name: self.measured(one) for name, one in stated.items()})
         _check_prior(settings, stated)
-        self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
         """Plan for a job that was accepted under other settings, by the class that it was given then.
@@ -71,6 +80,8 @@ class Planner(LearntClasses):
             found = self.class_for(content, within_instances=False)
         if class_name not in self.planned:
             self._all_stated[class_name] = replace(self._all_stated[found.name], name=class_name)
+            if found.name in self._not_on_spot:
+                self._not_on_spot.add(class_name)
             self.planned[class_name] = replace(found, name=class_name)
 
     def class_for(self, content: Mapping[str, Any], *, within_instances: bool = True) -> JobClass:
@@ -103,9 +114,14 @@ class Planner(LearntClasses):
                 hint="Widen min_gpus and max_gpus, or raise max_instances",
             )
         variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
-        if variant == base:
+        # Nothing says that it would keep its work where a node is taken back.
+        stays = self.is_on_both and not content.get("elastic")
+        if variant == base and not stays:
             return self.classes[name]
-        variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
+        label = f"{least or 1}-{most or ''}{'|on-demand' if stays else ''}"
+        variant = replace(variant, name=f"{name}[{label}]")
+        if stays:
+            self._not_on_spot.add(variant.name)
         if variant.name not in self.planned:
             self._all_stated[variant.name] = variant
             self.planned[variant.name] = self.measured(variant)
@@ -153,10 +169,15 @@ class Planner(LearntClasses):
         if learning.rates and learning.sizes:
             self.take_back(found)
 
+    def measured(self, stated: JobClass) -> JobClass:
+        """Return a class or a variant with what was measured of its class, on its markets."""
+        found = super().measured(stated)
+        return found if stated.name in self._not_on_spot else on_planned_markets(found, self.machines)
+
     def _plan_by(self, found: dict[str, JobClass]) -> None:
         """Plan by classes and variants."""
         super()._plan_by(found)
-        self._speeds.clear()
+        self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def _within_instances(self, base: JobClass, most: int | None) -> int | None:
         """Return the widest width that the cap on instances can ever hold."""
@@ -192,8 +213,12 @@ class Planner(LearntClasses):
         """Return a class or a variant by its name."""
         return self.planned.get(name)
 
-    def record(self, in_use: Iterable[str]) -> PolicyRecord:
-        """Return the policy over the base classes and the variants in use; rates are shared among them."""
+    def record(self, in_use: Iterable[str], *, is_for_replay: bool = False) -> PolicyRecord:
+        """Return the policy over the base classes and the variants in use; rates are shared among them.
+
+        What a spot node costs and is worth is as learnt; rules know the most that it may cost. For a replay
+        in another world spot is as fast and as dear as on demand: that world has its own.
+        """
         variants = {name for name in in_use if name in self.planned} | set(self.classes)
         kin: dict[str, int] = {}
         for name in variants:
@@ -204,18 +229,13 @@ class Planner(LearntClasses):
             if (found := self.planned[name])
         )
         workload, money = self.settings.workload, self.settings.budget
-        problem = Problem(
-            classes=classes,
-            gpu_types=tuple(
-                GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
-                for name, machine in self.machines.items()
-            ),
-        )
         boot_seconds = self._boot_seconds
         if self.boots is not None:
-            types = [machine.name for machine in self.machines.values()]
+            types = [machine.name for machine in self.on_demand.values()]
             boot_seconds = self.boots.planned_seconds(types, otherwise=boot_seconds)
         boot_hours = boot_seconds / SECONDS_PER_HOUR
+        spot = None if is_for_replay else self.spot
+        problem, machines = as_learnt(classes, self.machines, spot, boot_hours=boot_hours, saves=self._saves)
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=money.window_hours)
@@ -227,7 +247,7 @@ class Planner(LearntClasses):
             site=Site(
                 problem=with_boots(problem, boot_hours),
                 budget=Budget(amount=money.mean_usd_per_hour),
-                instance_types=self.machines,
+                instance_types=machines,
                 boot_hours=boot_hours,
                 is_monthly=money.usd_per_month is not None,
                 load_over_stated=self.load_over_stated,
@@ -235,6 +255,14 @@ class Planner(LearntClasses):
                 rhythm=self.rhythm,
             ),
             rules=self.rules(),
+        )
+
+    @property
+    def _saves(self) -> Saves:
+        """How often jobs are taken to save on spot nodes."""
+        learning = self.settings.learning
+        return Saves(
+            every_hours=learning.save_minutes / 60.0, cost_hours=learning.save_seconds / SECONDS_PER_HOUR
         )
 
     def speed(self, name: str, phase: int, width: Width) -> float:
