@@ -1,7 +1,7 @@
 """What the site saw of the spot market, by instance type and zone: interruptions, stock and prices.
 
 Plans begin with what is believed beforehand and go by what was seen, on the careful side of it.
-Interruptions of a type are a Poisson process over the hours of its nodes; the rate that is planned with is the
+Interruptions of a type are a Poisson process over the hours of its nodes; the planned rate is the
 80 % quantile of what is known of it, and of the share of nodes that were given, of those asked for, the 20 %
 quantile.
 
@@ -183,8 +183,8 @@ class SpotHistory:
         ]
         known = "; ".join(seen) or "believed beforehand, none was rented yet"
         return (
-            f"Plans count on a spot {off_market(instance_type)} at {terms.price_fraction:.0%} of the price on "
-            f"demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
+            f"Plans count on a spot {off_market(instance_type)} at {terms.price_fraction:.0%} of the price "
+            f"on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
             f"{terms.given_fraction:.0%} of those asked for; the rest is rented on demand ({known})."
         )
 
