@@ -109,7 +109,8 @@ _HOME_REGION = "us-east-1"
 _AT_HOME = frozenset({"pricing", "ce", "iam"})
 """The Pricing API has three endpoints in the world, and this is one; the others have this one alone."""
 _ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
-"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry. A purchase has no token."""
+"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry; a purchase has no token
+by which it would be known again."""
 _QUICK = frozenset({"ssm", "s3"})
 _QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
 """Engines call these once per node within a tick: what hangs there must end well before the watchdog acts."""

@@ -16,6 +16,7 @@ from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.needs import NeedsRow, excluded_for, lack_on_node, without
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
@@ -55,12 +56,13 @@ class Planner(LearntClasses):
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
         self.boots: Boots | None = None
         self.spot = SpotHistory()
-        self.on_demand = machines_of(settings, catalog or Catalog.load())
+        self._catalog = catalog or Catalog.load()
+        self.on_demand = machines_of(settings, self._catalog)
         # The clouds without a market of their own rent everything at one price.
         self.is_on_both = settings.cloud.market == "planned" and settings.cloud.provider not in NO_MARKET
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
-        stated, unstated = _classes(settings, self.on_demand)
+        stated, unstated, self._needs = _classes(settings, self.on_demand, self._catalog)
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
         self._plan_by({name: self.measured(one) for name, one in stated.items()})
@@ -102,6 +104,12 @@ class Planner(LearntClasses):
             narrow = _narrowest(base, least)
             if narrow is not None and (most is None or narrow <= most):
                 least = most = narrow
+        stated, short = base, self.short_for(content)
+        base = without(base, short) or base
+        if base is stated and short:
+            said = "; ".join(f"{self.on_demand[kind].name}: {why}" for kind, why in short.items())
+            hint = "Name a larger type in [cloud] instance_types, or ask for less"
+            raise InputError(f"no machine has enough for it: {said}", hint=hint)
         phases = tuple(
             replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
             if _fits_any(phase, least, most)
@@ -116,9 +124,10 @@ class Planner(LearntClasses):
         variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
         # Nothing says that it would keep its work where a node is taken back.
         stays = self.is_on_both and not content.get("elastic")
-        if variant == base and not stays:
+        if variant == stated and not stays:
             return self.classes[name]
-        label = f"{least or 1}-{most or ''}{'|on-demand' if stays else ''}"
+        left_out = "".join(f"|not {self.on_demand[kind].name}" for kind in short)
+        label = f"{least or 1}-{most or ''}{'|on-demand' if stays else ''}{left_out}"
         variant = replace(variant, name=f"{name}[{label}]")
         if stays:
             self._not_on_spot.add(variant.name)
@@ -126,6 +135,27 @@ class Planner(LearntClasses):
             self._all_stated[variant.name] = variant
             self.planned[variant.name] = self.measured(variant)
         return self.planned[variant.name]
+
+    def short_for(self, content: Mapping[str, Any]) -> dict[str, str]:
+        """Return by GPU type what machines lack for the cores and the memory that a job may use on a node."""
+        cpus, memory = content.get("cpus"), content.get("memory_gb")
+        if (cpus is None and memory is None) or self.settings.cloud.provider == "local":
+            return {}
+        lacks = {
+            kind: lack_on_node(cpus, memory, machine, self._catalog)
+            for kind, machine in self.on_demand.items()
+        }
+        return {kind: why for kind, why in lacks.items() if why}
+
+    def left_out(self, class_name: str, content: Mapping[str, Any]) -> list[str]:
+        """Return the machines that a job is not planned on because they have too little, each with why."""
+        base = class_name.partition("[")[0]
+        of_class = excluded_for(base, self._needs.get(base), self.on_demand, self._catalog)
+        short = self.short_for(content).items()
+        return [
+            *(f"It is not planned on {self.on_demand[kind].name}: {why}." for kind, why in short),
+            *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in of_class.values()),
+        ]
 
     def _adopted(self, name: str) -> JobClass | None:
         """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
@@ -351,9 +381,9 @@ def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
 
 
 def _classes(
-    settings: Settings, machines: Mapping[str, InstanceType]
-) -> tuple[dict[str, JobClass], frozenset[str]]:
-    """Return the classes that can run on the machines, and the names of those whose rate nobody stated.
+    settings: Settings, machines: Mapping[str, InstanceType], catalog: Catalog
+) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
+    """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
 
     Raises:
         InputError: when none can.
@@ -363,11 +393,17 @@ def _classes(
             size_gpu_hours=1.0,
             speedups={name: Amdahl(parallel_fraction=0.95, max_gpus=64) for name in machines},
         )
-        return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}, frozenset({DEFAULT_CLASS})
+        default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
+        return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
     file = load_problem(settings.workload.classes, require_rates=False)
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
         job_class = on_machines(stated, machines, file.instance_types)
+        short = excluded_for(stated.name, file.needs.get(stated.name), machines, catalog)
+        within = without(job_class, short)
+        if within is None:
+            continue
+        job_class = within
         phases = tuple(
             replace(
                 phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
@@ -382,4 +418,4 @@ def _classes(
             f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
             hint="Name machines of its GPU types in [cloud] instance_types",
         )
-    return found, file.classes_without_rates & found.keys()
+    return found, file.classes_without_rates & found.keys(), file.needs

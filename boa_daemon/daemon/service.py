@@ -464,6 +464,7 @@ class Service:
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)
+        weighed += self.daemon.planner.left_out(record.class_name, record.content)
         short = self.daemon.watched.shortfall
         if short is not None:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")

@@ -63,8 +63,8 @@ def with_blocks(
         base = next((k for k, one in file.instance_types.items() if one.name == block.instance_type), None)
         if base is None:
             hint = f"Add it under gpu_types; known: {', '.join(m.name for m in machines.values())}"
-            problem = f"block {block.name!r} is of {block.instance_type}, which no class has a speed on"
-            raise InputError(problem, file=file.path, hint=hint)
+            said = f"block {block.name!r} is of {block.instance_type}, which no class has a speed on"
+            raise InputError(said, file=file.path, hint=hint)
         kind = kind_on(card_of(base), block.name)
         name = f"{block.instance_type} ({block.name})"
         machines[kind] = replace(machines[base], name=name, gpu_type=kind, usd_per_hour=PAID_USD)

@@ -38,10 +38,8 @@ def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[
         "job_id,class_name,submit_at,deadline_at\na,c,2026-12-01,\nb,c,2026-12-01,\n"
         "soon,c,2026-12-01,2026-12-01T12:00\n"
     )
-    found = CliRunner().invoke(
-        app,
-        "plan --classes classes.yaml --jobs jobs.csv --blocks blocks.toml --json".split() + [*words],
-    )
+    asked = ["plan", "--classes", "classes.yaml", "--jobs", "jobs.csv", "--blocks", "blocks.toml"]
+    found = CliRunner().invoke(app, [*asked, "--json", *words])
     assert found.exit_code == 0, (found.output, found.exception)
     document: dict[str, object] = json.loads(re.sub(r"\A[^{]*", "", found.stdout))
     return document
