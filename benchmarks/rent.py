@@ -1,7 +1,7 @@
 """Waiting at equal money: one machine per GPU, several, + spot, + a commitment, under the daemon's policy.
 
     python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 120] [--times 1.5]
-        [--rivals pollux-cluster,tiresias] [--points 4]
+        [--rivals pollux-autoscale] [--points 7]
 
 SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
 step times on one-GPU and on four-GPU T4 machines, both are taken as measured; the other two were measured on
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--profiles", type=Path)
     parser.add_argument("--jobs", type=int, default=120)
     parser.add_argument("--times", type=float, default=1.5)
-    parser.add_argument("--points", type=int, default=4)
+    parser.add_argument("--points", type=int, default=7)
     parser.add_argument("--rivals", default="")
     words = parser.parse_args()
     began = perf_counter()
@@ -209,7 +209,7 @@ def main() -> None:
         ("several", several),
         ("several and spot", with_market),
     ):
-        found = list(bills(one, np.geomspace(0.4, 1.6, words.points) * money))
+        found = list(bills(one, np.geomspace(0.6, 1.5, words.points) * money))
         minutes = [at_money(found, money, column=column) for column in (1, 2)]
         single = min(single, minutes[0])
         print(f"{said:22} {minutes[0]:8.1f}  {minutes[1]:8.1f}", flush=True)
