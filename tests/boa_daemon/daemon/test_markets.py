@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_rigs import AwsRig, a_rig
@@ -17,7 +18,7 @@ from boa_daemon.tick.ports import Launched, Refused
 from policies.model import InstanceType
 
 TYPE, ZONE = "g5.xlarge", "us-east-1a"
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "budget": {"usd_per_hour": 0.8, "usd_per_day_cap": 200.0, "max_instances": 4},
     "cloud": {"provider": "aws", "market": "planned", "instance_types": [TYPE]},
     "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
@@ -27,19 +28,20 @@ SETTINGS = {
 class Site:
     """A daemon on the fake AWS, on a clock of its own."""
 
-    def __init__(self, folder: Path, rig: AwsRig) -> None:
-        self.folder, self.rig = folder, rig
-        self.play = DaemonInAFolder(folder, rig.clock, SETTINGS, rented_from=rig.cloud)
+    def __init__(self, folder: Path, rig: AwsRig, settings: Mapping[str, Any]) -> None:
+        self.folder, self.rig, self.settings = folder, rig, settings
+        self.play = DaemonInAFolder(folder, rig.clock, settings, rented_from=rig.cloud)
 
     def restart(self) -> None:
         self.play.close()
-        self.play = DaemonInAFolder(self.folder, self.rig.clock, SETTINGS, rented_from=self.rig.another())
+        clock, cloud = self.rig.clock, self.rig.another()
+        self.play = DaemonInAFolder(self.folder, clock, self.settings, rented_from=cloud)
 
     def until(self, is_so: Callable[[], bool], most: int = 120) -> None:
         for _ in range(most):
             self.play.daemon.tick()
             assert not self.play.daemon.standing.fault
-            self.rig.pass_time(30.0)
+            self.rig.pass_time(60.0)
             if is_so():
                 return
         pytest.fail(f"never came: {self.play.daemon.standing.decision}")
@@ -53,14 +55,28 @@ class Site:
         lives = {life.id: life.market for life in self.rig.fake.history()}
         return {lives[node] for node in self.play.service.job(job)["nodes"]}
 
+    def types(self, job: str) -> list[str]:
+        """Return the instance types of the nodes that a job is on."""
+        lives = {life.id: life.instance_type for life in self.rig.fake.history()}
+        return sorted(lives[node] for node in self.play.service.job(job)["nodes"])
+
 
 @contextmanager
-def a_site(folder: Path, **terms: object) -> Iterator[Site]:
-    known = {"boot_seconds": 60.0, "shutdown_seconds": 30.0, "spot_fraction": 0.4}
-    with a_rig(
-        "process", Terms(**(known | terms)), market="planned", instance_types=(TYPE,), zones=(ZONE,)
-    ) as rig:
-        site = Site(folder, rig)
+def a_site(
+    folder: Path,
+    *,
+    market: str = "planned",
+    types: tuple[str, ...] = (TYPE,),
+    usd_per_hour: float = 0.8,
+    **terms: Any,
+) -> Iterator[Site]:
+    known = Terms(**({"boot_seconds": 60.0, "shutdown_seconds": 30.0, "spot_fraction": 0.4} | terms))
+    settings = SETTINGS | {
+        "budget": SETTINGS["budget"] | {"usd_per_hour": usd_per_hour},
+        "cloud": {"provider": "aws", "market": market, "instance_types": list(types)},
+    }
+    with a_rig("process", known, market=market, instance_types=types, zones=(ZONE,)) as rig:
+        site = Site(folder, rig, settings)
         yield site
         site.play.close()
 
@@ -119,7 +135,7 @@ def test_a_firm_date_is_met_on_demand(tmp_path: Path) -> None:
 
 def test_the_past_is_replayed_on_both_markets(tmp_path: Path) -> None:
     with a_site(tmp_path) as site:
-        job = site.submit("saves", hours=0.5)
+        job = site.submit("saves", hours=0.25)
         site.until(lambda: site.play.service.job(job)["status"] == "finished")
         settings = past_run(site.play.service.past(days=1.0))
 
@@ -128,6 +144,40 @@ def test_the_past_is_replayed_on_both_markets(tmp_path: Path) -> None:
         )
         assert settings.world.spot is not None
         assert settings.world.on_demand
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_what_a_machine_has_no_stock_for_goes_to_the_next_best_gangs_too(tmp_path: Path, gpus: int) -> None:
+    """Of two machines with one GPU the cheaper has too few for the job: the dearer is asked at once."""
+    dearer = "g5.2xlarge"
+    with a_site(
+        tmp_path,
+        market="on-demand",
+        types=(TYPE, dearer),
+        usd_per_hour=3.0,
+        stock={(TYPE, ZONE, "on-demand"): gpus - 1},
+    ) as site:
+        job, began = site.submit("wide", hours=20.0, min_gpus=gpus, max_gpus=gpus), site.rig.clock.now()
+        site.until(lambda: bool(site.types(job)))
+        waited = site.rig.clock.now() - began
+        assert site.types(job) == [dearer] * gpus
+        assert waited < 300.0
+        site.rig.fake.terms.stock.clear()
+        site.until(lambda: site.types(job) == [TYPE] * gpus)
+
+
+def test_a_machine_without_quota_is_not_waited_for(tmp_path: Path) -> None:
+    """Four vCPUs of quota are one small machine: a job that is planned on the large one has that."""
+    with a_site(
+        tmp_path,
+        market="on-demand",
+        types=("g5.2xlarge", TYPE),
+        usd_per_hour=3.0,
+        vcpu_quotas={"L-DB2E81BA": 4},
+    ) as site:
+        job = site.submit("any", hours=2.0)
+        site.until(lambda: bool(site.types(job)))
+        assert site.types(job) == [TYPE]
 
 
 def test_refusals_close_the_market_that_the_cloud_meant() -> None:
