@@ -186,6 +186,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=120)
     parser.add_argument("--times", type=float, default=1.5)
     parser.add_argument("--points", type=int, default=7)
+    parser.add_argument("--least", type=float, default=0.6, help="least budget tried, in parts of the money")
     parser.add_argument("--rivals", default="")
     words = parser.parse_args()
     began = perf_counter()
@@ -209,7 +210,7 @@ def main() -> None:
         ("several", several),
         ("several and spot", with_market),
     ):
-        found = list(bills(one, np.geomspace(0.6, 1.5, words.points) * money))
+        found = list(bills(one, np.geomspace(words.least, 1.5, words.points) * money))
         minutes = [at_money(found, money, column=column) for column in (1, 2)]
         single = min(single, minutes[0])
         print(f"{said:22} {minutes[0]:8.1f}  {minutes[1]:8.1f}", flush=True)
