@@ -13,6 +13,7 @@ from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_request import CLUSTER_TAG
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -21,7 +22,6 @@ RECLAIM_SECONDS = 1800.0
 """EC2 begins to end the instances of a block so long before its end."""
 CENT = 0.005
 _PLATFORM = "Linux/UNIX"
-_OWNER_TAG = "boa:cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: f
         TagSpecifications=[
             {
                 "ResourceType": "capacity-reservation",
-                "Tags": [{"Key": _OWNER_TAG, "Value": settings.cluster}],
+                "Tags": [{"Key": CLUSTER_TAG, "Value": settings.cluster}],
             }
         ],
     )

@@ -34,7 +34,7 @@ from boa_daemon.tick.limits import DAY_SECONDS
 from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.links.machines import is_spot
+from policies.links.machines import is_spot, off_market
 from policies.model import JobClass, Width
 
 Stretch: TypeAlias = tuple[float, Width]
@@ -184,7 +184,7 @@ def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) ->
 
 def _speed(job_class: JobClass, phase: int, width: Width) -> float:
     """Return how fast a class works in a phase at a width; at one that it cannot have now, at the next."""
-    curve = job_class.phases[phase].speedups.get(width.gpu_type)
+    curve = job_class.phases[phase].speedups.get(off_market(width.gpu_type))
     if curve is None:
         return float(width.gpus)
     return float(curve.speed_at(min(max(width.gpus, curve.min_gpus), curve.max_gpus)))

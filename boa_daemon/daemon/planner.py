@@ -27,7 +27,7 @@ from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import named_apart, on_machines
+from policies.links.machines import named_apart, off_market, on_machines
 from policies.model import Budget, InstanceType, JobClass, Phase, Width
 from policies.optimum.interruptions import Saves
 from policies.registry import PolicyOptions, Site, find_policy
@@ -301,7 +301,11 @@ class Planner(LearntClasses):
         known = self._speeds.get(key)
         if known is None:
             job_class = self.planned.get(name)
-            curve = None if job_class is None else job_class.phases[phase].speedups.get(width.gpu_type)
+            curve = (
+                None
+                if job_class is None
+                else job_class.phases[phase].speedups.get(off_market(width.gpu_type))
+            )
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known
 

@@ -124,6 +124,19 @@ def test_ends_are_learnt_and_outlive_a_restart_and_a_job_goes_on_elsewhere(tmp_p
         assert site.markets(job) <= {"spot", "on-demand"}
 
 
+def test_settings_can_go_back_to_one_market_while_jobs_run_on_spot(tmp_path: Path) -> None:
+    """The job keeps its node, which is planned as on demand from then on, and ends there."""
+    with a_site(tmp_path) as site:
+        job = site.submit("saves", hours=1.0)
+        site.until(lambda: site.markets(job) == {"spot"})
+        [node] = site.play.service.job(job)["nodes"]
+        site.settings = site.settings | {"cloud": site.settings["cloud"] | {"market": "spot"}}
+        site.restart()
+        site.until(lambda: site.play.service.job(job)["status"] == "finished")
+
+        assert [life.id for life in site.rig.fake.history()] == [node]
+
+
 def test_a_firm_date_is_met_on_demand(tmp_path: Path) -> None:
     with a_site(tmp_path) as site:
         tight = site.submit("tight", hours=6.0, deadline_hours=6.5)
