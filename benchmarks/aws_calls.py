@@ -42,7 +42,8 @@ def table() -> list[str]:
         "| what | how many | which |",
         "|---|---|---|",
         f"| calls of the daemon | {len(mine)} | {_by_service(mine)} |",
-        f"| calls of `boa up` and `boa down --stack` | {len(stack)} | {_by_service(stack)} |",
+        "| calls of `boa up`, `boa down --stack` and `boa blocks --buy` "
+        f"| {len(stack)} | {_by_service(stack)} |",
         f"| calls of `boa image` beside the daemon's | {len(images)} | {_by_service(images)} |",
         f"| calls of a node's scripts | {len(NODE_OPERATIONS)} | {_by_service(NODE_OPERATIONS)} |",
         _row("statements of the daemon's policy", daemon),

@@ -27,7 +27,7 @@ from boa_daemon.backends.aws_lives import as_life, is_stop_open, life_before, li
 from boa_daemon.backends.aws_market import AwsMarket
 from boa_daemon.backends.aws_pool import WarmPool
 from boa_daemon.backends.aws_release import Releaser
-from boa_daemon.backends.aws_request import BOOKS_TAG, BUILD_TAG, CLUSTER_TAG, LEASE_TAG
+from boa_daemon.backends.aws_request import BOOKS_TAG, BUILD_TAG, CLUSTER_TAG, LEASE_TAG, MARKET_TAG
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.aws_topology import Topology
 from boa_daemon.backends.settings import AwsSettings
@@ -364,6 +364,8 @@ class AwsCloud(Provider):
         told = self.notices.ended_at(of_instance) or 0.0
         is_leaving = of_instance in self.releaser.asked or name in self.pool.asked
         ends_by = self.notices.ends_by(of_instance)
+        if ends_by is None and tags_of_instance(instance).get(MARKET_TAG) == "reserved":
+            ends_by = self.market.taken_back_at(instance["InstanceType"])
         if BUILD_TAG in tags_of_instance(instance) and state in _LIVING:
             is_leaving, ends_by = True, lease_of(instance)
         return as_life(

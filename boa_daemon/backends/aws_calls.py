@@ -53,6 +53,8 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ec2:DescribeVolumes": "read",
         "ec2:DescribeNetworkInterfaces": "read",
         "ec2:DescribeCapacityReservations": "read",
+        "ec2:DescribeCapacityBlockOfferings": "read",
+        "ec2:PurchaseCapacityBlock": "stack",
         "ec2:DescribeRouteTables": "read",
         "ec2:DescribeVpcEndpoints": "read",
         "ec2:DescribeVpcs": "stack",
@@ -85,9 +87,9 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
 )
 """`service:Operation` to the group of the policy that allows it.
 
-`stack` are calls of `boa up` and `boa down --stack`, made with the rights of the administrator who types
-them: no policy of ours holds them, nor those of group `free`, which need no permission. `bake`, `unbake` and
-`baked` are those of `boa image`, with a policy of their own.
+`stack` are calls of `boa up`, `boa down --stack` and `boa blocks --buy`, made with the rights of the
+administrator who types them: no policy of ours holds them, nor those of group `free`, which need no
+permission. `bake`, `unbake` and `baked` are those of `boa image`, with a policy of their own.
 """
 NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -107,8 +109,9 @@ _CLIENT_OF = {"servicequotas": "service-quotas"}
 _HOME_REGION = "us-east-1"
 _AT_HOME = frozenset({"pricing", "ce", "iam"})
 """The Pricing API has three endpoints in the world, and this is one; the others have this one alone."""
-_ONE_TRY = frozenset({"ec2:RunInstances"})
-"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry."""
+_ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
+"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry; a purchase has no token
+by which it would be known again."""
 _QUICK = frozenset({"ssm", "s3"})
 _QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
 """Engines call these once per node within a tick: what hangs there must end well before the watchdog acts."""

@@ -356,7 +356,7 @@ class Doctor:
         if not self._settings.queue_url:
             yield Check(
                 name="queue",
-                status="warning" if "spot" in self._settings.market else "skipped",
+                status="warning" if "spot" in self._settings.markets else "skipped",
                 said="none is named: spot warnings are seen on the node alone",
                 fix="`boa up` makes one, and sets [cloud] queue_url",
             )

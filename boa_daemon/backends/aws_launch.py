@@ -96,11 +96,13 @@ class Launcher:
         """
         image, root_device = self.image(offer.instance_type)
         entry = self._catalog.entries.get(offer.instance_type)
+        reserved = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
         return Site(
             image=image,
             root_device=root_device,
             efa_interfaces=0 if entry is None else entry.efa_interfaces,
-            reservation=self._reservation(offer),
+            reservation="" if reserved is None else reserved.id,
+            is_block=reserved is not None and reserved.taken_back_at is not None,
         )
 
     def image(self, instance_type: str) -> tuple[str, str]:
@@ -158,11 +160,6 @@ class Launcher:
             reason = f"{len(ids)} of {action.count} were to be had of {offer.key}"
             short = Refused(reason=reason, kind="no-capacity", scopes=(offer.key,))
         return Launched(nodes=tuple(ids), short=short)
-
-    def _reservation(self, offer: Offer) -> str:
-        """Return the capacity reservation that an offer draws on."""
-        found = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
-        return "" if found is None else found[0]
 
     def open_subnets(self, zone: str) -> list[str]:
         """Return the subnets of a zone that are not full; an empty name where the region may choose."""

@@ -6,12 +6,15 @@ What cannot be found out is unknown, never zero: a price falls back to the dated
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from boa_daemon.backends.aws_blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_extras import extras_of
+from boa_daemon.backends.aws_listing import LEAST_PRICE
 from boa_daemon.backends.aws_prices import ask_price
 from boa_daemon.backends.caches import Cached
 from boa_daemon.backends.settings import AwsSettings
@@ -23,6 +26,20 @@ ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
 _RESERVATION_SECONDS = 60.0
+LEAVE_BLOCK_SECONDS = 300.0
+"""Jobs leave the nodes of a block so long before EC2 ends them."""
+LAST_LAUNCH_SECONDS = 1800.0
+"""So long before that no node is asked for in a block: it would hardly boot and work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Capacity that is ours: how many more nodes it has; of a block, when EC2 begins to end its nodes."""
+
+    id: str
+    zone: str
+    left: int
+    taken_back_at: float | None = None
 
 
 class AwsMarket:
@@ -37,7 +54,7 @@ class AwsMarket:
         )
         self._prices: dict[str, Cached[float]] = {}
         self._quotas: dict[str, Cached[float]] = {}
-        self._reserved: Cached[dict[str, tuple[str, str, int]]] = Cached(_RESERVATION_SECONDS)
+        self._reserved: Cached[dict[str, Reservation]] = Cached(_RESERVATION_SECONDS)
         self._spot_from: float | None = None
         self._asks = True
 
@@ -141,10 +158,16 @@ class AwsMarket:
         else:
             cached.value, cached.as_of = float(vcpus), self._clock.now()
 
-    def reservation(self, name: str) -> tuple[str, str, int] | None:
-        """Return (id, zone, nodes left) of the capacity reservation of a type."""
+    def reservation(self, name: str) -> Reservation | None:
+        """Return the capacity reservation of a type."""
         found = self._reserved.get(self._ask_reservations, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get(name)
+
+    def taken_back_at(self, name: str) -> float | None:
+        """Return when EC2 ends the nodes of a block, once that is so near that their jobs had better go."""
+        found = self.reservation(name)
+        at = None if found is None else found.taken_back_at
+        return at if at is not None and self._clock.now() >= at - LEAVE_BLOCK_SECONDS else None
 
     def ages(self) -> dict[str, float | None]:
         """Return how old each cached fact is, in seconds; None for what is not known."""
@@ -165,9 +188,15 @@ class AwsMarket:
         found: list[Offer] = []
         for name in self.settings.reservations:
             entry = self.reservation(name)
-            if entry is not None:
-                _, zone, left = entry
-                found.append(self._offer(name, zone, "reserved", left))
+            if entry is None:
+                continue
+            offer, back = self._offer(name, entry.zone, "reserved", entry.left), entry.taken_back_at
+            if back is None:
+                found.append(offer)
+            elif self._clock.now() < back - LAST_LAUNCH_SECONDS:
+                # The fee is paid: what a node in a block costs is what comes on top.
+                price = LEAST_PRICE + offer.extra_usd_per_hour
+                found.append(replace(offer, usd_per_hour=price))
         return found
 
     def _offer(self, name: str, zone: str, market: Market, nodes_left: int | None) -> Offer:
@@ -234,9 +263,9 @@ class AwsMarket:
         answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
         return float(answer["Quota"]["Value"])
 
-    def _ask_reservations(self) -> dict[str, tuple[str, str, int]]:
+    def _ask_reservations(self) -> dict[str, Reservation]:
         """Ask for the reservations that the settings name, by id or by tag."""
-        found: dict[str, tuple[str, str, int]] = {}
+        found: dict[str, Reservation] = {}
         for name, text in self.settings.reservations.items():
             arguments: dict[str, Any] = {"CapacityReservationIds": [text]}
             if text.startswith("tag:"):
@@ -246,6 +275,11 @@ class AwsMarket:
                 "ec2:DescribeCapacityReservations", "CapacityReservations", **arguments
             ):
                 if row.get("State") == "active" and row["InstanceType"] == name:
-                    left = int(row["AvailableInstanceCount"])
-                    found[name] = (row["CapacityReservationId"], row["AvailabilityZone"], left)
+                    is_block = row.get("ReservationType") == "capacity-block"
+                    found[name] = Reservation(
+                        id=row["CapacityReservationId"],
+                        zone=row["AvailabilityZone"],
+                        left=int(row["AvailableInstanceCount"]),
+                        taken_back_at=row["EndDate"].timestamp() - RECLAIM_SECONDS if is_block else None,
+                    )
         return found

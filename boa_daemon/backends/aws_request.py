@@ -38,6 +38,7 @@ class Site:
     subnet: str = ""
     efa_interfaces: int = 0
     reservation: str = ""
+    is_block: bool = False
     has_address: bool = True
 
 
@@ -160,7 +161,8 @@ def _market(offer: Offer, site: Site, settings: AwsSettings) -> dict[str, Any]:
     """Return what a market adds. Spot is one-time, so that nothing comes back by itself."""
     if offer.market == "reserved":
         target = {"CapacityReservationId": site.reservation}
-        return {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
+        found: dict[str, Any] = {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
+        return found | ({"InstanceMarketOptions": {"MarketType": "capacity-block"}} if site.is_block else {})
     if offer.market != "spot":
         return {}
     spot: dict[str, Any] = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}

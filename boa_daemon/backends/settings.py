@@ -20,7 +20,7 @@ CLOSED_DRIVER = DRIVER_IMAGE.format("base-proprietary-nvidia-driver-gpu-amazon-l
 BUILT = "built"
 """The image that `boa image build` made last."""
 
-MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand"]
+MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
 
 
 class SidePrices(BaseModel):
@@ -125,7 +125,9 @@ class AwsSettings(BaseModel):
     @property
     def markets(self) -> tuple[Market, ...]:
         """The markets to rent on, besides reservations."""
-        return ("spot", "on-demand") if self.market == "spot-then-on-demand" else (self.market,)
+        if self.market == "spot-then-on-demand" or self.market == "planned":  # noqa: PLR1714 - mypy narrows
+            return ("spot", "on-demand")
+        return (self.market,)
 
 
 def default_image(family: str) -> str:

@@ -15,6 +15,7 @@ from boa_daemon.cli.plan_diff import show_difference
 from boa_daemon.cli.planning import cell, said
 from boa_daemon.cli.report import assumptions, check_report, write_report
 from boa_daemon.errors import INFEASIBLE, InputError, MissingPrice
+from boa_daemon.inputs.blocks_file import read_blocks
 from boa_daemon.inputs.jobs_file import JobsFile, a_date
 from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile
@@ -27,6 +28,7 @@ from boa_daemon.planning.calendar_plan import (
 )
 from boa_daemon.planning.gantt import draw_gantt, gantt_figure
 from boa_daemon.planning.plots import check_plot_path
+from boa_daemon.planning.timed_capacity import with_blocks
 from boa_daemon.units import SECONDS_PER_HOUR
 
 _ROWS = 60
@@ -45,6 +47,7 @@ class CalendarFlags:
     report: Path | None = None
     old: Mapping[str, Any] | None = None
     off: tuple[str, ...] = ()
+    blocks: Path | None = None
 
     @property
     def are_given(self) -> bool:
@@ -58,6 +61,7 @@ class CalendarFlags:
             or self.report is not None
             or self.old is not None
             or bool(self.off)
+            or self.blocks is not None
         )
 
 
@@ -83,27 +87,33 @@ def plan_calendar(
             file=file.path,
             hint="Add gpu_types: {a100: {instance_type: p4d.24xlarge}}",
         )
-    if flags.budget is None and not flags.quota:
+    if flags.budget is None and not flags.quota and flags.blocks is None:
         raise InputError(
             "no budget", hint="Give --budget 40000/month, 40/h or 1500 in all, or --quota TYPE=4"
         )
     boot_hours = flags.boot_seconds / SECONDS_PER_HOUR
     off = (*listed.off, *flags.off)
-    working = working_time(off, listed.start or since(flags.start), boot_hours=boot_hours, file=path)
+    start = listed.start or since(flags.start)
+    working = working_time(off, start, boot_hours=boot_hours, file=path)
+    timed = with_blocks(file, () if flags.blocks is None else read_blocks(flags.blocks), start, working)
     with stderr_console().status(f"placing {len(listed.jobs)} jobs"):
         plan = calendar_plan(
-            file,
+            timed.file,
             listed.jobs,
             budget=None if flags.budget is None else calendar_budget(flags.budget),
-            quota=read_quota(flags.quota, file.instance_types),
-            start=listed.start,
+            quota={**read_quota(flags.quota, file.instance_types), **timed.quota},
+            start=start if timed.windows else listed.start,
             boot_hours=boot_hours,
             working=working,
+            windows=timed.windows,
         )
     if flags.gantt is not None:
         draw_gantt(plan, flags.gantt, f"{path.name}: when each job runs")
         stderr_console().print(f"wrote {flags.gantt}")
     document = plan.to_document() | {"off": list(off)}
+    if timed.windows:
+        document |= {"blocks_usd": timed.usd}
+        stderr_console().print(timed.sentence, markup=False)
     limits = {
         "list": str(path),
         "budget": "no limit of money" if plan.budget is None else plan.budget.said(),

@@ -24,6 +24,7 @@ class Market(StrEnum):
     on_demand = "on-demand"
     spot = "spot"
     spot_first = "spot-then-on-demand"
+    planned = "planned"
 
 
 class Where(StrEnum):

@@ -113,6 +113,9 @@ def plan(
         list[str] | None,
         typer.Option(metavar="WHEN", help="With --jobs: hours off, 20:00-08:00 or sat-sun; may be repeated."),
     ] = None,
+    blocks: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --jobs: Capacity Blocks that were bought.")
+    ] = None,
     boot_seconds: Annotated[
         float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: seconds of a boot, paid.")
     ] = 180.0,
@@ -141,7 +144,7 @@ def plan(
     if live:
         show_live_plan(config, socket, chosen_format(output, as_json))
         return
-    if jobs is None and (quota or off or start is not None or gantt is not None):
+    if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
         problem = "--quota, --start, --off and --gantt need --jobs"
         raise InputError(problem, hint="They are about a list of jobs")
     if jobs is not None and world is not None:
@@ -172,6 +175,7 @@ def plan(
             report=report,
             old=old,
             off=tuple(off or ()),
+            blocks=blocks,
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
         if not (flags.are_given or listed.has_arrivals or listed.off):

@@ -68,7 +68,7 @@ def up(
     instance_type: Annotated[
         list[str] | None, typer.Option("--type", help="A type to rent; may be repeated.")
     ] = None,
-    market: Annotated[str | None, typer.Option(help="on-demand, spot or spot-then-on-demand.")] = None,
+    market: Annotated[str | None, typer.Option(help="on-demand, spot, spot-then-on-demand, planned.")] = None,
     usd_per_hour: Annotated[float | None, typer.Option(min=0.01, help="The budget to write down.")] = None,
     private: Annotated[
         bool, typer.Option("--private", help="A network of its own: private subnets, a NAT gateway.")

@@ -55,6 +55,11 @@ VERBS: dict[str, Verb] = {
         PLAN,
         "Say which commitment pays: the level of least bill at the same waiting, and how sure that is.",
     ),
+    "blocks": Verb(
+        "blocks:blocks",
+        PLAN,
+        "List the Capacity Blocks of a type beside the same hours on demand; buy one at a named price.",
+    ),
     "whatif": Verb(
         "whatif:whatif",
         PLAN,

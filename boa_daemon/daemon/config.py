@@ -102,8 +102,9 @@ class _CloudSettings(Strict):
         min_length=1,
         description="types that may be rented; several may carry the same GPU",
     )
-    market: Literal["on-demand", "spot", "spot-then-on-demand"] = Field(
-        default="on-demand", description="on-demand, spot or spot-then-on-demand"
+    market: Literal["on-demand", "spot", "spot-then-on-demand", "planned"] = Field(
+        default="on-demand",
+        description="on-demand, spot, spot-then-on-demand, or planned: by class and phase, as the plan says",
     )
     boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
     warm_pool_nodes: int = Field(
@@ -209,6 +210,12 @@ class LearningSettings(Strict):
     )
     half_life_hours: Positive = Field(
         default=HALF_LIFE_HOURS, description="hours after which what was seen counts half"
+    )
+    save_minutes: Positive = Field(
+        default=30.0, description="minutes of work between two saves of a job that plans on spot count on"
+    )
+    save_seconds: NotNegative = Field(
+        default=60.0, description="seconds that a save takes, as plans on spot count on"
     )
     prior_class: Name | None = Field(
         default=None,

@@ -19,6 +19,7 @@ from boa_daemon.tick.dates import HOPELESS, LIKELY, RARE, advice_of, programme
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
+from policies.links.machines import is_spot
 from policies.model import JobClass, Width
 from policies.online.work_left import work_left_at
 
@@ -37,10 +38,18 @@ Verdict: TypeAlias = Literal["sure", "likely", "infeasible"]
 
 
 def hours_at(job_class: JobClass, left: float, size: float) -> dict[Width, float]:
-    """Return for how long a job works until its end at each width that all phases left can have."""
+    """Return for how long a job works until its end at each width that all phases left can have.
+
+    Markets make no difference to that: widths are those on demand.
+    """
     phase, _ = phase_at(job_class, left, size)
     widths: list[set[Width]] = [
-        {Width(kind, int(gpus)) for kind, curve in one.speedups.items() for gpus in curve.whole_widths()}
+        {
+            Width(kind, int(gpus))
+            for kind, curve in one.speedups.items()
+            if not is_spot(kind)
+            for gpus in curve.whole_widths()
+        }
         for one in job_class.phases[phase:]
     ]
     shared = sorted(set.intersection(*widths))

@@ -36,6 +36,7 @@ from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState, JobTerms, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from policies.links.machines import off_market
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
@@ -507,6 +508,15 @@ class Work:
         """Return the size that a job is believed to have: its class's as of now times its scale."""
         return job_class.size_gpu_hours * float(job.content.get("scale", 1.0))
 
+    def _held_width(self, job: JobRecord) -> Width | None:
+        """Return the width of a job, on the market that its nodes are planned on by now."""
+        known = self._queue.instances.get(job.slots[0].node) if job.slots else None
+        if job.width is None or known is None:
+            return job.width
+        kind = known.node.instance_type.gpu_type
+        is_same = off_market(kind) == off_market(job.width.gpu_type)
+        return Width(kind, job.width.gpus) if is_same else job.width
+
     def _done(self, job: JobRecord, hours: float) -> float:
         """Return what a job has done once its generation has worked for so long, by the class's curve."""
         before = job.size_gpu_hours - job.remaining_gpu_hours
@@ -515,7 +525,7 @@ class Work:
             return before
         size = self._size(job, job_class)
         phase, _ = phase_at(job_class, size - before, size)
-        curve = job_class.phases[phase].speedups.get(job.width.gpu_type)
+        curve = job_class.phases[phase].speedups.get(off_market(job.width.gpu_type))
         return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
 
     def _hours(self, job: JobRecord, now: float) -> float:
@@ -569,7 +579,7 @@ class Work:
                 scale=rest.scale,
                 weight=float(job.content["weight"]),
                 draw=job.draw,
-                width=job.width,
+                width=self._held_width(job),
             ),
             slots=job.slots,
             generation=job.generation,

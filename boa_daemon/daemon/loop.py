@@ -29,6 +29,7 @@ from boa_daemon.daemon.journal import Journal
 from boa_daemon.daemon.known_jobs import KnownJobs
 from boa_daemon.daemon.last_resort import LastResort
 from boa_daemon.daemon.liveness import Liveness
+from boa_daemon.daemon.markets import as_listed
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.news import News
 from boa_daemon.daemon.node_view import Fleet
@@ -47,6 +48,7 @@ from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.policy_record import DOWN, PolicyRecord
 from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort, write_best_effort
 from boa_daemon.store.documents import Documents
@@ -65,6 +67,7 @@ from boa_daemon.tick.state import NodeState
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import counted
 from policies.errors import InfeasibleBudget, PolicyError
+from policies.links.machines import off_market
 from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.best_effort import Account
 from policies.online.pacing import Pace
@@ -145,6 +148,8 @@ class Daemon:
         self.history = None if database is None else MinuteRows(database)
         self._trails = None if database is None else Documents(database, "progress")
         self._trails_at = -inf
+        self._spot_notes = None if database is None else Documents(database, "spot")
+        self.spot = SpotHistory({} if self._spot_notes is None else self._spot_notes.read())
         self.liveness = Liveness()
         self.liveness, self.boots = Liveness(), Boots()
         if books is not None:
@@ -179,6 +184,7 @@ class Daemon:
                 alert=self._alert,
                 may_act=books.check_leads,
                 machines=lambda: tuple(self.planner.machines.values()),
+                spot=self.spot,
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,
@@ -207,6 +213,7 @@ class Daemon:
         if self.world.cloud.boot_seconds is not None:
             # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
             planner.boots = self.boots
+        planner.spot = self.spot
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(
@@ -225,7 +232,7 @@ class Daemon:
         if self.books is None or self.standing.is_started:
             return
         known = [record.node for record in self.books.queue.instances.values()]
-        self.world.cloud.remember(known)
+        self.world.cloud.remember([as_listed(node) for node in known])
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
@@ -381,10 +388,11 @@ class Daemon:
 
     def _keep_trails(self) -> None:
         """Write down how jobs got on; a page that lacks some of it is no reason to fail."""
-        if self._trails is None or self.standing.decision is None:
+        if self._trails is None or self._spot_notes is None or self.standing.decision is None:
             return
         try:
             self._trails.write(self.work.progress.documents())
+            self._spot_notes.write(self.spot.documents())
         except (SQLAlchemyError, OSError, LedElsewhere) as error:
             _LOG.warning("how jobs got on was not written down: %s", type(error).__name__)
 
@@ -534,6 +542,7 @@ class Daemon:
         for record in list(present.values()):
             self._note_boot(record)
         self.boots.forget_others(present)
+        self._look_at_spot()
         learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
         figures, now = dict(planner.figures), self.world.clock.now()
         try:
@@ -552,11 +561,22 @@ class Daemon:
                 if belief.arrivals or belief.ended:
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
+    def _look_at_spot(self) -> None:
+        """Count what spot nodes did since the last look, and what the market asks."""
+        if self.books is None or ("spot" not in self.settings.cloud.market and not self.planner.is_on_both):
+            return
+        prices = {machine.name: machine.usd_per_hour for machine in self.planner.machines.values()}
+        nodes = [record.node for record in self.books.queue.instances.values()]
+        self.spot.look(nodes, self.fleet.offers(), prices, now=self.world.clock.now())
+
     def _note_boot(self, record: InstanceRecord) -> None:
         """Note how long a node took to be ready."""
         node = record.node
         self.boots.take(
-            node.id, node.instance_type.name, launched_at=node.launched_at, ready_at=record.ready_at
+            node.id,
+            off_market(node.instance_type.name),
+            launched_at=node.launched_at,
+            ready_at=record.ready_at,
         )
 
     def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:

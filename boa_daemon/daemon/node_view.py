@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from boa_daemon.daemon.markets import answer_as_planned, as_rented, offers_as_planned, planned_name
+from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
@@ -33,6 +35,7 @@ from boa_daemon.tick.ports import (
 )
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
+from policies.links.machines import is_spot, off_market
 from policies.model import InstanceType, NodeId
 
 MISSING_SECONDS = 300.0
@@ -72,6 +75,7 @@ class Fleet:
         may_act: Callable[[], None] = lambda: None,
         machines: Callable[[], Collection[InstanceType]] = tuple,
         missing_seconds: float = MISSING_SECONDS,
+        spot: SpotHistory | None = None,
     ) -> None:
         self._look, self._alert, self.may_act = look, alert, may_act
         self._over: dict[NodeId, float] = {}
@@ -81,14 +85,14 @@ class Fleet:
         self._unusable: dict[NodeId, Unusable] = {}
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
-        self._machines = machines
-        self._as_planned: dict[InstanceType, InstanceType] = {}
+        self._machines, self._spot = machines, spot or SpotHistory()
+        self._as_planned: dict[tuple[InstanceType, str, str], InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; write down what is new about them."""
         now = self._clock.now()
         listed = {node.id: self._planned_with(node) for node in self._cloud.nodes()}
-        listed |= self._missing(listed, now)
+        listed |= {name: self._planned_with(node) for name, node in self._missing(listed, now).items()}
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
         self._note_unusable(prepared, now)
@@ -113,16 +117,18 @@ class Fleet:
         return ended + nodes
 
     def _planned_with(self, node: NodeState) -> NodeState:
-        """Return a node whose GPU type is that of its machine in the plan: the cloud knows its GPU alone."""
-        listed = node.instance_type
-        kinds = (one.gpu_type for one in self._machines() if one.name == listed.name)
-        kind = next(kinds, listed.gpu_type)
-        if kind == listed.gpu_type:
+        """Return a node as the type that its machine and market are in the plan."""
+        listed, machines = node.instance_type, self._machines()
+        name = planned_name(listed.name, node.market, [one.name for one in machines])
+        kind = next((one.gpu_type for one in machines if one.name == name), off_market(listed.gpu_type))
+        if (name, kind) == (listed.name, listed.gpu_type):
             return node
-        known = self._as_planned.get(listed)
-        if known is None or known.gpu_type != kind:
-            known = self._as_planned[listed] = replace(listed, gpu_type=kind)
+        known = self._as_planned.setdefault((listed, name, kind), replace(listed, name=name, gpu_type=kind))
         return replace(node, instance_type=known)
+
+    def _names(self) -> list[str]:
+        """Return the names of the machines in the plan."""
+        return [machine.name for machine in self._machines()]
 
     def _note_returns(self, nodes: Iterable[NodeState], now: float) -> None:
         """Say of nodes that were taken for ended that the cloud lists them again: its word wins."""
@@ -267,12 +273,19 @@ class Fleet:
 
     def offers(self) -> Sequence[Offer]:
         """Return what the cloud offers."""
-        return self._cloud.offers()
+        return offers_as_planned(self._cloud.offers(), self._names())
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Ask the cloud for nodes."""
         self.may_act()
-        return self._cloud.launch(action)
+        if is_spot(action.instance_type.name) and action.offer is None:
+            return Refused(reason=f"{action.instance_type.name} is not offered", kind="no-price")
+        answer = answer_as_planned(self._cloud.launch(as_rented(action)), self._names())
+        if isinstance(answer, Launched):
+            self._spot.note_launch(action.offer, asked=action.count, given=len(answer.nodes))
+        elif isinstance(answer, Refused) and answer.kind == "no-capacity":
+            self._spot.note_launch(action.offer, asked=action.count, given=0)
+        return answer
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""
@@ -280,6 +293,7 @@ class Fleet:
         for action in actions:
             for name in self._queue.jobs_on(action.node):
                 self._runner.kill(name, self._queue.active[name].generation)
+        self._spot.note_ended([action.node for action in actions])
         return self._cloud.terminate(actions)
 
 

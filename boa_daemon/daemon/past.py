@@ -25,6 +25,7 @@ from boa_daemon.daemon.loop import Daemon
 from boa_daemon.errors import InputError
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.spot_market import mean_price_fraction
 from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord, Usage
@@ -33,6 +34,7 @@ from boa_daemon.tick.limits import DAY_SECONDS
 from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR, counted
+from policies.links.machines import is_spot, off_market
 from policies.model import JobClass, Width
 
 Stretch: TypeAlias = tuple[float, Width]
@@ -75,7 +77,7 @@ def past_document(daemon: Daemon, queue: JobQueue, *, days: float) -> dict[str, 
         "jobs": sorted(jobs, key=lambda job: (job[1], job[0])),
         "left_out": dict(left_out),
         "usd": sum(row["usd"] for row in rows if row["name"] in names),
-        "policy": encode(daemon.planner.record(classes).document),
+        "policy": encode(daemon.planner.record(classes, is_for_replay=True).document),
         "market": daemon.settings.cloud.market,
         "spot_price_fraction": _spot_price_fraction(queue, since),
     }
@@ -103,10 +105,23 @@ def past_run(document: Mapping[str, Any]) -> SimulationSettings:
     rated = with_rates(classes, trace)
     seen, pool = document["spot_price_fraction"], rules.warm_pool
     spot = Spot() if seen is None else Spot(price_fraction=seen)
+    machines = {
+        kind: replace(machine, usd_per_hour=machine.usd_per_hour * mean_price_fraction(spot))
+        if is_spot(kind)
+        else machine
+        for kind, machine in site.instance_types.items()
+    }
     found = SimulationSettings(
         trace=trace,
-        problem=replace(site.problem, classes=rated),
-        instance_types=site.instance_types,
+        problem=replace(
+            site.problem,
+            classes=rated,
+            gpu_types=tuple(
+                replace(gpu, usd_per_gpu_hour=machines[gpu.name].usd_per_gpu_hour)
+                for gpu in site.problem.gpu_types
+            ),
+        ),
+        instance_types=machines,
         budget=site.budget,
         policy=record.name,
         options=record.options,
@@ -169,7 +184,7 @@ def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) ->
 
 def _speed(job_class: JobClass, phase: int, width: Width) -> float:
     """Return how fast a class works in a phase at a width; at one that it cannot have now, at the next."""
-    curve = job_class.phases[phase].speedups.get(width.gpu_type)
+    curve = job_class.phases[phase].speedups.get(off_market(width.gpu_type))
     if curve is None:
         return float(width.gpus)
     return float(curve.speed_at(min(max(width.gpus, curve.min_gpus), curve.max_gpus)))

@@ -12,20 +12,24 @@ from dataclasses import replace
 from typing import Any
 
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.needs import NeedsRow, excluded_for, lack_on_node, without
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.policy_record import PolicyRecord
+from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import named_apart, on_machines
-from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
+from policies.links.machines import named_apart, off_market, on_machines
+from policies.model import Budget, InstanceType, JobClass, Phase, Width
+from policies.optimum.interruptions import Saves
 from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
 from policies.speedup import Amdahl
@@ -34,6 +38,7 @@ DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 
+NO_MARKET = ("simulated", "local")
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
 
@@ -50,12 +55,18 @@ class Planner(LearntClasses):
         self.settings = settings
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
         self.boots: Boots | None = None
-        self.machines = machines_of(settings, catalog or Catalog.load())
-        stated, unstated = _classes(settings, self.machines)
+        self.spot = SpotHistory()
+        self._catalog = catalog or Catalog.load()
+        self.on_demand = machines_of(settings, self._catalog)
+        # The clouds without a market of their own rent everything at one price.
+        self.is_on_both = settings.cloud.market == "planned" and settings.cloud.provider not in NO_MARKET
+        self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
+        self._not_on_spot: set[str] = set()
+        stated, unstated, self._needs = _classes(settings, self.on_demand, self._catalog)
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
+        self._plan_by({name: self.measured(one) for name, one in stated.items()})
         _check_prior(settings, stated)
-        self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
         """Plan for a job that was accepted under other settings, by the class that it was given then.
@@ -71,6 +82,8 @@ class Planner(LearntClasses):
             found = self.class_for(content, within_instances=False)
         if class_name not in self.planned:
             self._all_stated[class_name] = replace(self._all_stated[found.name], name=class_name)
+            if found.name in self._not_on_spot:
+                self._not_on_spot.add(class_name)
             self.planned[class_name] = replace(found, name=class_name)
 
     def class_for(self, content: Mapping[str, Any], *, within_instances: bool = True) -> JobClass:
@@ -91,6 +104,12 @@ class Planner(LearntClasses):
             narrow = _narrowest(base, least)
             if narrow is not None and (most is None or narrow <= most):
                 least = most = narrow
+        stated, short = base, self.short_for(content)
+        base = without(base, short) or base
+        if base is stated and short:
+            said = "; ".join(f"{self.on_demand[kind].name}: {why}" for kind, why in short.items())
+            hint = "Name a larger type in [cloud] instance_types, or ask for less"
+            raise InputError(f"no machine has enough for it: {said}", hint=hint)
         phases = tuple(
             replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
             if _fits_any(phase, least, most)
@@ -103,13 +122,40 @@ class Planner(LearntClasses):
                 hint="Widen min_gpus and max_gpus, or raise max_instances",
             )
         variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
-        if variant == base:
+        # Nothing says that it would keep its work where a node is taken back.
+        stays = self.is_on_both and not content.get("elastic")
+        if variant == stated and not stays:
             return self.classes[name]
-        variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
+        left_out = "".join(f"|not {self.on_demand[kind].name}" for kind in short)
+        label = f"{least or 1}-{most or ''}{'|on-demand' if stays else ''}{left_out}"
+        variant = replace(variant, name=f"{name}[{label}]")
+        if stays:
+            self._not_on_spot.add(variant.name)
         if variant.name not in self.planned:
             self._all_stated[variant.name] = variant
             self.planned[variant.name] = self.measured(variant)
         return self.planned[variant.name]
+
+    def short_for(self, content: Mapping[str, Any]) -> dict[str, str]:
+        """Return by GPU type what machines lack for the cores and the memory that a job may use on a node."""
+        cpus, memory = content.get("cpus"), content.get("memory_gb")
+        if (cpus is None and memory is None) or self.settings.cloud.provider == "local":
+            return {}
+        lacks = {
+            kind: lack_on_node(cpus, memory, machine, self._catalog)
+            for kind, machine in self.on_demand.items()
+        }
+        return {kind: why for kind, why in lacks.items() if why}
+
+    def left_out(self, class_name: str, content: Mapping[str, Any]) -> list[str]:
+        """Return the machines that a job is not planned on because they have too little, each with why."""
+        base = class_name.partition("[")[0]
+        of_class = excluded_for(base, self._needs.get(base), self.on_demand, self._catalog)
+        short = self.short_for(content).items()
+        return [
+            *(f"It is not planned on {self.on_demand[kind].name}: {why}." for kind, why in short),
+            *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in of_class.values()),
+        ]
 
     def _adopted(self, name: str) -> JobClass | None:
         """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
@@ -153,10 +199,15 @@ class Planner(LearntClasses):
         if learning.rates and learning.sizes:
             self.take_back(found)
 
+    def measured(self, stated: JobClass) -> JobClass:
+        """Return a class or a variant with what was measured of its class, on its markets."""
+        found = super().measured(stated)
+        return found if stated.name in self._not_on_spot else on_planned_markets(found, self.machines)
+
     def _plan_by(self, found: dict[str, JobClass]) -> None:
         """Plan by classes and variants."""
         super()._plan_by(found)
-        self._speeds.clear()
+        self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def _within_instances(self, base: JobClass, most: int | None) -> int | None:
         """Return the widest width that the cap on instances can ever hold."""
@@ -192,8 +243,12 @@ class Planner(LearntClasses):
         """Return a class or a variant by its name."""
         return self.planned.get(name)
 
-    def record(self, in_use: Iterable[str]) -> PolicyRecord:
-        """Return the policy over the base classes and the variants in use; rates are shared among them."""
+    def record(self, in_use: Iterable[str], *, is_for_replay: bool = False) -> PolicyRecord:
+        """Return the policy over the base classes and the variants in use; rates are shared among them.
+
+        What a spot node costs and is worth is as learnt; rules know the most that it may cost. For a replay
+        in another world spot is as fast and as dear as on demand: that world has its own.
+        """
         variants = {name for name in in_use if name in self.planned} | set(self.classes)
         kin: dict[str, int] = {}
         for name in variants:
@@ -204,18 +259,13 @@ class Planner(LearntClasses):
             if (found := self.planned[name])
         )
         workload, money = self.settings.workload, self.settings.budget
-        problem = Problem(
-            classes=classes,
-            gpu_types=tuple(
-                GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
-                for name, machine in self.machines.items()
-            ),
-        )
         boot_seconds = self._boot_seconds
         if self.boots is not None:
-            types = [machine.name for machine in self.machines.values()]
+            types = [machine.name for machine in self.on_demand.values()]
             boot_seconds = self.boots.planned_seconds(types, otherwise=boot_seconds)
         boot_hours = boot_seconds / SECONDS_PER_HOUR
+        spot = None if is_for_replay else self.spot
+        problem, machines = as_learnt(classes, self.machines, spot, boot_hours=boot_hours, saves=self._saves)
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=money.window_hours)
@@ -227,7 +277,7 @@ class Planner(LearntClasses):
             site=Site(
                 problem=with_boots(problem, boot_hours),
                 budget=Budget(amount=money.mean_usd_per_hour),
-                instance_types=self.machines,
+                instance_types=machines,
                 boot_hours=boot_hours,
                 is_monthly=money.usd_per_month is not None,
                 load_over_stated=self.load_over_stated,
@@ -237,13 +287,25 @@ class Planner(LearntClasses):
             rules=self.rules(),
         )
 
+    @property
+    def _saves(self) -> Saves:
+        """How often jobs are taken to save on spot nodes."""
+        learning = self.settings.learning
+        return Saves(
+            every_hours=learning.save_minutes / 60.0, cost_hours=learning.save_seconds / SECONDS_PER_HOUR
+        )
+
     def speed(self, name: str, phase: int, width: Width) -> float:
         """Return how fast a class works in a phase at a width; 0 where it cannot."""
         key = (name, phase, width)
         known = self._speeds.get(key)
         if known is None:
             job_class = self.planned.get(name)
-            curve = None if job_class is None else job_class.phases[phase].speedups.get(width.gpu_type)
+            curve = (
+                None
+                if job_class is None
+                else job_class.phases[phase].speedups.get(off_market(width.gpu_type))
+            )
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known
 
@@ -323,9 +385,9 @@ def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
 
 
 def _classes(
-    settings: Settings, machines: Mapping[str, InstanceType]
-) -> tuple[dict[str, JobClass], frozenset[str]]:
-    """Return the classes that can run on the machines, and the names of those whose rate nobody stated.
+    settings: Settings, machines: Mapping[str, InstanceType], catalog: Catalog
+) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
+    """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
 
     Raises:
         InputError: when none can.
@@ -335,11 +397,17 @@ def _classes(
             size_gpu_hours=1.0,
             speedups={name: Amdahl(parallel_fraction=0.95, max_gpus=64) for name in machines},
         )
-        return {DEFAULT_CLASS: JobClass(name=DEFAULT_CLASS, phases=(phase,))}, frozenset({DEFAULT_CLASS})
+        default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
+        return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
     file = load_problem(settings.workload.classes, require_rates=False)
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
         job_class = on_machines(stated, machines, file.instance_types)
+        short = excluded_for(stated.name, file.needs.get(stated.name), machines, catalog)
+        within = without(job_class, short)
+        if within is None:
+            continue
+        job_class = within
         phases = tuple(
             replace(
                 phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
@@ -354,4 +422,4 @@ def _classes(
             f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
             hint="Name machines of its GPU types in [cloud] instance_types",
         )
-    return found, file.classes_without_rates & found.keys()
+    return found, file.classes_without_rates & found.keys(), file.needs

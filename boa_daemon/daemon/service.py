@@ -465,11 +465,16 @@ class Service:
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)
+        weighed += self.daemon.planner.left_out(record.class_name, record.content)
         short = self.daemon.watched.shortfall
         if short is not None:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
         if self.daemon.settings.daemon.observe:
             weighed.append("The daemon only observes: nothing of this is done.")
+        planned = decision.plan.widths.get(name)
+        if planned is not None and self.daemon.planner.is_on_both:
+            machine = self.daemon.planner.machines[planned.gpu_type]
+            measured.append(self.daemon.spot.sentence(machine.name))
         belief = self.daemon.learning.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):
             measured.append(explain_belief(belief))

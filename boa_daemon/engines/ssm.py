@@ -60,6 +60,7 @@ from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
+from policies.links.machines import off_market
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
@@ -147,7 +148,7 @@ class SsmEngine:
             if self._preparer.is_ready(node.id):
                 found[node.id] = Accepted()
             else:
-                efa = self._settings.efa_cards.get(node.instance_type.name, 0)
+                efa = self._settings.efa_cards.get(off_market(node.instance_type.name), 0)
                 new[node.id] = partial(
                     self._preparer.prepare,
                     node.id,

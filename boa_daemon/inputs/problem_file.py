@@ -7,7 +7,7 @@ key, the file and the line. Cost: O(file); a table entry takes about a microseco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pydantic import Field
 from boa_daemon.errors import MissingPrice, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.gpu_file import GpuRow, read_machines
+from boa_daemon.inputs.needs import Excluded, NeedsRow, excluded_for, without
 from boa_daemon.inputs.placements import take_placements
 from boa_daemon.inputs.price_age import PriceNote
 from boa_daemon.inputs.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
@@ -38,7 +39,7 @@ class ProblemFile:
     Classes in `classes_without_rates` stand at 1 arrival per hour until somebody estimates theirs.
     `has_prices` is false where `gpu_types` was left out.
     `prices` say of which day each is.
-    `warnings` are sentences for the person who plans.
+    `warnings` are sentences for the person who plans. `needs` are those of classes, beside GPUs.
     """
 
     path: str
@@ -49,6 +50,7 @@ class ProblemFile:
     has_prices: bool = True
     warnings: tuple[str, ...] = ()
     prices: tuple[PriceNote, ...] = ()
+    needs: Mapping[str, NeedsRow] = field(default_factory=dict)
 
 
 class _Budget(Strict):
@@ -89,6 +91,7 @@ class _Class(Strict):
     min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
     max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
     network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
+    needs: NeedsRow | None = Field(default=None, description="cores and memory that each of its GPUs needs")
     phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
 
 
@@ -136,8 +139,11 @@ def parse_problem(
         message = "gpu_types is missing: a budget in dollars needs the price of a GPU-hour"
         raise document.error(message, at=("budget",), hint=_HOW_TO_PRICE, kind=MissingPrice)
     machines = read_machines(file.gpu_types, document=document, catalog=catalog)
+    stated = _job_classes(file.classes, machines, document, require_rates=require_rates)
+    needs = {row.name: row.needs for row in file.classes if row.needs is not None}
+    classes, excluded = _within_needs(stated, needs, machines, catalog or Catalog.load(), document)
     problem = Problem(
-        classes=_job_classes(file.classes, machines, document, require_rates=require_rates),
+        classes=classes,
         gpu_types=tuple(
             GpuType(name=name, usd_per_gpu_hour=machine.usd_per_gpu_hour)
             for name, machine in machines.items()
@@ -151,7 +157,8 @@ def parse_problem(
         instance_types=machines,
         classes_without_rates=frozenset(row.name for row in file.classes if row.arrivals_per_hour is None),
         has_prices=file.gpu_types is not None,
-        warnings=_warnings(machines, catalog),
+        warnings=(*_warnings(machines, catalog), *(one.sentence for one in excluded)),
+        needs=needs,
         prices=_price_notes(file, machines, catalog, document) if file.gpu_types is not None else (),
     )
 
@@ -247,6 +254,30 @@ def _job_classes(
         )
         classes[row.name] = on_machines(job_class, machines, machines)
     return tuple(classes.values())
+
+
+def _within_needs(
+    classes: Sequence[JobClass],
+    needs: Mapping[str, NeedsRow],
+    machines: Mapping[str, InstanceType],
+    catalog: Catalog,
+    document: Document,
+) -> tuple[tuple[JobClass, ...], tuple[Excluded, ...]]:
+    """Return the classes on machines that have what they need, and the machines that have not."""
+    kept: list[JobClass] = []
+    excluded: list[Excluded] = []
+    for index, job_class in enumerate(classes):
+        kinds = {kind for phase in job_class.phases for kind in phase.speedups}
+        known = {kind: machine for kind, machine in machines.items() if kind in kinds}
+        short = excluded_for(job_class.name, needs.get(job_class.name), known, catalog)
+        found = without(job_class, short)
+        if found is None:
+            lacks = "; ".join(f"{one.instance_type} has {one.why}" for one in short.values())
+            problem = f"no machine has what class {job_class.name!r} needs: {lacks}"
+            raise document.error(problem, at=("classes", index, "needs"), hint="Add a larger machine")
+        kept.append(found)
+        excluded += short.values()
+    return tuple(kept), tuple(excluded)
 
 
 def _phase(

@@ -24,6 +24,7 @@ from boa_daemon.learning.samples import (
 )
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, estimate_all
 from boa_daemon.tick.ports import RunReport
+from policies.links.machines import off_market
 from policies.model import JobClass, JobId, Width
 
 STRETCH_SECONDS = 5.0
@@ -113,7 +114,8 @@ class Learner:
         )
 
     def worked(self, sample: SpeedSample) -> None:
-        """Add a stretch to the one before it, where they belong together."""
+        """Add a stretch to the one before it, where they belong together; markets make no difference."""
+        sample = replace(sample, gpu_type=off_market(sample.gpu_type))
         self.has_news = True
         kind = _kind(sample)
         row = _row_of(sample)

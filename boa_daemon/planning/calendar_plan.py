@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,7 @@ def calendar_plan(
     boot_hours: float,
     working: WorkingTime = ALWAYS,
     known: CalendarPlan | None = None,
+    windows: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> CalendarPlan:
     """Return the best calendar found for a list, and what would save each deadline that it misses.
 
@@ -236,7 +238,7 @@ def calendar_plan(
     """
     machines = file.instance_types
     limits = Limits(instances=quota) if budget is None else budget.limits(quota)
-    limits = replace(limits, working=working)
+    limits = replace(limits, working=working, windows=windows)
     prices = {name: machine.usd_per_hour for name, machine in machines.items()}
     before = known.found if known is not None and limits.allows(known.limits) else None
     found = search(

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from boa_daemon.sim.settings import WorldSettings
-from boa_daemon.sim.spot_market import SaveAdvice, advice, is_spot
+from boa_daemon.sim.spot_market import SaveAdvice, advice
+from policies.links.machines import is_spot
 from policies.model import InstanceType
 from policies.optimum.interruptions import Saves
 from policies.optimum.solution import Solution

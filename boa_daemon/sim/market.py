@@ -11,10 +11,11 @@ from math import inf
 
 from boa_daemon.sim.paths import Path, price_path, stock_path
 from boa_daemon.sim.settings import WorldSettings, of_type
-from boa_daemon.sim.spot_market import is_spot, mean_price_fraction
+from boa_daemon.sim.spot_market import mean_price_fraction
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Refused
+from policies.links.machines import is_spot
 from policies.model import InstanceType, NodeId
 
 

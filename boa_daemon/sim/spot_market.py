@@ -17,7 +17,7 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.settings import Spot, WorldSettings, of_type
 from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import card_of, kind_on
+from policies.links.machines import SPOT, card_of, is_spot, off_market, spot_kind
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
 from policies.optimum.interruptions import (
     Interruptions,
@@ -27,22 +27,11 @@ from policies.optimum.interruptions import (
 )
 from policies.speedup import Table
 
-SPOT = "spot"
 _Value = TypeVar("_Value")
 BOOT_SECONDS = 180.0
 """What a boot after an interruption takes where the world does not say."""
 _LEAST_SPEED = 1e-9
 """Where interruptions leave less of a speed, a width is not offered."""
-
-
-def is_spot(kind: str) -> bool:
-    """Return whether a GPU type is a machine on the spot market."""
-    return kind.endswith(f"@{SPOT}")
-
-
-def spot_kind(kind: str) -> str:
-    """Return the name of a machine on the spot market as a GPU type."""
-    return kind_on(kind, SPOT)
 
 
 def mean_price_fraction(spot: Spot) -> float:
@@ -77,17 +66,9 @@ def with_spot(file: ProblemFile, world: WorldSettings) -> ProblemFile:
     fraction = mean_price_fraction(world.spot)
     machines = dict(file.instance_types) if world.on_demand else {}
     for kind, machine in file.instance_types.items():
-        name = spot_kind(kind)
-        machines[name] = replace(
-            machine,
-            name=f"{machine.name}@{SPOT}",
-            gpu_type=name,
-            usd_per_hour=machine.usd_per_hour * fraction,
-        )
-    classes = tuple(
-        replace(job_class, phases=tuple(_on_both(phase, machines) for phase in job_class.phases))
-        for job_class in file.problem.classes
-    )
+        on_spot = machine_on_spot(kind, machine)
+        machines[on_spot.gpu_type] = replace(on_spot, usd_per_hour=machine.usd_per_hour * fraction)
+    classes = tuple(class_on_both(job_class, machines) for job_class in file.problem.classes)
     prices = tuple(
         GpuType(name=kind, usd_per_gpu_hour=machine.usd_per_gpu_hour) for kind, machine in machines.items()
     )
@@ -100,6 +81,16 @@ def on_both_markets(file: ProblemFile, world: WorldSettings) -> ProblemFile:
     wide = with_spot(file, world)
     problem = interrupted(wide.problem, wide.instance_types, world, boot_seconds=BOOT_SECONDS)
     return replace(wide, problem=problem)
+
+
+def machine_on_spot(kind: str, machine: InstanceType) -> InstanceType:
+    """Return a machine on the spot market, at the price on demand: the most that it may cost there."""
+    return replace(machine, name=spot_kind(machine.name), gpu_type=spot_kind(kind))
+
+
+def class_on_both(job_class: JobClass, machines: Mapping[str, InstanceType]) -> JobClass:
+    """Return the class as fast on the spot market as on demand, as far as there are machines."""
+    return replace(job_class, phases=tuple(_on_both(phase, machines) for phase in job_class.phases))
 
 
 def _on_both(phase: Phase, machines: Mapping[str, InstanceType]) -> Phase:
@@ -117,39 +108,45 @@ def interrupted(
     """
     if world.spot is None or not any(is_spot(kind) for kind in machines):
         return problem
-    classes = tuple(
-        replace(
-            job_class,
-            phases=tuple(
-                _interrupted(job_class, phase, machines, world, boot_seconds=boot_seconds)
-                for phase in job_class.phases
-            ),
-        )
-        for job_class in problem.classes
-    )
-    return replace(problem, classes=classes)
+    terms = {
+        kind: terms_of(world, machine, boot_seconds=boot_seconds)
+        for kind, machine in machines.items()
+        if is_spot(kind)
+    }
+    return at_terms(problem, machines, terms, saves_of(world))
+
+
+def at_terms(
+    problem: Problem, machines: Mapping[str, InstanceType], terms: Mapping[str, Interruptions], saves: Saves
+) -> Problem:
+    """Return the problem with the speeds that interruptions leave, by GPU type on the spot market."""
+
+    def left(job_class: JobClass) -> JobClass:
+        phases = (_interrupted(job_class, phase, machines, terms, saves) for phase in job_class.phases)
+        return replace(job_class, phases=tuple(phases))
+
+    return replace(problem, classes=tuple(map(left, problem.classes)))
 
 
 def _interrupted(
     job_class: JobClass,
     phase: Phase,
     machines: Mapping[str, InstanceType],
-    world: WorldSettings,
-    *,
-    boot_seconds: float,
+    terms: Mapping[str, Interruptions],
+    saves: Saves,
 ) -> Phase:
     """Return one phase with the speeds that interruptions leave."""
-    saves = saves_of(world)
     speedups = dict(phase.speedups)
     for kind, curve in phase.speedups.items():
         if not is_spot(kind):
             continue
-        terms = terms_of(world, machines[kind], boot_seconds=boot_seconds)
         kept: dict[int, float] = {}
         for width in curve.whole_widths().tolist():
             hours = phase.size_gpu_hours / float(curve.speed_at(width))
             nodes = -(-width // machines[kind].gpus)
-            mean = hours_with_interruptions(hours, nodes, terms, saves, restart_hours=job_class.rescale_hours)
+            mean = hours_with_interruptions(
+                hours, nodes, terms[kind], saves, restart_hours=job_class.rescale_hours
+            )
             if phase.size_gpu_hours / mean > _LEAST_SPEED:
                 kept[width] = phase.size_gpu_hours / mean
         if kept:
@@ -162,7 +159,7 @@ def _interrupted(
 def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float) -> Interruptions:
     """Return how nodes of a machine are taken back in a world with a spot market."""
     spot = world.spot or Spot()
-    boot = of_type(world.boots, machine.name.removesuffix(f"@{SPOT}"), card_of(machine.gpu_type))
+    boot = of_type(world.boots, off_market(machine.name), card_of(machine.gpu_type))
     seconds = boot_seconds if boot is None else boot.mean_seconds
     return Interruptions(
         per_node_hour=1.0 / spot.mean_interruption_hours,

@@ -16,7 +16,7 @@ from boa_daemon.sim.boot_bound import THOROUGH, Effort, Renting, lower_bound_wit
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.settings import WorldSettings, of_type
-from boa_daemon.sim.spot_market import interrupted, is_spot
+from boa_daemon.sim.spot_market import interrupted
 from boa_daemon.sim.stopped import START_SECONDS
 from boa_daemon.sim.workload import a_workload
 from boa_daemon.sim.world import SimulatedWorld
@@ -27,6 +27,7 @@ from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules, WarmPool
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.links.machines import is_spot
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Account, Shortfall
 from policies.registry import (

@@ -32,7 +32,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.amis import Ami
 
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.testing import fake_images, fake_side, fake_stops, fake_topology
+from boa_daemon.testing import fake_blocks, fake_images, fake_side, fake_stops, fake_topology
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_iam import FakeIam
@@ -259,6 +259,14 @@ class FakeCloud:
         """Return the reservations of the terms."""
         return fake_side.reservations(self, call)
 
+    def _on_DescribeCapacityBlockOfferings(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Return the blocks of the terms."""
+        return fake_blocks.offerings(self, call)
+
+    def _on_PurchaseCapacityBlock(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Sell a block."""
+        return fake_blocks.purchase(self, call)
+
     # Launching, step by step.
 
     def zone_of(self, call: Call) -> str:
@@ -315,6 +323,8 @@ class FakeCloud:
     def _advance(self) -> None:
         """Bring moto's instances to where they are by now; spot instances above their bid are taken back."""
         now = self.clock()
+        for name in fake_blocks.over(self, now):
+            self.end(name, "Server.CapacityBlockEnd")
         for life in self._lives.values():
             self._interrupt(life, now)
             if self.nodes is not None and life.ended_at is not None:

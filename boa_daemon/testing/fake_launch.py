@@ -8,6 +8,7 @@ from math import inf
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
+from boa_daemon.testing import fake_blocks
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error
 from boa_daemon.testing.fake_terms import CloudFacts
 
@@ -50,6 +51,7 @@ def grant(cloud: CloudFacts, call: Call, zone: str, most: int) -> tuple[int, Ans
     reserved = query.get("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId")
     if reserved:
         left = next((left for cr, _, left in cloud.terms.reservations.values() if cr == reserved), 0)
+        left = fake_blocks.left(cloud, query, reserved, otherwise=left)
         limits.append((left, ec2_error("ReservationCapacityExceeded", f"{reserved} is full")))
     least, why = min(limits, key=lambda limit: limit[0])
     return int(min(most, least)), why
@@ -96,7 +98,10 @@ def market_of(query: Mapping[str, str]) -> str:
 
 def for_moto(query: Mapping[str, str], granted: int) -> dict[str, str]:
     """Return a launch as moto understands it: it reads MinCount alone, and leaks every EFA card but one."""
-    changed = {key: value for key, value in query.items() if not key.startswith("NetworkInterface.")}
+    # moto takes every market but on demand for spot.
+    is_block = query.get("InstanceMarketOptions.MarketType") == "capacity-block"
+    gone = ("NetworkInterface.", *(("InstanceMarketOptions.",) if is_block else ()))
+    changed = {key: value for key, value in query.items() if not key.startswith(gone)}
     if "NetworkInterface.1.SubnetId" in query:
         changed["SubnetId"] = query["NetworkInterface.1.SubnetId"]
     return changed | {"MinCount": str(granted), "MaxCount": str(granted)}

@@ -10,6 +10,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.backends.aws_side_prices import QUESTIONS, catalogue_of
+from boa_daemon.testing import fake_blocks
 from boa_daemon.testing.fake_answers import (
     Answer,
     Call,
@@ -118,6 +119,7 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
         for kind, (name, zone, left) in cloud.terms.reservations.items()
         if not wanted or name in wanted
     ]
+    rows += [row for row in fake_blocks.rows(cloud) if not wanted or row["capacityReservationId"] in wanted]
     return ec2_rows("DescribeCapacityReservations", "capacityReservationSet", rows)
 
 

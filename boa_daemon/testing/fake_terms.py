@@ -12,6 +12,19 @@ from boa_daemon.testing.fake_answers import Answer
 
 
 @dataclass(slots=True)
+class Block:
+    """A Capacity Block: so many of a type in a zone between two instants, for a fee; `bought` times."""
+
+    instance_type: str
+    zone: str
+    instances: int
+    begins_at: float
+    ends_at: float
+    usd: float
+    bought: int = 0
+
+
+@dataclass(slots=True)
 class Lifetime:
     """What the cloud itself knows of an instance; `ended_at` is when it left `running` for good, None before.
 
@@ -59,6 +72,8 @@ class Terms:
     """What the Pricing API says of a region beside instances, by the names of `SidePrices`."""
     free_addresses: dict[str, int] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
+    """Capacity Blocks by offering; one that is bought becomes `cr-` and the name of its offering."""
     event_queue: str = ""
     enforces_cluster: str = ""
     throttles: bool = False

@@ -13,6 +13,7 @@ from boa_daemon.tick.offers import open_offers
 from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices
+from policies.links.machines import off_market, spot_kind
 from policies.model import Width
 from policies.online.date_programme import date_plan
 from policies.online.deadlines import Advice, DatePlan, Rung
@@ -42,15 +43,14 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
     It is asked for the largest size that can still be met, all but the rarest being looked at.
     """
     hours_left, boot = (due.at - state.now) / SECONDS_PER_HOUR, boot_hours + due.startup_hours
-    rungs = _thinned(due.hours, held=job.job.width)
+    held = base_width(job.job.width)
+    rungs = _thinned(due.hours, held=held)
     plan, fastest = programme(state, rules, due, rungs, hours=hours_left, boot_hours=boot_hours)
     markets = {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
     is_up = _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
 
     def advice(size: float) -> Advice:
-        return plan.advise(
-            hours_left, size * fastest, held=job.job.width, is_spot=markets == {"spot"}, is_up=is_up
-        )
+        return plan.advise(hours_left, size * fastest, held=held, is_spot=markets == {"spot"}, is_up=is_up)
 
     by_size = {size: advice(size) for size, _ in due.sizes}
     kept = sum(by_size[size].kept * weight for size, weight in due.sizes)
@@ -109,11 +109,26 @@ def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> Rung
 def _spot_price(state: ClusterState, rules: Rules, width: Width, *, is_open: bool) -> float | None:
     """Return what a node of a type costs on spot; None where it is not rented there, or not open now."""
     name = rules.instance_types[width.gpu_type].name
-    offers = open_offers(name, state.offers, state.cooldowns, now=state.now) if is_open else state.offers
     prices = (
-        offer.usd_per_hour for offer in offers if offer.market == "spot" and offer.instance_type == name
+        offer.usd_per_hour
+        for known in (name, spot_kind(name))
+        for offer in (
+            open_offers(known, state.offers, state.cooldowns, now=state.now) if is_open else state.offers
+        )
+        if offer.market == "spot" and offer.instance_type == known
     )
     return min((price for price in prices if price is not None), default=None)
+
+
+def base_width(width: Width | None) -> Width | None:
+    """Return a width whatever its market: dates choose the market themselves."""
+    return None if width is None else Width(off_market(width.gpu_type), width.gpus)
+
+
+def on_market(rules: Rules, width: Width, *, is_firm: bool) -> Width:
+    """Return a width on the market that a date asks for, where markets are planned apart."""
+    kind = spot_kind(width.gpu_type)
+    return width if is_firm or kind not in rules.instance_types else Width(kind, width.gpus)
 
 
 def boot_hours_of(node_prices: NodePrices | None) -> float:

@@ -29,6 +29,7 @@ from policies.model import AllReduce, InstanceType, JobClass, Phase
 from policies.speedup import SpeedupCurve, Table
 
 _AT = "@"
+SPOT = "spot"
 
 
 def card_of(kind: str) -> str:
@@ -39,6 +40,21 @@ def card_of(kind: str) -> str:
 def kind_on(card: str, machine: str) -> str:
     """Return the name of a further machine of a GPU as a GPU type."""
     return f"{card}{_AT}{machine}"
+
+
+def is_spot(kind: str) -> bool:
+    """Return whether a GPU type, or a machine, is one on the spot market."""
+    return kind.endswith(f"{_AT}{SPOT}")
+
+
+def spot_kind(kind: str) -> str:
+    """Return the name of a GPU type, or of a machine, on the spot market: ``t4@spot``."""
+    return kind_on(kind, SPOT)
+
+
+def off_market(kind: str) -> str:
+    """Return the name of a GPU type, or of a machine, whatever its market."""
+    return kind.removesuffix(f"{_AT}{SPOT}")
 
 
 def siblings(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -27,6 +27,8 @@ from policies.optimum.working_time import ALWAYS, WorkingTime
 from policies.speedup import Floats
 
 TIE = 1e-9
+FAR = 1e9
+"""Hours after which no calendar goes on."""
 _FEW = 14
 """Periods that are looked at for the longest: two weeks of days, a year of months."""
 MOST_OPTIONS = 12
@@ -51,7 +53,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What may be spent at a moment, in each period and in all, how many instances there are, and when."""
+    """What may be spent at a moment, in each period and in all, how many instances there are, and when.
+
+    Types in `windows` have their instances from one hour of work to another, and none before and after.
+    """
 
     usd_per_hour: float = np.inf
     usd_per_period: float = np.inf
@@ -59,6 +64,7 @@ class Limits:
     usd_in_all: float = np.inf
     instances: Mapping[str, int] = field(default_factory=dict)
     working: WorkingTime = ALWAYS
+    windows: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def allows(self, other: Limits) -> bool:
         """Whether whatever keeps other limits keeps these as well."""
@@ -69,6 +75,7 @@ class Limits:
             and (np.isinf(self.usd_per_period) or other.period_hours == self.period_hours)
             and all(other.instances.get(name, np.inf) <= most for name, most in self.instances.items())
             and (self.working.is_always or self.working == other.working)
+            and self.windows == other.windows
         )
 
 
@@ -225,6 +232,11 @@ class Timeline:
         self._times = np.zeros(1)
         self._taken = np.zeros((len(self._rows) + 1, 1))
         self._periods: dict[int, float] = {}
+        for name, (begin, end) in limits.windows.items():
+            for at in (begin, end, FAR):
+                self._cut(at)
+            is_gone = (self._times < begin) | ((self._times >= end) & (self._times < FAR))
+            self._taken[self._rows[name], is_gone] = limits.instances[name]
 
     def earliest(self, option: Option, after: float) -> float:
         """Return the first start from `after` on that every limit allows; infinite when none does."""
@@ -245,11 +257,13 @@ class Timeline:
         # After the last change nothing is taken, so the last piece of time is never blocked.
         opens = np.concatenate([[0.0], self._times[blocked + 1] if len(blocked) else []])
         closes = np.concatenate([self._times[blocked], [np.inf]])
-        start = after
+        start, last = after, most.windows.get(option.gpu_type, (0.0, np.inf))[1]
         while True:
             begins = np.maximum(opens, start)
             fits = closes - begins >= option.hours * (1.0 - TIE)
             start = float(begins[int(np.argmax(fits))])
+            if start + option.hours > last * (1.0 + TIE):
+                return np.inf
             later = self._affordable(option, start)
             if later <= start:
                 return start

@@ -245,6 +245,8 @@ def _changes(limits: Limits, *, is_fine: bool) -> Iterator[tuple[Change, Limits]
     if not limits.working.is_always:
         yield Change(kind="always"), replace(limits, working=ALWAYS)
     for name, number in limits.instances.items():
+        if name in limits.windows:
+            continue
         for more in (1, 2, 4, 8) if is_fine else (2,):
             changed = replace(limits, instances={**limits.instances, name: number + more})
             yield Change(kind="quota", gpu_type=name, instances=number + more), changed

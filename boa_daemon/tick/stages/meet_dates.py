@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from boa_daemon.tick.dates import HOPELESS, advice_of, boot_hours_of
+from boa_daemon.tick.dates import HOPELESS, advice_of, base_width, boot_hours_of, on_market
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.state import ClusterState, DateNote, Rules
 from policies.answer import Allocation
+from policies.links.machines import is_spot
 from policies.model import JobId, Width
 
 LOOK_AGAIN_PART = 0.05
@@ -34,7 +35,11 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         return draft
     allocation = draft.allocation
     asked = {job: note.width for job, note in found.items() if note.width is not None}
-    slow = {job: width for job, width in asked.items() if _is_slower(state, allocation, job, width)}
+    slow = {
+        job: on_market(draft.rules, width, is_firm=found[job].is_firm)
+        for job, width in asked.items()
+        if _is_slower(state, allocation, job, width) or _is_unsafe(state, allocation, job, found[job])
+    }
     first = sorted(asked, key=lambda job: found[job].at)
     order = (*first, *(job for job in allocation.order if job not in asked))
     ceiling = allocation.most_usd_per_hour
@@ -76,9 +81,15 @@ def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]
 
 def _is_slower(state: ClusterState, allocation: Allocation, job: JobId, asked: Width) -> bool:
     """Return whether the planned width would take longer than the one that is asked for."""
-    due, planned = state.jobs[job].terms.due, allocation.widths.get(job)
+    due, planned = state.jobs[job].terms.due, base_width(allocation.widths.get(job))
     hours = {} if due is None else dict(due.hours)
     return planned is None or planned not in hours or hours[planned] > hours[asked] * (1.0 + 1e-9)
+
+
+def _is_unsafe(state: ClusterState, allocation: Allocation, job: JobId, note: DateNote) -> bool:
+    """Return whether a job is to start on spot though its date asks for on demand."""
+    planned, holds = allocation.widths.get(job), state.jobs[job].slots
+    return note.is_firm and not holds and planned is not None and is_spot(planned.gpu_type)
 
 
 def _usd_per_hour(state: ClusterState, rules: Rules, width: Width) -> float:

@@ -69,7 +69,10 @@ def test_a_family_is_its_types_and_a_slip_is_asked_again(tmp_path: Path) -> None
     found = CliRunner().invoke(app, ["init", "--folder", str(tmp_path)], input=answers)
     assert found.exit_code == 0, found.output
     assert "Did you mean 'g5.xlarge'?" in found.output
-    assert "'spto' is none of on-demand, spot, spot-then-on-demand. Did you mean 'spot'?" in found.output
+    assert (
+        "'spto' is none of on-demand, spot, spot-then-on-demand, planned. Did you mean 'spot'?"
+        in found.output
+    )
     assert "vCPUs of a quota" in found.output
     settings = load_settings(tmp_path / "boa.toml").settings
     catalog = Catalog.load()

@@ -1,0 +1,200 @@
+"""``boa blocks``: the Capacity Blocks that EC2 offers, beside the same hours on demand and in the plan."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.backends.aws_blocks import BlockOffering, buy, offerings
+from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
+from boa_daemon.cli.output import (
+    JsonOption,
+    OutputFormat,
+    OutputOption,
+    a_table,
+    chosen_format,
+    show,
+    stdout_console,
+)
+from boa_daemon.cli.planning import PricesOption, budgeted, read_problem
+from boa_daemon.errors import BoaError, InputError, MissingPrice
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.jobs_file import a_date
+from policies.model import Budget, Problem
+from policies.optimum.frontier import MixedFrontier
+
+
+def blocks(
+    instance_type: Annotated[str, typer.Argument(metavar="TYPE", help="Such as p5.48xlarge.")],
+    *,
+    instances: Annotated[int, typer.Option(min=1, help="Instances in the block.")] = 1,
+    hours: Annotated[int, typer.Option(min=1, help="Hours that it lasts; EC2 has whole days.")] = 24,
+    begin: Annotated[str | None, typer.Option("--from", help="Not before this day or instant.")] = None,
+    end: Annotated[str | None, typer.Option("--until", help="Over by this day or instant.")] = None,
+    classes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A problem file: what its plan pays as well.")
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="The budget of that plan, such as 40/h.")] = None,
+    bought: Annotated[
+        str | None, typer.Option("--buy", metavar="ID", help="Buy this offering; needs --usd.")
+    ] = None,
+    usd: Annotated[float | None, typer.Option(min=0.01, help="The exact price of what --buy names.")] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionOption = None,
+    prices: PricesOption = None,
+    output: OutputOption = OutputFormat.table,
+    as_json: JsonOption = False,
+) -> None:
+    """List the Capacity Blocks of a type beside the same hours on demand; buy one at a named price."""
+    if (bought is None) != (usd is None):
+        raise InputError("--buy ID and --usd PRICE go together", hint="`boa blocks` lists both")
+    catalog = Catalog.load(*(prices or ()))
+    entry = catalog.entry(instance_type)
+    settings = settings_of(config, region=region)
+    calls = AwsCalls(settings)
+    try:
+        found = offerings(
+            calls,
+            instance_type,
+            instances=instances,
+            hours=hours,
+            begin=_instant("--from", begin),
+            end=_instant("--until", end),
+        )
+        if bought is not None and usd is not None:
+            chosen = next((one for one in found if one.id == bought), None)
+            if chosen is None:
+                hint = "Offerings go: list them again with the same instances, hours and days"
+                raise InputError(f"{bought!r} is not offered now: nothing was bought", hint=hint)
+            _bought(chosen, buy(calls, settings, chosen, usd=usd), chosen_format(output, as_json))
+            return
+    except CallFailed as error:
+        if error.operation == "ec2:PurchaseCapacityBlock" and not 400 <= error.http_status < 500:
+            said = "Nobody knows whether it was bought: look at the account's capacity reservations first"
+            raise BoaError(f"{error}. {said}") from None
+        raise
+    held = None if classes is None else _held(classes, budget, prices, instance_type)
+    rows = [_row(one, entry.usd_per_hour, held) for one in found]
+    show(
+        chosen_format(output, as_json),
+        {"instance_type": instance_type, "region": settings.region, "offerings": rows},
+        rows=lambda: rows,
+        table=lambda: _print(rows, instance_type, settings.region),
+    )
+
+
+def _instant(flag: str, text: str | None) -> datetime | None:
+    """Return the instant that a flag says.
+
+    Raises:
+        InputError: when it says none.
+    """
+    try:
+        return None if text is None else a_date(text, is_end=flag == "--until")
+    except ValueError:
+        raise InputError(f"{flag} {text!r} is no date", hint="Write 2026-12-01") from None
+
+
+def _held(
+    classes: Path, budget: str | None, prices: list[Path] | None, instance_type: str
+) -> tuple[float, float]:
+    """Return how many instances of a type the plan holds on average, and what one costs there an hour.
+
+    Raises:
+        InputError: when the plan does not know the type, or has no budget in dollars.
+    """
+    file, money = budgeted(read_problem(classes, prices), budget)
+    if money.unit != "usd_per_hour":
+        raise MissingPrice("a block costs dollars, and this budget counts GPUs", file=file.path)
+    kind = next((name for name, one in file.instance_types.items() if one.name == instance_type), None)
+    if kind is None:
+        raise InputError(f"the plan has no machine {instance_type!r}", file=file.path)
+    machine = file.instance_types[kind]
+    return _mean_gpus(file.problem, kind, money) / machine.gpus, machine.usd_per_hour
+
+
+def _mean_gpus(problem: Problem, kind: str, money: Budget) -> float:
+    """Return the GPUs of a type that the plan holds on average."""
+    found = MixedFrontier.of(problem).solution_at(money.amount)
+    rates = {one.name: one.arrivals_per_hour for one in problem.classes}
+    return sum(
+        rates[answer.name] * plan.job_fraction * step.hours * step.gpus
+        for answer in found.classes
+        for plan in answer.plans
+        for step in plan.steps
+        if step.gpu_type == kind
+    )
+
+
+def _row(one: BlockOffering, on_demand: float | None, held: tuple[float, float] | None) -> dict[str, Any]:
+    """Return an offering beside the same hours elsewhere.
+
+    `break_even_use` is the part of its hours that would cost as much on demand.
+    """
+    hours = one.usable_hours
+    there = None if on_demand is None else on_demand * one.instances * hours
+    row = one.document() | {
+        "usd_per_instance_hour": one.usd / (one.instances * hours) if hours else None,
+        "on_demand_usd": there,
+        "break_even_use": None if not there else one.usd / there,
+    }
+    if held is not None:
+        count, price = held
+        row |= {"plan_instances": count, "plan_usd": min(count, one.instances) * price * hours}
+    return row
+
+
+def _bought(chosen: BlockOffering, reservation: str, form: OutputFormat) -> None:
+    """Say what was bought, and how the daemon takes it up."""
+    row = {"reservation": reservation} | chosen.document()
+
+    def printed() -> None:
+        stdout_console().print(
+            f"bought {chosen.instances} x {chosen.instance_type} for ${chosen.usd:,.2f}: {reservation}\n"
+            f'[cloud] reservations = {{"{chosen.instance_type}" = "{reservation}"}} has the daemon rent '
+            "there, from its begin to half an hour before its end",
+            markup=False,
+        )
+
+    show(form, row, rows=lambda: [row], table=printed)
+
+
+def _print(rows: list[dict[str, Any]], instance_type: str, region: str) -> None:
+    """Print the offerings for people."""
+    console = stdout_console()
+    if not rows:
+        console.print(f"EC2 offers no block of {instance_type} in {region} for these days")
+        return
+    heads = ("usd", "usd/node-h", "on demand", "break-even")
+    has_plan = "plan_usd" in rows[0]
+    more = ("the plan",) if has_plan else ()
+    table = a_table(
+        f"Capacity Blocks of {instance_type}, {region}",
+        *("id", "zone", "nodes", "begins", "ends", *heads, *more),
+        right=("nodes", *heads, *more),
+    )
+    for row in rows:
+        table.add_row(
+            row["id"],
+            row["zone"],
+            str(row["instances"]),
+            row["begins_at"][:16],
+            row["ends_at"][:16],
+            f"{row['usd']:,.2f}",
+            _money(row["usd_per_instance_hour"]),
+            _money(row["on_demand_usd"]),
+            "" if row["break_even_use"] is None else f"{row['break_even_use']:.0%}",
+            *((f"{row['plan_usd']:,.2f}",) if has_plan else ()),
+        )
+    console.print(table)
+    console.print("Paid in advance, used or not. Nothing is bought without --buy ID --usd PRICE.")
+
+
+def _money(usd: float | None) -> str:
+    """Return dollars, or nothing where they are not known."""
+    return "" if usd is None else f"{usd:,.2f}"

@@ -1,0 +1,95 @@
+"""What a class or a job needs beside GPUs: cores and memory, and which machines have too little of them.
+
+A class says what each of its GPUs needs, since its jobs share nodes; a job's `cpus` and `memory_gb` are what
+it may use on a node, so a node has to have that much. Machines that the catalogue does not know are taken to
+have enough. Disks are the same on every node: `[cloud] volume_gib`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.schema import Positive, Strict
+from policies.links.machines import off_market
+from policies.model import InstanceType, JobClass
+
+_MIB_PER_GB = 1e9 / 2**20
+
+
+class NeedsRow(Strict):
+    """What each GPU of a job needs beside it, in a problem file."""
+
+    cpus_per_gpu: Positive | None = Field(default=None, description="vCPUs for each GPU")
+    memory_gb_per_gpu: Positive | None = Field(default=None, description="10^9 bytes of memory for each GPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """A machine that has too little for a class or a job, and of what."""
+
+    who: str
+    instance_type: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """Say it."""
+        return f"{self.who} is not planned on {self.instance_type}: {self.why}"
+
+
+def lack_per_gpu(needs: NeedsRow, machine: InstanceType, catalog: Catalog) -> str:
+    """Return what a machine lacks for a class; nothing where it has enough, or nobody knows."""
+    entry = catalog.entries.get(off_market(machine.name))
+    if entry is None:
+        return ""
+    cpus, memory = needs.cpus_per_gpu, needs.memory_gb_per_gpu
+    if cpus is not None and entry.vcpus and entry.vcpus < cpus * machine.gpus:
+        return f"{entry.vcpus / machine.gpus:g} vCPUs for each GPU, and {cpus:g} are needed"
+    gb = entry.memory_mib / _MIB_PER_GB
+    if memory is not None and gb and gb < memory * machine.gpus:
+        return f"{gb / machine.gpus:.4g} GB for each GPU, and {memory:g} are needed"
+    return ""
+
+
+def lack_on_node(cpus: float | None, memory_gb: float | None, machine: InstanceType, catalog: Catalog) -> str:
+    """Return what a node lacks for what a job may use on it; nothing where it has enough."""
+    entry = catalog.entries.get(off_market(machine.name))
+    if entry is None:
+        return ""
+    if cpus is not None and entry.vcpus and entry.vcpus < cpus:
+        return f"it has {entry.vcpus} vCPUs, and cpus is {cpus:g}"
+    gb = entry.memory_mib / _MIB_PER_GB
+    if memory_gb is not None and gb and gb < memory_gb:
+        return f"it has {gb:.4g} GB, and memory_gb is {memory_gb:g}"
+    return ""
+
+
+def excluded_for(
+    name: str, needs: NeedsRow | None, machines: Mapping[str, InstanceType], catalog: Catalog
+) -> dict[str, Excluded]:
+    """Return by GPU type the machines that have too little for a class."""
+    if needs is None:
+        return {}
+    lacks = {kind: lack_per_gpu(needs, machine, catalog) for kind, machine in machines.items()}
+    return {
+        kind: Excluded(who=f"class {name}", instance_type=machines[kind].name, why=why)
+        for kind, why in lacks.items()
+        if why
+    }
+
+
+def without(job_class: JobClass, kinds: Iterable[str]) -> JobClass | None:
+    """Return a class without GPU types; None where some phase is left with none."""
+    gone = frozenset(kinds)
+    kept = [
+        {kind: curve for kind, curve in phase.speedups.items() if kind not in gone}
+        for phase in job_class.phases
+    ]
+    if not all(kept):
+        return None
+    phases = (replace(one, speedups=curves) for one, curves in zip(job_class.phases, kept, strict=True))
+    return replace(job_class, phases=tuple(phases))

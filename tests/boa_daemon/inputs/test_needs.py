@@ -1,0 +1,85 @@
+"""Cores and memory that a class or a job needs exclude machines, each with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.planner import Planner
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.testing.daemon_in_a_folder import job_content
+
+FILE = """
+gpu_types:
+  a10g: {{instance_type: g5.xlarge}}
+  l4: {{instance_type: g6.4xlarge}}
+classes:
+  - name: heavy
+    arrivals_per_hour: 1.0
+    needs: {needs}
+    phases: [{{size_gpu_hours: 1.0, speedup: {{a10g: {{table: {{1: 1.0}}}}, l4: {{table: {{1: 1.2}}}}}}}}]
+"""
+
+
+def a_file(folder: Path, needs: str) -> Path:
+    path = folder / "classes.yaml"
+    path.write_text(FILE.format(needs=needs))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("needs", "kinds"),
+    [
+        ("{cpus_per_gpu: 4}", {"a10g", "l4"}),
+        ("{cpus_per_gpu: 8}", {"l4"}),
+        ("{memory_gb_per_gpu: 40}", {"l4"}),
+        ("{cpus_per_gpu: 2, memory_gb_per_gpu: 10}", {"a10g", "l4"}),
+    ],
+)
+def test_a_class_is_planned_where_there_is_enough(tmp_path: Path, needs: str, kinds: set[str]) -> None:
+    file = load_problem(a_file(tmp_path, needs))
+
+    assert set(file.problem.classes[0].phases[0].speedups) == kinds
+    reasons = [said for said in file.warnings if said.startswith("class heavy is not planned on")]
+    assert len(reasons) == 2 - len(kinds)
+    assert all("g5.xlarge: " in said and "needed" in said for said in reasons)
+
+
+def test_needs_that_nothing_meets_are_refused_with_line_and_reason(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"classes.yaml:8: .*g5.xlarge has 4 vCPUs for each GPU, and 99"
+    ) as one:
+        load_problem(a_file(tmp_path, "{cpus_per_gpu: 99}"))
+    with pytest.raises(InputError, match="cpu_per_gpu"):
+        load_problem(a_file(tmp_path, "{cpu_per_gpu: 1}"))
+
+    assert "larger machine" in str(one.value.hint)
+
+
+def test_the_daemon_plans_by_the_needs_of_classes_and_of_jobs(tmp_path: Path) -> None:
+    """A machine of the settings that the class file does not name is held to the needs as well."""
+    settings = Settings.model_validate(
+        {
+            "cloud": {"instance_types": ["g5.xlarge", "g5.4xlarge", "g6.4xlarge"]},
+            "workload": {"classes": str(a_file(tmp_path, "{cpus_per_gpu: 4}"))},
+        }
+    )
+    planner = Planner(settings)
+    content = job_content(min_gpus=None, **{"class": "heavy"})
+    everywhere = planner.class_for(content)
+    large = planner.class_for({**content, "cpus": 8.0})
+
+    assert set(everywhere.phases[0].speedups) == {"a10g", "a10g@g5.4xlarge", "l4"}
+    assert set(large.phases[0].speedups) == {"a10g@g5.4xlarge", "l4"}
+    assert large.name != everywhere.name
+    assert planner.left_out(large.name, {"cpus": 8.0}) == [
+        "It is not planned on g5.xlarge: it has 4 vCPUs, and cpus is 8."
+    ]
+    assert planner.left_out(everywhere.name, {}) == []
+    with pytest.raises(InputError, match=r"no machine has enough for it: .*g6.4xlarge: it has 16"):
+        planner.class_for({**content, "cpus": 64.0})
+    with pytest.raises(InputError, match=r"memory_gb is 500"):
+        planner.class_for({**content, "memory_gb": 500.0})
