@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Iterator
 
-import alembic.command
 import botocore.loaders
 import botocore.session
 import pytest
@@ -40,7 +39,7 @@ def _what_is_read_and_made_once() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.session.create_loader", functools.cache(botocore.loaders.create_loader))
-        patch.setattr("alembic.command.upgrade", schema_made_once(alembic.command.upgrade))
+        patch.setattr("alembic.command.upgrade", schema_made_once())
         yield
 
 

@@ -11,12 +11,12 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 from _pytest.assertion import rewrite
+from alembic.command import upgrade as by_alembic
 from alembic.config import Config
 from sqlalchemy import inspect
 
@@ -36,11 +36,17 @@ def rewrite_asserts_once(config: pytest.Config) -> None:
     try:
         missing = [file.resolve() for file in files if rewrite._read_pyc(file, _kept(file)) is None]
         if missing:
+            _configs.append(config)
             cores = len(os.sched_getaffinity(0))
             with ProcessPoolExecutor(cores, mp_context=get_context("fork")) as pool:
-                list(pool.map(partial(_rewrite, config), missing, chunksize=8))
-    except (AttributeError, TypeError, OSError):
+                list(pool.map(_rewrite, missing, chunksize=8))
+    except Exception:
+        # Whatever it is, no test depends on it.
         return
+
+
+_configs: list[pytest.Config] = []
+"""The forks find it here: it cannot be sent to them."""
 
 
 def _kept(file: Path) -> Path:
@@ -48,15 +54,16 @@ def _kept(file: Path) -> Path:
     return rewrite.get_cache_dir(file.resolve()) / f"{file.stem}{rewrite.PYC_TAIL}"
 
 
-def _rewrite(config: pytest.Config, file: Path) -> None:
+def _rewrite(file: Path) -> None:
     """Rewrite a file and keep it."""
+    (config,) = _configs
     found, code = rewrite._rewrite_test(file, config)
     kept = _kept(file)
     kept.parent.mkdir(exist_ok=True)
     rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, found, kept)
 
 
-def schema_made_once(real: Callable[[Config, str], None]) -> Callable[[Config, str], None]:
+def schema_made_once() -> Callable[[Config, str], None]:
     """Return alembic's `upgrade`, which makes the tables of an empty file as it made them the first time."""
     made: list[str] = []
 
@@ -64,12 +71,12 @@ def schema_made_once(real: Callable[[Config, str], None]) -> Callable[[Config, s
         connection = config.attributes["connection"]
         is_empty = connection.dialect.name == "sqlite" and not inspect(connection).get_table_names()
         if not is_empty or revision != "head":
-            real(config, revision)
+            by_alembic(config, revision)
         elif made:
             for statement in made:
                 connection.exec_driver_sql(statement)
         else:
-            real(config, revision)
+            by_alembic(config, revision)
             made.extend(_statements(connection.connection.driver_connection))
 
     return upgrade
