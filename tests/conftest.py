@@ -67,7 +67,7 @@ def _cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """No test finds what was kept before the suite began, or leaves anything behind."""
     cache = tmp_path_factory.mktemp("cache")
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # What one worker has compiled, which takes ten seconds, the others find.
+        # What one worker has compiled, which takes many seconds, the others find.
         shared = tmp_path_factory.getbasetemp().parent / "kernels"
         shared.mkdir(exist_ok=True)
         (cache / "boa").mkdir()

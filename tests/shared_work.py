@@ -1,7 +1,7 @@
 """What each worker of pytest-xdist would do for itself, or each test anew, is done once.
 
 The four workers import every test file, and pytest spends more on rewriting the `assert`s of one than Python
-on reading it: ten seconds of the processor for each worker. And each test with a daemon in a folder of its
+on reading it: six seconds of the processor for each worker. And each test with a daemon in a folder of its
 own would have alembic make the same tables.
 """
 
