@@ -115,7 +115,7 @@ class AwsSite:
         self.daemon.start()
         return Service(self.daemon)
 
-    def until(self, is_so: Callable[[], bool], seconds: float = 90.0) -> None:
+    def until(self, is_so: Callable[[], bool], seconds: float = 90.0, *, pause: float = 0.1) -> None:
         """Tick until something is so."""
         assert self.daemon is not None
         deadline = time.monotonic() + seconds
@@ -123,7 +123,7 @@ class AwsSite:
             self.daemon.tick()
             fault = self.daemon.standing.fault
             assert time.monotonic() < deadline, (fault, self.fake.iam.denied, self.why())
-            time.sleep(0.1)
+            time.sleep(pause)
 
     def hurry(self) -> None:
         """Let the trainer come to its end."""

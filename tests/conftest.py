@@ -15,6 +15,7 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
+from shared_work import rewrite_asserts_once, schema_made_once
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,13 +28,18 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
     )
     settings.load_profile("boa")
+    rewrite_asserts_once(config)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _one_reading_of_each_service() -> Iterator[None]:
-    """All sessions of botocore share a loader: each would read EC2's description anew, for half a second."""
+def _what_is_read_and_made_once() -> Iterator[None]:
+    """All sessions of botocore share a loader: each would read EC2's description anew, for half a second.
+
+    All databases of tests share their tables: alembic would make them anew, for a twentieth of a second.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.session.create_loader", functools.cache(botocore.loaders.create_loader))
+        patch.setattr("alembic.command.upgrade", schema_made_once())
         yield
 
 
@@ -59,6 +65,13 @@ def _log_of_the_process() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test finds what was kept before the suite began, or leaves anything behind."""
+    cache = tmp_path_factory.mktemp("cache")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # What one worker has compiled, which takes many seconds, the others find.
+        shared = tmp_path_factory.getbasetemp().parent / "kernels"
+        shared.mkdir(exist_ok=True)
+        (cache / "boa").mkdir()
+        (cache / "boa" / "kernels").symlink_to(shared)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         yield

@@ -8,16 +8,7 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
 from boa_daemon.cli.report import ReportOption, check_report, write_report
 from boa_daemon.comparing.advice import Question
@@ -60,7 +51,6 @@ def commit(
     prices: PricesOption = None,
     report: ReportOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Say which commitment pays: the level of least bill at the same waiting, and how sure that is."""
     if (usage is None) is (classes is None and trace is None):
@@ -94,7 +84,7 @@ def commit(
         | {"budget": budget or "as the file says"},
     )
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=found.rows,
         table=lambda: _print(found.advice, found.proofs, found.terms),

@@ -10,15 +10,7 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    chosen_format,
-    print_json,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stderr_console, stdout_console
 from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
 from boa_daemon.errors import InputError
 from boa_daemon.units import counted
@@ -101,7 +93,6 @@ def recover(
     config: ConfigOption = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database.")] = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a database again: from the newest backup that can be read, and from what the cloud lists."""
     from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
@@ -109,7 +100,7 @@ def recover(
 
     loaded = load_settings(config, flags={"daemon.state_dir": state_dir})
     answer = make_again(loaded.settings)
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(answer)
         return
     console = stdout_console()

@@ -13,7 +13,7 @@ from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.aws_up import Stack
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
 from boa_daemon.cli.gc import RegionsOption, print_receipts
-from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, show, stdout_console
+from boa_daemon.cli.output import OutputFormat, OutputOption, show, stdout_console
 from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
@@ -39,7 +39,6 @@ def down(
     cluster: ClusterOption = None,
     wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the ends.")] = 600.0,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Let everything go: jobs checkpoint and wait, instances are given back, nothing new is started.
 
@@ -51,8 +50,7 @@ def down(
     if (stack and not everything) or (data and not stack):
         raise InputError("--stack goes with --all, and --data with --all --stack")
     if not everything:
-        form = chosen_format(output, as_json)
-        let_go(resume=resume, wait_seconds=wait_seconds, config=config, socket=socket, form=form)
+        let_go(resume=resume, wait_seconds=wait_seconds, config=config, socket=socket, form=output)
         return
     if resume:
         raise InputError("--all and --resume exclude each other")
@@ -60,7 +58,7 @@ def down(
     if simulated is not None:
         if stack:
             raise InputError("--stack is about AWS: the simulated cloud has none")
-        _show(SIMULATED, [end_simulated(simulated)], None, stack=False, form=chosen_format(output, as_json))
+        _show(SIMULATED, [end_simulated(simulated)], None, stack=False, form=output)
         return
     settings = settings_of(config, cluster=cluster)
     clock = SystemClock()
@@ -71,7 +69,7 @@ def down(
     is_clean = all(receipt.is_clean for receipt in receipts)
     # While something is rented the role that could end it, and the node's own, stay.
     gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
-    _show(settings.cluster, receipts, gone, stack=stack, form=chosen_format(output, as_json))
+    _show(settings.cluster, receipts, gone, stack=stack, form=output)
     if not is_clean:
         raise typer.Exit(PARTLY_DONE)
 

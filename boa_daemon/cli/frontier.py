@@ -13,16 +13,7 @@ import typer
 from rich.progress import track
 
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import (
     MarketOption,
     PricesOption,
@@ -71,7 +62,6 @@ def frontier(
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what each budget buys: the knee, the floor, the cliff, and a plot for a slide."""
     if plot is not None:
@@ -109,7 +99,7 @@ def frontier(
         assumed=assumptions(problem_file),
     )
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: [_row(budget, point) for budget, point in points],
         table=lambda: _print_table(curve, points, file, unused),

@@ -13,16 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    print_json,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
 from boa_daemon.errors import BoaError, GateUnreachable, InputError
 from boa_daemon.gate.server import GateServer
 from boa_daemon.gate.types import POLICIES, GateSettings
@@ -74,7 +65,6 @@ def run(
     patience_seconds: Annotated[float, typer.Option(min=0.001, help="Who waited longer goes first.")] = 5.0,
     always_on: Annotated[bool, typer.Option(help="Order messages even where it cannot pay.")] = False,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Run the gate until SIGTERM or Ctrl-C, or ask one that runs.
 
@@ -98,7 +88,7 @@ def run(
         raise InputError(
             f"the secret cannot be had: {fault}", hint="Name another with --secret-file"
         ) from None
-    code = asyncio.run(_serve(settings, secret, addresses, path, as_json=chosen_format(output, as_json)))
+    code = asyncio.run(_serve(settings, secret, addresses, path, form=output))
     raise typer.Exit(code)
 
 
@@ -108,7 +98,6 @@ def status(
     address: AddressOption = "",
     secret_file: SecretOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show which cards are ordered and why, and what each job does."""
     where = _address(address or f"unix:{default_folder() / 'gate.sock'}")
@@ -120,7 +109,7 @@ def status(
             f"no gate answers at {where}: {fault}. Start one with `boa gate`, or name it with --address"
         ) from None
     show(
-        chosen_format(output, as_json),
+        output,
         answer,
         rows=lambda: answer["nics"],
         table=lambda: _print_status(answer),
@@ -137,7 +126,6 @@ def token(
     address: AddressOption = "",
     secret_file: SecretOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a job's token to a file, and print the BOA_GATE that leads the job to the gate."""
     where = _address(address or f"unix:{default_folder() / 'gate.sock'}")
@@ -157,7 +145,7 @@ def token(
             answer_seconds=where.answer_seconds,
         )
     )
-    if chosen_format(output, as_json) is OutputFormat.table:
+    if output is OutputFormat.table:
         typer.echo(f"BOA_JOB_ID={job}\nBOA_GATE={value}")
     else:
         print_json({"BOA_JOB_ID": job, "BOA_GATE": value})
@@ -169,7 +157,7 @@ async def _serve(
     addresses: list[GateAddress],
     secret_file: Path,
     *,
-    as_json: OutputFormat,
+    form: OutputFormat,
 ) -> int:
     """Run the gate until a signal, and return the exit code."""
     loop = asyncio.get_running_loop()
@@ -187,7 +175,7 @@ async def _serve(
     except OSError as fault:
         await server.close()
         raise BoaError(f"the gate cannot listen: {fault}") from None
-    if as_json is OutputFormat.json:
+    if form is OutputFormat.json:
         print_json(
             {
                 "listening": [str(one) for one in bound],

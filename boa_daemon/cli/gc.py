@@ -10,15 +10,7 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_receipt import Receipt, end_everything, iso_time
 from boa_daemon.backends.aws_sweep import Found, Sweeper
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.remains import SIMULATED, end_simulated, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
@@ -39,7 +31,6 @@ def gc(
     ] = False,
     wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the ends.")] = 600.0,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """End instances, disks, interfaces and spot requests of this cluster that nobody wants any more.
 
@@ -74,7 +65,7 @@ def gc(
         "regions": [each.row() for each in receipts],
     }
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: rows,
         table=lambda: _print(name, leaks, wanted, receipts, is_check=check),

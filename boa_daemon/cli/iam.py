@@ -18,7 +18,7 @@ from boa_daemon.cli.aws_site import (
     settings_of,
     uses_of,
 )
-from boa_daemon.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, print_json
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json
 from boa_daemon.errors import InputError
 
 
@@ -41,7 +41,6 @@ def iam(
     node_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the nodes.")] = "",
     control_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the daemon.")] = "",
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Print the policy that the daemon needs: these calls, on what bears the cluster's tag, and no more."""
     settings = settings_of(config, region=region, cluster=cluster)
@@ -58,7 +57,7 @@ def iam(
         document = policy(
             settings, uses=uses, account=account, node_role=node_role, control_role=control_role
         )
-    match chosen_format(output, as_json):
+    match output:
         case OutputFormat.json:
             print_json(document)
         case OutputFormat.csv:

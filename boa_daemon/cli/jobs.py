@@ -12,11 +12,9 @@ import typer
 from boa_daemon.cli.completing import JobArgument, complete_jobs
 from boa_daemon.cli.log_lines import Reader, Shown
 from boa_daemon.cli.output import (
-    JsonOption,
     OutputFormat,
     OutputOption,
     a_table,
-    chosen_format,
     print_json,
     print_text,
     show,
@@ -39,7 +37,6 @@ def submit(
     socket: SocketOption = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the files; ask no daemon.")] = False,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Give jobs to the daemon, all or none."""
     from boa_daemon.engines.units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
@@ -47,7 +44,6 @@ def submit(
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
 
     contents = [content for path in files for content in read_submission(path, now=time.time())]
-    form = chosen_format(output, as_json)
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]
         document: dict[str, Any] = {
@@ -59,7 +55,7 @@ def submit(
     else:
         with a_client(config, socket) as client:
             document = dict(client.submit_checked(contents))
-    if form is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(document)
         return
     names = document["jobs"]
@@ -95,7 +91,6 @@ def jobs(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List jobs, the newest first."""
     with a_client(config, socket) as client:
@@ -109,13 +104,13 @@ def jobs(
             }
 
         document = ask()
-        if watch and not quiet and chosen_format(output, as_json) is OutputFormat.table:
+        if watch and not quiet and output is OutputFormat.table:
             _watch(ask, document)
     if quiet:
         print_text("".join(f"{row['id']}\n" for row in document["jobs"]))
         return
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: [
             {
@@ -206,12 +201,11 @@ def explain(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Say why a job has its width and its nodes, or why it waits."""
     with a_client(config, socket) as client:
         document = client.explain(job)
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(document)
         return
     stdout_console().print(document["text"], markup=False)
@@ -233,13 +227,12 @@ def logs(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Print what a job printed."""
     if (node is not None) + (rank is not None) + everything > 1:
         raise InputError("--node, --rank and --all exclude each other", hint="Give one of them")
     texts: list[str] = []
-    is_json = chosen_format(output, as_json) is OutputFormat.json
+    is_json = output is OutputFormat.json
     shown = Shown(rank=rank, marks_nodes=everything)
     readers: dict[int | None, Reader] = {}
     with a_client(config, socket) as client:
@@ -288,7 +281,6 @@ def cancel(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Cancel jobs; one that runs may write its checkpoint first."""
     answers: list[CancelAnswer] = []
@@ -301,7 +293,7 @@ def cancel(
                 if len(names) == 1:
                     raise
                 faults.append(f"{name}: {error}")
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json({"jobs": answers, "faults": faults})
     else:
         console = stdout_console()

@@ -50,12 +50,6 @@ JsonFlag: TypeAlias = Annotated[
     typer.Option("--json", help="Short for -o json.", is_eager=True, expose_value=False, callback=_keep_json),
 ]
 """Every verb with `OutputOption` has it (`cli/verbs.py`), and finds its answer in the value of that."""
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
-
-
-def chosen_format(output: OutputFormat, as_json: bool) -> OutputFormat:
-    """Return the format that the two flags ask for together."""
-    return OutputFormat.json if as_json else output
 
 
 def show(

@@ -15,11 +15,9 @@ from rich.markup import escape
 from boa_daemon.cli.calendar import CalendarFlags, plan_calendar, since
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import (
-    JsonOption,
     OutputFormat,
     OutputOption,
     a_table,
-    chosen_format,
     print_json,
     show,
     stderr_console,
@@ -138,11 +136,10 @@ def plan(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy."""
     if live:
-        show_live_plan(config, socket, chosen_format(output, as_json))
+        show_live_plan(config, socket, output)
         return
     if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
         problem = "--quota, --start, --off and --gantt need --jobs"
@@ -152,7 +149,6 @@ def plan(
     check_report(report)
     old = saved_plan(diff)
     file = _read(classes, trace, jobs, prices)
-    form = chosen_format(output, as_json)
     if stale := stale_prices(file.prices, datetime.now(UTC).date()):
         stderr_console().print(f"[yellow]note[/] {escape(stale)}")
     if jobs is not None:
@@ -179,12 +175,12 @@ def plan(
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
         if not (flags.are_given or listed.has_arrivals or listed.off):
-            _plan_list(file, listed.jobs, budget, min_budget, form)
+            _plan_list(file, listed.jobs, budget, min_budget, output)
         elif min_budget:
             hint = "Give a budget: the answer says which one saves each deadline"
             raise InputError("--min-budget is for a list without dates, rates and quotas", hint=hint)
         else:
-            plan_calendar(file, jobs, listed, flags, form)
+            plan_calendar(file, jobs, listed, flags, output)
         return
     if min_budget:
         raise InputError(
@@ -207,9 +203,9 @@ def plan(
             result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
         if best_effort:
-            _show_best_effort(best_effort_plan(file, asked), form)
+            _show_best_effort(best_effort_plan(file, asked), output)
             return
-        if form is OutputFormat.json:
+        if output is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
         raise
     if opens or page is not None:
@@ -233,10 +229,10 @@ def plan(
         assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
     )
     if old is not None:
-        show_difference(old, document, form)
+        show_difference(old, document, output)
     else:
         show(
-            form,
+            output,
             document,
             rows=lambda: _stream_rows(result),
             table=lambda: _print_stream(result, bill, said_of_spot),

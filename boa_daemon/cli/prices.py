@@ -13,15 +13,7 @@ from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_prices import ask_price, read_price_list
 from boa_daemon.backends.aws_side_prices import ask_side_prices
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning import PricesOption
 from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.errors import InputError
@@ -46,12 +38,11 @@ def prices(
     region: RegionOption = None,
     prices: PricesOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Say how old each price is; with --refresh write fresh ones, from AWS or from a saved price list."""
     catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
     if beside:
-        _beside(config, region, today, chosen_format(output, as_json))
+        _beside(config, region, today, output)
         return
     if refresh is None:
         if source is not None:
@@ -64,7 +55,7 @@ def prices(
             raise InputError(f"--refresh {refresh}: a price file ends in .toml")
         rows = _refresh(refresh, source, catalog, today, config=config, region=region)
     show(
-        chosen_format(output, as_json),
+        output,
         {"stale_days": STALE_DAYS, "prices": rows, "file": None if refresh is None else str(refresh)},
         rows=lambda: rows,
         table=lambda: _print(rows, refresh),

@@ -15,16 +15,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    print_json,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
 from boa_daemon.cli.talking import (
     ConfigOption,
     SocketOption,
@@ -58,12 +49,11 @@ def status(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what runs, what it costs, and what is wrong."""
     with a_client(config, socket) as client:
         document = client.status()
-        if chosen_format(output, as_json) is OutputFormat.json:
+        if output is OutputFormat.json:
             print_json(document)
             return
         if not watch:
@@ -174,13 +164,12 @@ def instances(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List the instances that are rented."""
     with a_client(config, socket) as client:
         document = client.instances(ended=everything)
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: [{**row, "jobs": " ".join(row["jobs"])} for row in document["instances"]],
         table=lambda: _print_instances(document),
@@ -228,20 +217,18 @@ def cost(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Say who spent what, and where the month will end."""
     if reconcile:
         from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - AWS is slow to import
 
-        form = chosen_format(output, as_json)
-        compare(days=days, fraction=tolerance, config=config, socket=socket, form=form)
+        compare(days=days, fraction=tolerance, config=config, socket=socket, form=output)
         return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
         document: Mapping[str, Any] = client.cost(by=by.value, since=since)
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: [{name: row[name] for name in row if name != "kinds"} for row in document["rows"]],
         table=lambda: _print_cost(by.value, document),
@@ -272,7 +259,6 @@ def decisions(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List what was decided, what else there was, and what each would cost."""
     with a_client(config, socket) as client:
@@ -280,7 +266,7 @@ def decisions(
             print_json(client.get(f"/decisions/{record}"))
             return
         document = client.get("/decisions", limit=limit, acting=acting)
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(document)
         return
     for quiet, rows in groupby(reversed(document["decisions"]), key=_changes_nothing):
@@ -400,7 +386,6 @@ def let_go(
 def replay(
     record: Annotated[Path, typer.Argument(help="A record of `boa decisions --record TICK`.")],
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Decide from a record once more; the same facts must give the same actions."""
     from boa_daemon.daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
@@ -421,7 +406,7 @@ def replay(
         "outputs_hash": again.outputs_hash,
         "actions": [{"id": action.id, "reason": action.reason} for action in again.decision.actions],
     }
-    if chosen_format(output, as_json) is OutputFormat.json:
+    if output is OutputFormat.json:
         print_json(answer)
     else:
         said = "the same" if again.is_same else "NOT the same"

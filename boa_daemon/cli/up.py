@@ -23,15 +23,7 @@ from boa_daemon.backends.aws_stack import (
 from boa_daemon.backends.aws_up import Stack
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.toml_keys import Value, write_keys
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError
@@ -81,7 +73,6 @@ def up(
     yes: Annotated[bool, typer.Option("--yes", help="Make it; without this nothing is made.")] = False,
     wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the stack.")] = 900.0,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what a site needs in this account and what that costs; with --yes make it, and write boa.toml.
 
@@ -110,7 +101,7 @@ def up(
         write_keys(config, _keys(plan, outputs, usd_per_hour=usd_per_hour))
     document = _document(plan, stack, config, outputs, is_made=yes, is_changed=is_changed)
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: document["makes"],
         table=lambda: _print(document),

@@ -257,9 +257,9 @@ def _command(name: str, verb: Verb) -> Any:
 
 
 def _with_json(command: Any) -> Any:
-    """Return a command with `--json` after `--output`, where it has that and no flag of its own."""
+    """Return a command with `--json` after `--output`, where it has that."""
     names = [option.name for option in command.params]
-    if "output" in names and "as_json" not in names:
+    if "output" in names:
         command.params.insert(names.index("output") + 1, _json_flag())
     return command
 

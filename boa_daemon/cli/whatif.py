@@ -7,16 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stderr_console,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import PricesOption, cell, said
 from boa_daemon.cli.report import ReportOption, check_report, write_report
 from boa_daemon.cli.talking import ConfigOption, SocketOption
@@ -74,7 +65,6 @@ def whatif(
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """Compare a base with changes of money, prices, quota or load, in one table and one plot."""
     if plot is not None:
@@ -114,7 +104,7 @@ def whatif(
         assumed=asked.assumed,
     )
     show(
-        chosen_format(output, as_json),
+        output,
         document,
         rows=lambda: [{k: " ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows],
         table=lambda: _print(document, asked.base.kind),

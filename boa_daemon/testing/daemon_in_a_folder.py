@@ -15,6 +15,7 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
+from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from policies.model import Width
 
@@ -75,6 +76,11 @@ class DaemonInAFolder:
         self.books = books
         self.service = Service(self.daemon)
         self.daemon.start()
+
+    def is_over(self, decision: Decision | None) -> bool:
+        """Return whether a tick saw no job and no node, and what became of each launch is known."""
+        seen = None if decision is None else decision.state
+        return seen is not None and not (seen.jobs or seen.nodes or self.books.store.unsettled())
 
     def close(self) -> None:
         """Let everything go."""

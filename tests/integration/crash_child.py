@@ -127,14 +127,37 @@ def run(order: dict[str, Any], session: Any) -> None:
     (folder / "done").write_text(json.dumps({"points": points.count, "charges": charges}))
 
 
+class Clients:
+    """Makes each client once for all forks, each of which connects it by itself."""
+
+    def __init__(self) -> None:
+        import boto3
+
+        self._session = boto3.session.Session()
+        self._made: dict[tuple[object, ...], Any] = {}
+
+    def client(self, service: str, *, region_name: str, endpoint_url: str, config: Any) -> Any:
+        """Return the client of a service."""
+        key = (service, region_name, endpoint_url, config.retries["total_max_attempts"])
+        if key not in self._made:
+            self._made[key] = self._session.client(
+                service, region_name=region_name, endpoint_url=endpoint_url, config=config
+            )
+        return self._made[key]
+
+    def make(self, order: dict[str, Any]) -> None:
+        """Make those that a fork will ask for."""
+        calls = AwsCalls(AwsSettings(endpoint=order["endpoint"]), session=self)
+        for operation in ("ec2:RunInstances", "ec2:DescribeInstances"):
+            calls._client(operation, "")
+
+
 def serve(run: Callable[[dict[str, Any], Any], None]) -> None:
     """Serve orders until the end of the input: `run(order, session)` in a fork of its own, each."""
-    import boto3
-
-    session = boto3.session.Session()
-    session.client("ec2", region_name="us-east-1")
+    session = Clients()
     for line in sys.stdin:
         order = json.loads(line)
+        session.make(order)
         child = os.fork()
         if child == 0:
             run(order, session)

@@ -48,10 +48,12 @@ def run(order: dict[str, Any], session: Any) -> None:
         if instant >= clock.instant:
             clock.instant = instant
             now.write_text(str(instant))
-            play.daemon.tick()
+            decision = play.daemon.tick()
             points.pass_one()
             if play.daemon.standing.fault:
                 raise RuntimeError(play.daemon.standing.fault)
+            if play.is_over(decision):
+                break
     answer = {
         "points": points.count,
         "statuses": [row["status"] for row in play.service.jobs()["jobs"]],

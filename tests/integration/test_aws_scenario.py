@@ -37,7 +37,7 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
         row = service.job(job)
         printed = service.logs(job)["text"]
         # The node that is taken back ends two minutes after its warning, not before.
-        site.until(lambda: not site.fake.live(), 240.0)
+        site.until(lambda: not site.fake.live(), 240.0, pause=2.0)
         assert site.daemon is not None
         site.daemon.sweep()
         receipt = down(site)

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("quota", "stopped_at", "more"), [(8, "", ()), (8, "", ("--image",)), (0, "the doctor", ())]
-)
+@pytest.mark.parametrize(("quota", "stopped_at", "more"), [(8, "", ("--image",)), (0, "the doctor", ())])
 def test_the_report_says_each_step(
     tmp_path: Path, quota: int, stopped_at: str, more: tuple[str, ...]
 ) -> None:

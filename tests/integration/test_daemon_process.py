@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,10 @@ def site() -> Iterator[Site]:
 
 
 def test_a_real_job_outlives_two_daemons(site: Site) -> None:
-    """Killed with SIGKILL in the middle, stopped with SIGTERM, started again each time: one run."""
+    """Killed with SIGKILL in the middle, stopped with SIGTERM, started again each time: one run.
+
+    Whoever waits for it from Python waits on through both.
+    """
     site.up()
     go, ran = site.folder / "go", site.folder / "ran"
     run = f"echo $BOA_GENERATION >> {ran}; while [ ! -e {go} ]; do sleep 0.1; done; echo done"
@@ -30,6 +34,9 @@ def test_a_real_job_outlives_two_daemons(site: Site) -> None:
         content = {"name": "real", "class": "default", "run": run, "workdir": str(site.folder), "max_gpus": 1}
         (job,) = client.post("/jobs", {"jobs": [content]})["jobs"]
     wait_for(ran.exists, site)
+    waited: list[str] = []
+    waiting = threading.Thread(target=wait_for_jobs, args=(site, job, waited))
+    waiting.start()
     assert site.end(signal.SIGKILL) == -signal.SIGKILL
     site.up()
     assert site.get("/status")["reattached"] == {"jobs": 1, "instances": 1}
@@ -39,9 +46,17 @@ def test_a_real_job_outlives_two_daemons(site: Site) -> None:
     go.touch()
     wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "finished", site)
     assert ran.read_text().split() == ["1"]
+    waiting.join(PATIENCE_SECONDS)
+    assert waited == ["finished"]
     assert "done" in site.get(f"/jobs/{job}/logs")["text"]
     wait_for(lambda: site.get("/instances").get("instances") == [], site)
     assert site.end(signal.SIGTERM) == 0
+
+
+def wait_for_jobs(site: Site, job: str, found: list[str]) -> None:
+    """Wait as a script would, and note how the job ended."""
+    with Client(site.socket) as boa:
+        found.extend(row["status"] for row in boa.wait(job, timeout_seconds=PATIENCE_SECONDS))
 
 
 @pytest.mark.exhaustive

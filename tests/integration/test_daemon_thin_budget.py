@@ -1,4 +1,7 @@
-"""The daemon as a process, under a budget below its load: started with one, and reloaded to one."""
+"""The daemon as a process, under a budget below its load: started with one, and reloaded to one.
+
+Exhaustive, as `learning/test_budget_watch.py` does the same with the daemon in the test's own process.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from daemon_site import SETTINGS, Site, a_site, wait_for
 
 from boa_daemon.api.client import Client
 
+pytestmark = pytest.mark.exhaustive
 
-@pytest.fixture(params=[pytest.param("boa", marks=pytest.mark.exhaustive), "boa-paced"])
+
+@pytest.fixture(params=["boa", "boa-paced"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """Give a folder whose daemon runs a policy, and end its process."""
     with a_site(settings(usd=10.0, policy=request.param)) as found:

@@ -151,6 +151,7 @@ def gpus_taken() -> dict[str, float]:
     return dict(taken)
 
 
+@pytest.mark.exhaustive  # A cluster takes half a minute of the processor to start.
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
 def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(

@@ -18,7 +18,6 @@ from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
-from boa_daemon.job.inject import hooked
 from policies.links.contention import Link
 
 RANKS = 3
@@ -41,7 +40,7 @@ def a_port() -> int:
 class Ranks:
     """The ranks of one job, each on a node of its own by name."""
 
-    def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS, hook: bool = False) -> None:
+    def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS) -> None:
         port = str(a_port())
         self.processes = []
         for rank in range(ranks):
@@ -64,7 +63,7 @@ class Ranks:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
-                    env=hooked(environment, gate=gate) if hook else environment,
+                    env=environment,
                 )
             )
 
@@ -149,28 +148,3 @@ def mute_from(gate: GateThread) -> None:
     """Let the gate answer nothing any more."""
     gate.server.settle = lambda: None  # type: ignore[method-assign]
     gate.server.say_wait = lambda job: None  # type: ignore[method-assign,misc]
-
-
-SCRIPT = """
-import torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-dist.init_process_group("gloo")
-model = DDP(torch.nn.Linear(9, 9))
-for _ in range(3):
-    model(torch.ones(2, 9)).sum().backward()
-print(float(model.module.weight.grad.sum()))
-dist.destroy_process_group()
-"""
-
-
-def test_without_a_line_in_the_script_the_job_asks(place: tuple[str, Path], tmp_path: Path) -> None:
-    """An engine's environment is enough; the script knows nothing of the gate."""
-    (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
-    with GateThread(SETTINGS, "s", GateAddress(path=str(place[1]))) as gate:
-        job = Ranks([str(tmp_path / "train.py")], gate=place[0], ranks=2, hook=True)
-        try:
-            assert job.end() == [0, 0]
-        finally:
-            job.kill()
-        assert gate.status()["counts"]["asks"] >= 1
-        assert gate.status()["jobs"] == []

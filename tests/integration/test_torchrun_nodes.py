@@ -26,7 +26,7 @@ def a_bench(folder: Path, network: object, nodes: int) -> Bench:
 @pytest.mark.parametrize(
     ("run", "last_bytes"),
     [
-        (C10D, SORTED_AS_TEXT[::-1]),
+        (C10D, (9, 10)),
         # Each node is once the first by its text, and once more with a launcher that does not sort.
         *(
             pytest.param(run, order, marks=pytest.mark.exhaustive)
@@ -40,11 +40,12 @@ def a_bench(folder: Path, network: object, nodes: int) -> Bench:
 def test_one_rank_reports_saves_and_logs_whatever_order_addresses_sort_in(
     tmp_path: Path, run: str, last_bytes: tuple[int, ...]
 ) -> None:
-    """Three nodes: reported, stopped with a checkpoint of the very step, nothing lost, all lines kept."""
+    """Reported, stopped with a checkpoint of the very step, nothing lost, all lines kept."""
+    count = len(last_bytes)
     with node_network(last_bytes) as network:
-        bench = a_bench(tmp_path, network, 3)
+        bench = a_bench(tmp_path, network, count)
         bench.admit(f"{run} --steps 100000 --every 1000 --pause 0.01")
-        bench.start(3, nodes=3)
+        bench.start(count, nodes=count)
         bench.wait_step(4)
         bench.stop()
         end = bench.wait_end()
@@ -52,10 +53,11 @@ def test_one_rank_reports_saves_and_logs_whatever_order_addresses_sort_in(
     assert (end.phase, end.lost_steps) == ("stopped", 0), end
     assert end.manifest is not None
     assert (end.manifest.generation, end.manifest.step) == (1, end.step)
-    assert "[rank 0] step 4 on 3 workers" in bench.printed(), "the log that is shown is that of who reports"
-    logs = [bench.engine.logs("a", node=node) for node in range(3)]
-    assert [chunk.nodes for chunk in logs] == [3, 3, 3]
-    assert sum("[rank 0] step 4 on 3 workers" in chunk.text for chunk in logs) == 1
+    said = f"[rank 0] step 4 on {count} workers"
+    assert said in bench.printed(), "the log that is shown is that of who reports"
+    logs = [bench.engine.logs("a", node=node) for node in range(count)]
+    assert [chunk.nodes for chunk in logs] == [count] * count
+    assert sum(said in chunk.text for chunk in logs) == 1
 
 
 @pytest.mark.exhaustive

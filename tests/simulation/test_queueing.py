@@ -94,25 +94,11 @@ def test_over_several_seeds_the_means_are_the_closed_form() -> None:
 
 
 @pytest.mark.exhaustive
-def test_with_no_overheads_nobody_waits_and_every_gpu_second_works() -> None:
-    """Rented GPU-hours are used GPU-hours, but for the 60 s minimum, which is money and not time."""
-    settings = SimulationSettings(
-        trace=a_poisson_trace(seed=8),
-        problem=PROBLEM,
-        instance_types={"gpu": an_instance_type(gpus=1)},
-        budget=Budget(amount=40.0),
-        boot_seconds=0.0,
-        idle_hold_seconds=0.0,
-    )
-    result = prepare(settings).finish()
+def test_every_gpu_second_works_and_the_gpus_held_vary_as_a_compound_poisson() -> None:
+    """Nobody waits: rented GPU-hours are used ones, but for the 60 s minimum, which is money and not time.
 
-    assert result.gpu_hours_rented == pytest.approx(result.gpu_hours_used, rel=1e-9)
-    assert result.rescales == 0
-
-
-@pytest.mark.exhaustive
-def test_the_gpus_held_vary_as_a_compound_poisson() -> None:
-    """Jobs held are independent Poisson: the variance of GPUs is the sum of width squared x rate x time."""
+    Jobs held are independent Poisson: the variance of GPUs is the sum of width squared x rate x time.
+    """
     settings = SimulationSettings(
         trace=a_poisson_trace(seed=9),
         problem=PROBLEM,
@@ -123,7 +109,7 @@ def test_the_gpus_held_vary_as_a_compound_poisson() -> None:
     )
     run = prepare(settings)
     held: list[tuple[float, int]] = []
-    run.finish(lambda decision: held.append((decision.state.now, len(decision.state.nodes))))
+    result = run.finish(lambda decision: held.append((decision.state.now, len(decision.state.nodes))))
     instants = np.array([now for now, _ in held])
     # The state is what was before the actions of its tick: it held since the tick before.
     nodes, weights = np.array([count for _, count in held[1:]]), np.diff(instants)
@@ -136,6 +122,8 @@ def test_the_gpus_held_vary_as_a_compound_poisson() -> None:
         for entry in plan.classes
         for share in entry.plans
     )
+    assert result.gpu_hours_rented == pytest.approx(result.gpu_hours_used, rel=1e-9)
+    assert result.rescales == 0
     assert mean == pytest.approx(plan.mean_spend, rel=0.06)
     assert variance == pytest.approx(expected, rel=0.15)
 

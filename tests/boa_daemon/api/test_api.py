@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sampling import sampled
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
@@ -256,7 +257,7 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
         case.validate_response(answer, checks=checks)
 
     quiet = settings(
-        max_examples=8,
+        max_examples=sampled(8),
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -265,7 +266,7 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
     for operation in schema.get_all_operations():
         quiet(given(case=operation.ok().as_strategy())(send))()
     assert counts["sent"] > 100
-    assert counts["good"] > 50
+    assert counts["good"] > counts["sent"] / 8
 
 
 def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], play: DaemonInAFolder) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -247,25 +246,6 @@ def test_no_such_job_is_said_at_once(boa: Client) -> None:
         with pytest.raises(RefusedByDaemon, match="no job 'nobody-1'") as refused:
             ask("nobody-1")
         assert (refused.value.status, refused.value.exit_code) == (404, 2)
-
-
-def test_who_waits_survives_a_restart_of_the_daemon() -> None:
-    """Killed in the middle and started again; the job has run on meanwhile."""
-    with a_site() as site:
-        site.up()
-        with Client(site.socket) as boa:
-            names = boa.submit(a_job("sleep 2"))
-            wait_until(lambda: boa.job(names[0])["status"] == "running")
-            found: list[Any] = []
-            waiting = threading.Thread(
-                target=lambda: found.extend(boa.wait(names, timeout_seconds=PATIENCE_SECONDS))
-            )
-            waiting.start()
-            site.end(signal.SIGKILL)
-            time.sleep(1.5)
-            site.up()
-            waiting.join(PATIENCE_SECONDS)
-        assert [job["status"] for job in found] == ["finished"]
 
 
 def test_a_token_never_crosses_a_network_in_the_clear() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon_time import pass_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,15 +39,7 @@ class WithExtras:
         return getattr(self._cloud, name)
 
 
-def run(play: DaemonInAFolder, clock: ManualClock, seconds: float) -> None:
-    until = clock.instant + seconds
-    while clock.instant < until:
-        play.daemon.tick()
-        assert not play.daemon.standing.fault
-        clock.instant += 30.0
-
-
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     jobs=st.lists(
         st.tuples(st.sampled_from([0.05, 0.3, 1.0]), st.sampled_from([1, 2]), st.integers(0, 20)),
@@ -65,9 +58,9 @@ def test_what_jobs_cost_adds_up_to_the_bill(
             play.service.submit(
                 [job_content(f"j{number}", hours=hours, max_gpus=gpus)], user=f"u{number % 2}"
             )
-            run(play, clock, 30.0 * ticks)
+            pass_time(play, 30.0 * ticks)
         for _ in range(2):
-            run(play, clock, 1800.0)
+            pass_time(play, 1800.0)
             spent = play.books.store.settled_micro_dollars() + sum(
                 round(row["usd"] * 1e6) for row in play.service.instances()["instances"]
             )
@@ -84,7 +77,7 @@ def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     try:
         (job,) = play.service.submit([job_content(hours=0.5)], user="ann")["jobs"]
-        run(play, clock, 3600.0)
+        pass_time(play, 3600.0)
         [mine, unused] = play.service.cost(by="job")["rows"]
     finally:
         play.close()
@@ -97,11 +90,11 @@ def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
 
 def test_kinds_of_a_day_add_up_to_it(tmp_path: Path) -> None:
     """What Cost Explorer is compared with, service by service."""
-    clock = ManualClock(START + 22 * 3600.0)
+    clock = ManualClock(START + 23 * 3600.0)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=WithExtras)
     try:
-        play.service.submit([job_content(hours=4.0)], user="ann")
-        run(play, clock, 4 * 3600.0)
+        play.service.submit([job_content(hours=2.0)], user="ann")
+        pass_time(play, 2 * 3600.0)
         rows = play.service.cost(by="day")["rows"]
     finally:
         play.close()

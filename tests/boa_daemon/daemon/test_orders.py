@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon_time import pass_time
 
 from boa_daemon.daemon.orders import CannotRehearse
 from boa_daemon.daemon.service import NotAllowed
@@ -30,11 +31,7 @@ class Stage:
         self.play = DaemonInAFolder(folder, self.clock, SETTINGS)
 
     def run(self, seconds: float) -> None:
-        until = self.clock.instant + seconds
-        while self.clock.instant < until:
-            self.play.daemon.tick()
-            assert not self.play.daemon.standing.fault
-            self.clock.instant += 10.0
+        pass_time(self.play, seconds, every=10.0)
 
     def submit(self, **changes: Any) -> str:
         job: str = self.play.service.submit([job_content(**changes)], user="ann")["jobs"][0]
@@ -58,13 +55,13 @@ def ordered(stage: Stage, job: str, gpus: int | None, **who: Any) -> dict[str, A
 @pytest.mark.parametrize("widths", [(1, 4, 2), (4, 1, 8), (2, 2, 1)])
 def test_an_ordered_width_is_taken_at_once(stage: Stage, widths: tuple[int, ...]) -> None:
     """Whatever the rules against flapping say, wider and narrower; the job finishes with no step lost."""
-    job = stage.submit(hours=1.5, max_gpus=8)
+    job = stage.submit(hours=0.75, max_gpus=8)
     stage.run(120.0)
     for gpus in widths:
         ordered(stage, job, gpus)
         stage.run(120.0)
         assert stage.row(job)["gpus"] == gpus
-    stage.run(1.5 * 3600.0)
+    stage.run(2700.0)
     assert (stage.row(job)["status"], stage.row(job)["lost_steps"]) == ("finished", 0)
 
 

@@ -10,6 +10,7 @@ import pytest
 from engine_bench import Bench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.engines.local import LocalEngine
@@ -110,7 +111,9 @@ def test_the_folder_of_a_local_job_goes_once_it_is_forgotten(tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["b"]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sampled(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data(), size=st.integers(min_value=1, max_value=9))
 def test_pages_together_are_the_list(
     data: st.DataObject, size: int, tmp_path_factory: pytest.TempPathFactory
