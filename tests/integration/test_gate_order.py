@@ -43,7 +43,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
 def attach(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, answers: list[Go]) -> GatedModel:
     """Gate a model whose answers are given; one rank alone would not ask."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
-    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=None)
+    gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
     given = iter(answers)
     monkeypatch.setattr(gated, "_ask", lambda ready, is_last: next(given))
     model.register_comm_hook(gated, torch_gate._hook)
@@ -158,7 +158,7 @@ def test_an_address_of_no_use_is_said_and_training_goes_on(
 ) -> None:
     """A missing token or a wrong BOA_GATE must not stop a job."""
     nowhere = GateAddress(path="/nowhere", token_file="/nowhere/token")
-    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=nowhere)
+    gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=nowhere)
     model.register_comm_hook(gated, torch_gate._hook)
     model(torch.ones(4, 32)).sum().backward()
     gated.close()
@@ -173,7 +173,7 @@ def test_a_script_with_a_hook_of_its_own_keeps_it(
 ) -> None:
     """The gate's hook was there first, and makes way; the gradients are what the script's hook says."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
-    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=None)
+    gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
     model.register_comm_hook(gated, torch_gate._hook)
     monkeypatch.setitem(torch_gate._gated, model, gated)
 
