@@ -42,6 +42,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
     "boa_daemon/engines/test_contract.py": "what every engine promises",
     "boa_daemon/gate/test_client.py": "job/gate/client.py against a gate, with the fixtures of this folder",
+    "boa_daemon/gate/test_faults.py": "broker, server and client while jobs and gates fail",
     "boa_daemon/inputs/test_calendar_mistakes.py": "lists, hours, budgets and changes typed wrong",
     "boa_daemon/inputs/test_problem_file_network.py": "problem_file.py: what classes send",
     "boa_daemon/job/test_inject.py": "the package job/inject, in a job's Python",
