@@ -3,8 +3,8 @@
     python benchmarks/gate_best.py [--draws N]
 
 A few jobs share their cards. Each iteration computes and then sends one message in pieces, one at a time on
-the link, each with its latency. The best order knows all jobs and all iterations from the start; the gate
-knows what has asked so far, pays for its questions, and runs on the model of `benchmarks/gate_model.py`.
+the link. The best order pays one latency a message, and knows all jobs and all iterations from the start; the
+gate knows what has asked so far, pays for its questions, and runs on the model of `benchmarks/gate_model.py`.
 
 Every order in which the link never idles for longer than a piece would take is looked at, by progress of the
 jobs; of two ways to the same progress the one that is nowhere later is kept.
@@ -48,7 +48,12 @@ class Small:
         while left > 1.0:
             sizes.append(min(PIECE_BYTES, left))
             left -= sizes[-1]
-        return [LINK.latency_seconds + size * LINK.seconds_per_byte for size in sizes]
+        return [size * LINK.seconds_per_byte for size in sizes]
+
+    @property
+    def ready_after_seconds(self) -> float:
+        """From the end of an iteration until the next message is on the link, if the link is free."""
+        return self.compute_seconds + LINK.latency_seconds
 
 
 def draw(seed: int) -> list[Small]:
@@ -71,7 +76,7 @@ def best_mean_seconds(jobs: Sequence[Small]) -> float:
     lengths = [len(job.pieces) for job in jobs]
     # By progress: when the link is free, when each job's next piece is ready, and what the ended ones took.
     layer: dict[tuple[int, ...], list[tuple[float, ...]]] = {
-        (0,) * len(jobs): [(0.0, *(job.arrived_at + job.compute_seconds for job in jobs), 0.0)]
+        (0,) * len(jobs): [(0.0, *(job.arrived_at + job.ready_after_seconds for job in jobs), 0.0)]
     }
     best = float("inf")
     for _ in range(sum(len(some) for some in pieces)):
@@ -88,7 +93,7 @@ def best_mean_seconds(jobs: Sequence[Small]) -> float:
                     end = starts[n] + pieces[n][progress[n]]
                     after = [*ready]
                     done = progress[n] + 1
-                    after[n] = end + (jobs[n].compute_seconds if done % lengths[n] == 0 else 0.0)
+                    after[n] = end + (jobs[n].ready_after_seconds if done % lengths[n] == 0 else 0.0)
                     ended = end - jobs[n].arrived_at if done == len(pieces[n]) else 0.0
                     after[n] = 0.0 if ended else after[n]
                     step = (*progress[:n], done, *progress[n + 1 :])

@@ -41,6 +41,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/daemon/test_budget_settings.py": "config.py and the planner: budgets per month and per hour",
     "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
     "boa_daemon/engines/test_contract.py": "what every engine promises",
+    "boa_daemon/gate/test_best_order.py": "the broker against benchmarks/gate_best.py",
     "boa_daemon/gate/test_client.py": "job/gate/client.py against a gate, with the fixtures of this folder",
     "boa_daemon/gate/test_faults.py": "broker, server and client while jobs and gates fail",
     "boa_daemon/inputs/test_calendar_mistakes.py": "lists, hours, budgets and changes typed wrong",

@@ -77,8 +77,10 @@ def passing_seconds(group: Any) -> float:
 
 
 def gloo_group(ranks: list[int]) -> Any:
-    """Return a group of these ranks; only they have to call, for a job may have more ranks than a model."""
-    return dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    """Return a group of these ranks; where they are a part of the job, the others need not call."""
+    # A name that is made from ranks alone would come again after its group has gone, and find old addresses.
+    is_part = len(ranks) < dist.get_world_size()
+    return dist.new_group(ranks, backend="gloo", use_local_synchronization=is_part)
 
 
 @dataclass(slots=True)
