@@ -35,13 +35,19 @@ def test_the_best_order_is_the_best(gate_best: ModuleType) -> None:
     assert gate_best.best_mean_seconds([long, short]) == pytest.approx(0.101 + first + second / 2)
 
 
-@pytest.mark.exhaustive  # Every order of some dozens of messages, forty times: ten seconds.
+@pytest.mark.exhaustive  # Every order of some dozens of messages, 25 times: ten seconds.
 def test_the_gate_is_within_five_percent_of_the_best_order(gate_best: ModuleType) -> None:
-    """On average over small cases, and questions are paid for; no case is off by a fifth."""
-    cases = [gate_best.draw(seed) for seed in range(1000, 1040)]
+    """On average over small cases, a question taking a millisecond; a percent more where it may switch off."""
+    cases = [gate_best.draw(seed) for seed in range(25)]
     best = np.array([gate_best.best_mean_seconds(jobs) for jobs in cases])
-    gate = np.array([gate_best.gate_mean_seconds(jobs, ask_seconds=0.001) for jobs in cases])
-
-    assert (gate / best).mean() <= 1.05
-    assert (gate / best).max() <= 1.20
-    assert (gate / best).min() >= 0.999
+    bucket = gate_best.PIECE_BYTES
+    for is_always_on, most in ((True, 1.05), (False, 1.06)):
+        settings = gate_best.GateSettings(
+            link=gate_best.LINK, bucket_bytes=bucket, fits_link=False, is_always_on=is_always_on
+        )
+        gate = np.array(
+            [gate_best.gate_mean_seconds(jobs, ask_seconds=0.001, settings=settings) for jobs in cases]
+        )
+        assert (gate / best).mean() <= most
+        assert (gate / best).max() <= 1.20
+        assert (gate / best).min() >= 0.999
