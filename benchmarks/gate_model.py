@@ -33,6 +33,8 @@ from policies.links.filling import paces
 
 LINK = Link(latency_seconds=0.001, seconds_per_byte=8.0 / 195e6, contention_seconds_per_byte=0.0)
 ASK_SECONDS = 0.0016
+REACHES_GATE = 0.2
+"""This part of a question is its way to the gate; the rest is the answer's way to all ranks."""
 CASES_HERE = {
     **CASES,
     "pentagon": [(n, (n + 1) % 5) for n in range(5)] * 2,
@@ -67,12 +69,17 @@ class Running:
     piece_bytes: float = 0.0
     exposed: float | None = None
     ended_at: float = math.inf
+    arrived_at: float | None = None
+    timed: float | None = None
 
 
-def run(jobs: list[Running], settings: GateSettings | None) -> float:
+def run(jobs: list[Running], settings: GateSettings | None, *, ask_seconds: float = ASK_SECONDS) -> float:
     """Return the mean time to completion, from each job's arrival."""
-    arrived = {job.name: job.at for job in jobs}
+    arrived = {job.name: job.at if job.arrived_at is None else job.arrived_at for job in jobs}
     broker = None if settings is None else Broker(settings)
+    if broker is not None:
+        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
+        broker.take_plan({job.name: 2.0 * job.left * _alone_seconds(job) for job in jobs})
     now, number, joined = 0.0, 0, set[str]()
     while any(job.left for job in jobs):
         flying = [job for job in jobs if job.doing == "sending"]
@@ -102,10 +109,8 @@ def run(jobs: list[Running], settings: GateSettings | None) -> float:
                 continue
             if job.doing == "sending" and job.in_piece <= 1e-3:
                 job.to_send -= job.piece_bytes
-                if broker is not None and job.fence:
-                    broker.done(job.name, job.fence, now - job.began_at, now)
-                    job.fence = 0
                 if job.to_send <= 1.0:
+                    _give_back(broker, job, now)
                     job.exposed = now - job.ready_at
                     job.left -= 1
                     job.free = max(0, job.free - 1)
@@ -115,20 +120,24 @@ def run(jobs: list[Running], settings: GateSettings | None) -> float:
                         if broker is not None:
                             broker.leave(job.name, now)
                 else:
-                    job.doing, job.at = "asking", now + ASK_SECONDS
+                    # The end of this piece and the question for the next one travel together.
+                    job.doing, job.at = "asking", now + REACHES_GATE * ask_seconds
+                    job.timed = now - job.began_at
             elif job.doing == "latent" and job.at <= now:
                 job.doing = "sending"
             elif job.doing == "computing" and job.at <= now:
                 job.to_send, job.ready_at = job.message_bytes, now
+                job.timed = None
                 if broker is None or job.free:
                     _send(job, job.message_bytes, now)
                 else:
                     if job.name not in joined:
                         joined.add(job.name)
                         broker.join(job.name, nics=job.cards, gpus=2, weight=1.0, now=now)
-                    job.doing, job.at = "asking", now + ASK_SECONDS
+                    job.doing, job.at = "asking", now + REACHES_GATE * ask_seconds
             elif job.doing == "asking" and job.at <= now:
                 assert broker is not None
+                _give_back(broker, job, now)
                 number += 1
                 job.doing = "waiting"
                 broker.ask(
@@ -141,7 +150,7 @@ def run(jobs: list[Running], settings: GateSettings | None) -> float:
                         iterations_left=float(job.left),
                         compute_seconds=job.compute_seconds if job.exposed is not None else None,
                         exposed_seconds=job.exposed,
-                        round_trip_seconds=ASK_SECONDS,
+                        round_trip_seconds=ask_seconds,
                     ),
                     now,
                 )
@@ -151,15 +160,27 @@ def run(jobs: list[Running], settings: GateSettings | None) -> float:
                 job = by_name[grant.job]
                 job.fence, job.free = grant.fence, grant.free_iterations
                 size = job.to_send if job.free or not grant.fence else min(grant.bytes, job.to_send)
-                _send(job, size, now)
+                _send(job, size, now, after=(1.0 - REACHES_GATE) * ask_seconds)
     return float(np.mean([job.ended_at - arrived[job.name] for job in jobs]))
 
 
-def _send(job: Running, size: float, now: float) -> None:
-    """Let a job send a piece: after the latency it is on its cards."""
+def _alone_seconds(job: Running) -> float:
+    """Return an iteration without neighbours."""
+    return job.compute_seconds + LINK.seconds(job.message_bytes)
+
+
+def _give_back(broker: Broker | None, job: Running, now: float) -> None:
+    """Tell the gate that a piece has been sent."""
+    if broker is not None and job.fence:
+        broker.done(job.name, job.fence, now - job.began_at if job.timed is None else job.timed, now)
+        job.fence = 0
+
+
+def _send(job: Running, size: float, now: float, *, after: float = 0.0) -> None:
+    """Let a job send a piece: its ranks hear of it, and after the latency it is on its cards."""
     job.piece_bytes = job.in_piece = size
-    job.began_at = now
-    job.doing, job.at = "latent", now + LINK.latency_seconds
+    job.began_at, job.timed = now, None
+    job.doing, job.at = "latent", now + after + LINK.latency_seconds
 
 
 def a_case(case: str, seed: int) -> list[Running]:
@@ -173,6 +194,7 @@ def a_case(case: str, seed: int) -> list[Running]:
             message_bytes=float(job["message_bytes"]),
             left=job["iterations"],
             at=job["arrived_at_seconds"] + job["forward_seconds"] + job["backward_seconds"],
+            arrived_at=job["arrived_at_seconds"],
         )
         for job, hosts in zip(draw_jobs(seed, len(pairs), quick=False), pairs, strict=True)
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
 from boa_daemon.gate.job_state import JobAtGate, Lease
 from boa_daemon.gate.nics import Nic, judge, overhead_fraction
 from boa_daemon.gate.shifter import Shifter
@@ -22,6 +23,8 @@ from policies.links.filling import fill
 from policies.model import JobId
 
 MOST_FREE_ITERATIONS = 1000
+FREE_AT_FIRST = 0.5
+"""A job that came a moment ago is let go for this part of the time that it has been here."""
 
 
 class Broker:
@@ -31,15 +34,17 @@ class Broker:
         self.settings = settings
         self.seats: dict[JobId, JobAtGate] = {}
         self.nics: dict[str, Nic] = {}
-        self.counts = {"asks": 0, "grants": 0, "free": 0, "stalled": 0, "late": 0, "meetings": 0}
+        self.counts = {"asks": 0, "grants": 0, "free": 0, "opened": 0, "stalled": 0, "late": 0, "meetings": 0}
         self.timings = Timings(settings.link)
         self.gains: dict[JobId, float] = {}
+        self.bucket_bytes = settings.grant_bytes
         self._planned: dict[JobId, float] = {}
         self._policy = self._new_policy()
         self._shifter = Shifter() if settings.policy == SHIFT else None
         self._fence = first_fence
         self._judge_at = now
         self._changed = False
+        self._stalled_cards = frozenset[str]()
 
     @property
     def policy(self) -> LinkPolicy:
@@ -78,7 +83,7 @@ class Broker:
         """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
         seat = self.seats[job]
         self._release(seat, now)
-        seat.ask, seat.asked_at = ask, now
+        seat.ask, seat.asked_at, seat.computes_since = ask, now, None
         seat.learn(ask)
         self.counts["asks"] += 1
         met = False
@@ -116,11 +121,13 @@ class Broker:
     def settle(self, now: float) -> list[Grant]:
         """Return the grants that are due: after every change, and when `next_wake` says so."""
         self._expire(now)
+        self._hand_over(now)
         if now >= self._judge_at:
             self._judge(now)
         if not self._changed:
             return []
         grants = [self._free_grant(seat, now) for seat in self._ungated()]
+        grants += [self._opened_grant(seat, now) for seat in self._opened()]
         waiting = [seat for seat in self.seats.values() if seat.ask is not None]
         if self._shifter is not None:
             return grants + [self._shifted_grant(seat, now) for seat in waiting if self._is_turn(seat, now)]
@@ -131,7 +138,10 @@ class Broker:
 
     def next_wake(self, now: float) -> float | None:
         """Return when something happens by itself: a lease ends, a shifted turn comes."""
-        instants = [seat.lease.deadline for seat in self.seats.values() if seat.lease is not None]
+        leases = [seat.lease for seat in self.seats.values() if seat.lease is not None]
+        instants = [lease.deadline for lease in leases]
+        if hands_over(self.settings, self.timings.link):
+            instants += [lease.ends_at for lease in leases if lease.is_last and not lease.is_handed_over]
         if self._shifter is not None:
             waiting = [seat for seat in self.seats.values() if seat.ask is not None]
             instants += [self._shifter.turn(seat.job, seat.asked_at) for seat in waiting]
@@ -145,9 +155,44 @@ class Broker:
             if seat.ask is not None and not any(self.nics[name].is_on for name in seat.nics)
         ]
 
+    def _opened(self) -> list[JobAtGate]:
+        """Return the jobs that waited for a holder that stalled: others may have stopped with it."""
+        opened, self._stalled_cards = self._stalled_cards, frozenset()
+        return [seat for seat in self.seats.values() if seat.ask is not None and seat.nics & opened]
+
+    def _opened_grant(self, seat: JobAtGate, now: float) -> Grant:
+        """Let a job send what it has, once, beside whoever sends."""
+        assert seat.ask is not None
+        self.counts["opened"] += 1
+        size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
+        return self._answer(seat, now, size=size, free=1)
+
+    def _hand_over(self, now: float) -> None:
+        """Free the cards of the messages that should be through: their end is on its way here.
+
+        By then the next one has heard of its grant, and the link has not idled. Where meeting costs the link
+        something, or the job has more to send now, the end is waited for.
+        """
+        if not hands_over(self.settings, self.timings.link):
+            return
+        for seat in self.seats.values():
+            lease = seat.lease
+            if (
+                lease is not None
+                and lease.is_last
+                and not lease.is_handed_over
+                and lease.ends_at <= now + 1e-9
+            ):
+                lease.advance(now)
+                lease.is_handed_over = True
+                for name in lease.servers:
+                    self.nics[name].in_flight.discard(seat.job)
+                self._recount(lease.servers, now)
+                self._changed = True
+
     def _admit(self, waiting: list[JobAtGate], now: float) -> list[Grant]:
         """Ask the policy who starts, given those in flight on the cards that are wanted."""
-        most = self.settings.grant_bytes
+        most = self.bucket_bytes
         link = self.timings.link
         gated = {seat.job: frozenset(name for name in seat.nics if self.nics[name].is_on) for seat in waiting}
         met = {job for servers in gated.values() for name in servers for job in self.nics[name].in_flight}
@@ -172,7 +217,11 @@ class Broker:
         """Return who may go beside those in flight, because a card would idle otherwise."""
         link = self.timings.link
         left = [message for job, message in asked.items() if self.seats[job].ask is not None and gated[job]]
-        flying = [seat.sending(link, now) for seat in self.seats.values() if seat.lease is not None]
+        flying = [
+            seat.sending(link, now)
+            for seat in self.seats.values()
+            if seat.lease is not None and not seat.lease.is_handed_over
+        ]
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
         return fill(left, flying, crowding=crowding) if left else ()
 
@@ -180,10 +229,14 @@ class Broker:
         """Lease the cards to a job."""
         assert seat.ask is not None
         self._fence += 1
-        size = seat.wanted_bytes(self.settings.grant_bytes)
+        size = seat.wanted_bytes(self.bucket_bytes)
+        if self.settings.fills:
+            others = {job for name in servers for job in self.nics[name].jobs} - {seat.job}
+            reach = undisturbed_bytes(seat, [self.seats[job] for job in others], self.timings.link, now)
+            size = min(seat.ask.ready_bytes, max(size, reach))
         link = self.timings.link
         expected = link.seconds(size, messages_at_once=max(2, self._policy.max_at_once))
-        lease_seconds = max(self.settings.least_lease_seconds, self.settings.lease_factor * expected)
+        lease_seconds = self.settings.lease_seconds(expected)
         seat.lease = Lease(
             fence=self._fence,
             bytes=size,
@@ -193,23 +246,26 @@ class Broker:
             updated_at=now,
             seconds_per_byte=link.seconds_per_byte,
             crowd=0,
+            is_last=size >= max(seat.ask.ready_bytes, seat.ask.message_bytes),
         )
         for name in servers:
             self.nics[name].in_flight.add(seat.job)
         self._recount(servers, now)
         self.counts["grants"] += 1
+        seat.leases += 1
         return self._answer(seat, now, fence=self._fence, size=size, lease_seconds=lease_seconds, free=0)
 
     def _free_grant(self, seat: JobAtGate, now: float) -> Grant:
-        """Let a job send for about a second without asking."""
+        """Let a job send for about a second without asking; less at first: others may be about to come."""
         assert seat.ask is not None
-        habits = seat.habits(self.timings.link, self.settings.grant_bytes)
+        habits = seat.habits(self.timings.link, self.bucket_bytes)
         free = 1
         if habits is not None:
-            free = math.ceil(self.settings.free_seconds / max(habits.alone_seconds, 1e-4))
+            seconds = min(self.settings.free_seconds, FREE_AT_FIRST * (now - seat.joined_at))
+            free = math.ceil(seconds / max(habits.alone_seconds, 1e-4))
         self.counts["free"] += 1
         size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
-        return self._answer(seat, now, size=size, free=min(MOST_FREE_ITERATIONS, free))
+        return self._answer(seat, now, size=size, free=max(1, min(MOST_FREE_ITERATIONS, free)))
 
     def _is_turn(self, seat: JobAtGate, now: float) -> bool:
         """Return whether a shifted job's time has come."""
@@ -254,6 +310,7 @@ class Broker:
         lease, seat.lease = seat.lease, None
         if lease is None:
             return
+        seat.computes_since = now
         for name in lease.servers:
             if name in self.nics:
                 self.nics[name].in_flight.discard(seat.job)
@@ -278,6 +335,7 @@ class Broker:
             if seat.lease is not None and seat.lease.deadline <= now:
                 seat.stalls += 1
                 self.counts["stalled"] += 1
+                self._stalled_cards |= seat.lease.servers
                 self._release(seat, now)
 
     def _judge(self, now: float) -> None:
@@ -285,7 +343,8 @@ class Broker:
         self._judge_at = now + self.settings.evaluate_seconds
         if self.settings.fits_link and self.timings.refit():
             self._policy = self._new_policy()
-        link, most = self.timings.link, self.settings.grant_bytes
+        link = self.timings.link
+        self.bucket_bytes = most = bucket_bytes(self.settings, self.seats.values(), link)
         worked_out: dict[tuple[JobId, ...], GateWorth] = {}
         for nic in self.nics.values():
             nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)

@@ -222,6 +222,7 @@ def _ask(frame: dict[str, Any]) -> Ask:
         id=wire.whole(frame, "id"),
         ready_bytes=wire.number(frame, "ready_bytes"),
         message_bytes=wire.number(frame, "message_bytes"),
+        is_whole=frame.get("is_whole") is True,
         iteration_bytes=wire.maybe_number(frame, "iteration_bytes") or 0.0,
         iterations_left=wire.maybe_number(frame, "iterations_left"),
         compute_seconds=wire.maybe_number(frame, "compute_seconds"),

@@ -23,7 +23,10 @@ def smooth(old: float | None, new: float | None, weight: float = SMOOTHING) -> f
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """A message in flight, as far as the gate can tell. `bytes_left` is the link model's guess."""
+    """A message in flight, as far as the gate can tell. `bytes_left` is the link model's guess.
+
+    With `is_last` the job computes next; its cards may then be handed over a little before its end is said.
+    """
 
     fence: int
     bytes: float
@@ -34,6 +37,13 @@ class Lease:
     seconds_per_byte: float
     crowd: int
     is_mixed: bool = False
+    is_last: bool = False
+    is_handed_over: bool = False
+
+    @property
+    def ends_at(self) -> float:
+        """When all is sent, by the link model's guess."""
+        return self.updated_at + self.bytes_left * self.seconds_per_byte
 
     def advance(self, now: float) -> None:
         """Count what was sent since the last change."""
@@ -61,6 +71,11 @@ class JobAtGate:
     grants: int = 0
     waited_seconds: float = 0.0
     stalls: int = 0
+    computes_since: float | None = None
+    asks_per_iteration: float | None = None
+    leases: int = 0
+    """Given in this iteration."""
+    _left_bytes: float = 0.0
     planned_gpu_seconds: float | None = None
     """What the plan says is left."""
 
@@ -71,6 +86,12 @@ class JobAtGate:
         self.round_trip_seconds = smooth(self.round_trip_seconds, ask.round_trip_seconds)
         if ask.iteration_bytes > 0.0:
             self.iteration_bytes = ask.iteration_bytes
+        if ask.message_bytes >= self._left_bytes:
+            # More is left than at the last question: another iteration.
+            if self.leases:
+                self.asks_per_iteration = smooth(self.asks_per_iteration, float(self.leases))
+            self.leases = 0
+        self._left_bytes = ask.message_bytes
         self.iterations_left = ask.iterations_left
 
     @property
@@ -124,6 +145,8 @@ class JobAtGate:
     def wanted_bytes(self, most_bytes: float) -> float:
         """Return what one grant would cover: a bucket of what is ready, or the rest of the iteration."""
         assert self.ask is not None
+        if self.ask.is_whole:
+            return self.ask.ready_bytes
         if most_bytes == float("inf"):
             return max(self.ask.ready_bytes, self.ask.message_bytes)
         return min(self.ask.ready_bytes, most_bytes)
@@ -134,6 +157,7 @@ class JobAtGate:
             return None
         alone = link.seconds(self.iteration_bytes)
         sending = alone if self.exposed_seconds is None else min(alone, self.exposed_seconds)
+        pieces = max(1.0, self.iteration_bytes / most_bytes)
         left = None
         if self.iterations_left is not None:
             left = self.iterations_left * (self.compute_seconds + sending)
@@ -143,7 +167,8 @@ class JobAtGate:
             job=self.job,
             compute_seconds=self.compute_seconds,
             sending_seconds=sending,
-            asks=max(1.0, self.iteration_bytes / most_bytes),
+            asks=pieces if self.asks_per_iteration is None else self.asks_per_iteration,
+            pieces=pieces,
             round_trip_seconds=self.round_trip_seconds or 0.0,
             left_seconds=left,
             gpus=self.gpus,

@@ -20,7 +20,7 @@ def status_of(broker: Broker, now: float) -> dict[str, Any]:
     return {
         "policy": broker.settings.policy,
         # None: a grant covers a whole message.
-        "bucket_bytes": broker.settings.grant_bytes if math.isfinite(broker.settings.grant_bytes) else None,
+        "bucket_bytes": broker.bucket_bytes if math.isfinite(broker.bucket_bytes) else None,
         "link": {
             "latency_seconds": link.latency_seconds,
             "seconds_per_byte": link.seconds_per_byte,

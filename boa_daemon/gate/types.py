@@ -22,9 +22,10 @@ class GateSettings:
 
     `link` is believed until enough messages were timed to fit it. `patience_seconds` is ageing: whoever
     waited longer goes first. `least_gain_fraction` is what ordering must promise, beyond its cost, to stay
-    on. A lease lasts `lease_factor` times as long as the message should take, and at least
-    `least_lease_seconds`. With `fills_idle_cards` buckets also go beside those that are in flight, where a
-    card would idle otherwise (`policies.links.filling`).
+    on. A lease lasts `lease_factor` times as long as the message should take beside another, at least
+    `least_lease_seconds` and at most `most_lease_seconds` or half as long again as it should take. With
+    `fills_idle_cards` buckets also go beside those that are in flight, where a card would idle otherwise
+    (`policies.links.filling`, `boa_daemon.gate.ahead`).
     """
 
     policy: str = DEFAULT_LINK_POLICY
@@ -33,6 +34,7 @@ class GateSettings:
     patience_seconds: float = 5.0
     least_lease_seconds: float = 0.25
     lease_factor: float = 4.0
+    most_lease_seconds: float = 1.2
     is_always_on: bool = False
     least_gain_fraction: float = 0.01
     evaluate_seconds: float = 2.0
@@ -73,6 +75,11 @@ class GateSettings:
         """Whether messages go beside the first one where a card would idle: only buckets end soon enough."""
         return self.fills_idle_cards and self.policy == "ada-srsf-buckets"
 
+    def lease_seconds(self, expected: float) -> float:
+        """Return the lease of a message that should take so long: nobody waits longer for one that stalls."""
+        most = max(self.most_lease_seconds, 1.5 * expected)
+        return max(self.least_lease_seconds, min(self.lease_factor * expected, most))
+
     @property
     def grant_bytes(self) -> float:
         """The most bytes that one grant covers: a bucket, or any message."""
@@ -86,13 +93,15 @@ class Ask:
     """One question: may this job send? And what the job measured of itself, where it has.
 
     `ready_bytes` wait to be sent now, `message_bytes` in the rest of the iteration, `iteration_bytes` in a
-    whole one. `compute_seconds` is an iteration without its exposed communication (`exposed_seconds`, what
-    training waits for). `round_trip_seconds` is the time from a question to the first answer.
+    whole one; with `is_whole` what is ready cannot be cut into buckets. `compute_seconds` is an iteration
+    without its exposed communication (`exposed_seconds`, what training waits for). `round_trip_seconds` is
+    the time from a question until all ranks know the answer.
     """
 
     id: int
     ready_bytes: float
     message_bytes: float
+    is_whole: bool = False
     iteration_bytes: float = 0.0
     iterations_left: float | None = None
     compute_seconds: float | None = None

@@ -29,7 +29,8 @@ UNKNOWN_SECONDS = 3600.0
 class Habits:
     """What a job does on its cards: seconds per iteration computing, and exposed sending if alone.
 
-    `left_seconds` is what it would still take alone; None where nobody knows.
+    `left_seconds` is what it would still take alone; None where nobody knows. `asks` are the questions of an
+    iteration, `pieces` the buckets at whose borders a better job may go first.
     """
 
     job: JobId
@@ -40,6 +41,7 @@ class Habits:
     left_seconds: float | None
     gpus: int = 1
     weight: float = 1.0
+    pieces: float = 1.0
     cards: frozenset[str] = frozenset({"card"})
 
     @property
@@ -159,5 +161,5 @@ def _left_by(betters: Sequence[Habits], busy: Mapping[JobId, float]) -> float:
 
 def _rest(worse: Habits, job: Habits) -> float:
     """Return how long a piece of a worse job still takes when a job comes back from computing."""
-    piece = worse.sending_seconds / max(worse.asks, 1.0)
+    piece = worse.sending_seconds / max(worse.pieces, 1.0)
     return max(0.5 * piece, piece - job.compute_seconds)

@@ -25,15 +25,27 @@ import queue
 import threading
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.card_bytes import per_byte
 from boa_daemon.job.gate.client import GateClient, Go
-from boa_daemon.job.gate_parts import Measured, control_group, find, say_off
+from boa_daemon.job.gate_parts import (
+    Measured,
+    RanksDisagree,
+    close_line,
+    control_group,
+    find,
+    gloo_group,
+    measured_together,
+    open_line,
+    passing_seconds,
+    say_off,
+)
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -47,10 +59,6 @@ LAST_SECONDS = 5.0
 """So long the end of the process waits for what is being sent."""
 WHOLE_ITERATION = -1
 """Bytes in an answer that covers all that is left of the iteration."""
-
-
-class RanksDisagree(RuntimeError):
-    """Two ranks are at different buckets: nothing was sent. The model differs between ranks."""
 
 
 @dataclass(slots=True)
@@ -123,11 +131,13 @@ class GatedModel:
         nodes: list[tuple[str, bool]] = [("", False)] * dist.get_world_size(model.process_group)
         mine = os.environ.get("BOA_NODE_ID") or os.uname().nodename
         dist.all_gather_object(nodes, (mine, found is not None), group=model.process_group)
-        nics = sorted({node for node, _ in nodes})
-        # All ranks must come to the same answer, whatever each one's environment says.
-        if not nodes[0][1] or len(nics) < 2:
+        places = [node for node, _ in nodes]
+        # All ranks must come to the same answer, whatever each one's environment says. A job has one line to
+        # the gate, its first rank's: models of other ranks, such as later pipeline stages, are left alone.
+        first = dist.get_process_group_ranks(model.process_group)[0]
+        if not nodes[0][1] or len(set(places)) < 2 or first != 0:
             return None
-        gated = cls(model, nics=nics, iterations=iterations, address=found)
+        gated = cls(model, nodes=places, iterations=iterations, address=found)
         model.register_comm_hook(gated, _hook)
         return gated
 
@@ -135,7 +145,7 @@ class GatedModel:
         self,
         model: DistributedDataParallel,
         *,
-        nics: list[str],
+        nodes: list[str],
         iterations: int | None,
         address: GateAddress | None,
     ) -> None:
@@ -146,6 +156,7 @@ class GatedModel:
         self._is_leader = dist.get_rank() == ranks[0]
         self._world_size = len(ranks)
         self._control = control_group(ranks)
+        passing = passing_seconds(self._control)
         is_nccl = dist.get_backend(model.process_group) == "nccl"
         if is_nccl and model.find_unused_parameters:
             raise ValueError(
@@ -153,9 +164,8 @@ class GatedModel:
                 "the unused parameters' own all-reduce would race with the gradients'"
             )
         self._owns_group = not is_nccl
-        self._group = model.process_group if is_nccl else dist.new_group(ranks, backend="gloo")
+        self._group = model.process_group if is_nccl else gloo_group(ranks)
         self._device = next(model.parameters()).device
-        self._client = self._connect(address, nics) if self._is_leader else None
         self._buckets: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         self._sequence = 0
         self._free_iterations = 0
@@ -165,7 +175,13 @@ class GatedModel:
         self._lease_began = 0.0
         self._sent_bytes = 0
         trained = (weight for weight in model.parameters() if weight.requires_grad)
-        self._measured = Measured(sum(weight.numel() * weight.element_size() for weight in trained))
+        self._measured = Measured(
+            sum(weight.numel() * weight.element_size() for weight in trained),
+            per_byte=per_byte("all-reduce", nodes, walks_nodes=is_nccl) or 1.0,
+        )
+        self._client = self._connect(address, sorted(set(nodes))) if self._is_leader else None
+        if self._client is not None:
+            self._client.passing_seconds = passing
         self._stream = _torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
         self._thread.start()
@@ -206,7 +222,7 @@ class GatedModel:
         """End the thread and the line; call it after the last backward pass, or not at all."""
         self._end_thread(None)
         if self._client is not None:
-            self._client.close()
+            close_line(self._client, self._measured)
         dist.destroy_process_group(self._control)
         if self._owns_group:
             dist.destroy_process_group(self._group)
@@ -222,20 +238,10 @@ class GatedModel:
         self._thread.join(seconds)
 
     def _connect(self, address: GateAddress | None, nics: list[str]) -> GateClient | None:
-        """Return the line to the gate, or None where there is no token: training goes on either way."""
-        try:
-            token = address.read_token() if address is not None else ""
-        except OSError as fault:
-            say_off(fault)
+        """Return the line to the gate, or None where there is none: training goes on either way."""
+        if address is None:
             return None
-        if address is None or not token:
-            return None
-        job = os.environ.get("BOA_JOB_ID", "job")
-        try:
-            weight = float(os.environ.get("BOA_WEIGHT", "1"))
-        except ValueError:
-            weight = 1.0
-        return GateClient(address, job=job, nics=nics, token=token, gpus=self._world_size, weight=weight)
+        return open_line(address, nics=nics, gpus=self._world_size, measured=self._measured)
 
     def _run(self) -> None:
         """Send bucket after bucket, in the order in which DDP gave them."""
@@ -328,16 +334,15 @@ class GatedModel:
         left = max(ready_bytes, 0 if is_last else measured.iteration_bytes - self._sent_bytes)
         if self._client is None:
             return Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="no gate")
+        crossing = measured.per_byte
         go = self._client.ask(
-            ready_bytes,
-            left,
+            ready_bytes * crossing,
+            left * crossing,
             iterations_left=self.iterations_left,
-            iteration_bytes=measured.iteration_bytes or None,
-            compute_seconds=measured.compute_seconds,
-            exposed_seconds=measured.exposed_seconds,
+            **measured_together(self._client, measured),
         )
         if go.why in ("granted", "free"):
-            return go
+            return replace(go, bytes=go.bytes / crossing)
         return Go(bytes=1e18, free_iterations=self._iterations_in(go.free_seconds), why=go.why)
 
     def _iterations_in(self, seconds: float) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +20,12 @@ that still has a tensor to let go waits for that lock: for ever (pytorch/pytorch
 @pytest.fixture(scope="module", autouse=True)
 def _torch() -> None:
     """Import it where these tests run: it takes a second that not every worker has to spend."""
-    global DistributedDataParallel, GatedModel, dist, torch, torch_gate  # noqa: PLW0603
+    global DistributedDataParallel, GatedModel, dist, gate_parts, torch, torch_gate  # noqa: PLW0603
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from boa_daemon.job import torch_gate
+    from boa_daemon.job import gate_parts, torch_gate
     from boa_daemon.job.torch_gate import GatedModel
 
 
@@ -43,7 +44,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
 def attach(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, answers: list[Go]) -> GatedModel:
     """Gate a model whose answers are given; one rank alone would not ask."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
-    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=None)
+    gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
     given = iter(answers)
     monkeypatch.setattr(gated, "_ask", lambda ready, is_last: next(given))
     model.register_comm_hook(gated, torch_gate._hook)
@@ -158,7 +159,7 @@ def test_an_address_of_no_use_is_said_and_training_goes_on(
 ) -> None:
     """A missing token or a wrong BOA_GATE must not stop a job."""
     nowhere = GateAddress(path="/nowhere", token_file="/nowhere/token")
-    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=nowhere)
+    gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=nowhere)
     model.register_comm_hook(gated, torch_gate._hook)
     model(torch.ones(4, 32)).sum().backward()
     gated.close()
@@ -173,7 +174,7 @@ def test_a_script_with_a_hook_of_its_own_keeps_it(
 ) -> None:
     """The gate's hook was there first, and makes way; the gradients are what the script's hook says."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
-    gated = GatedModel(model, nics=["a", "b"], iterations=None, address=None)
+    gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
     model.register_comm_hook(gated, torch_gate._hook)
     monkeypatch.setitem(torch_gate._gated, model, gated)
 
@@ -226,3 +227,38 @@ def test_free_iterations_need_no_thread_and_give_the_same_gradients(
             assert torch.allclose(weight.grad, grad)
     gated.close()
     assert per_iteration == [True] + [False] * 7 + [True] * 3
+
+
+@pytest.mark.parametrize(("ranks", "is_part"), [([0, 1, 2, 3], False), ([0, 2], True)])
+def test_a_group_of_the_whole_job_may_come_again(
+    monkeypatch: pytest.MonkeyPatch, ranks: list[int], is_part: bool
+) -> None:
+    """One of a part is made by that part alone; its name comes from its ranks, and so must not be all ranks'.
+
+    A second group of one name finds the addresses of the first, which nobody listens at any more.
+    """
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(dist, "get_world_size", lambda: 4)
+    monkeypatch.setattr(dist, "new_group", lambda ranks, **options: made.append(options))
+    torch_gate.gloo_group(ranks)
+
+    assert made == [{"backend": "gloo", "use_local_synchronization": is_part}]
+
+
+def test_two_models_of_a_process_share_its_line(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two lines of one job would cut each other off; the gate is told what both send in an iteration."""
+    token = tmp_path / "token"
+    token.write_text("t", encoding="utf-8")
+    address = GateAddress(path=str(tmp_path / "none"), token_file=str(token))
+    first, second = (GatedModel(model, nodes=["a", "b"], iterations=None, address=address) for _ in range(2))
+    try:
+        assert first._client is second._client
+        together = gate_parts.measured_together(first._client, first._measured)
+        assert together["iteration_bytes"] == 2 * 3 * (32 * 32 + 32) * 4
+    finally:
+        first.close()
+    assert not first._client._closing.is_set(), "the second still asks"
+    second.close()
+    assert first._client._closing.is_set()

@@ -55,7 +55,7 @@ class Go:
 
 
 class GateClient:
-    """One job's line to the gate. `ask` and `done` belong to one thread; all else is safe anywhere."""
+    """One job's line to the gate, safe in any thread: who asks while another sends under a lease waits."""
 
     def __init__(
         self,
@@ -71,6 +71,8 @@ class GateClient:
         self.address = address
         self.counts: dict[str, int] = {}
         self.round_trip_seconds: float | None = None
+        self.passing_seconds = 0.0
+        """What it takes to pass an answer on to the other ranks, as whoever asks has measured."""
         self.refusal = ""
         self._hello = {
             "role": JOB, "job": job, "generation": address.generation,
@@ -80,6 +82,8 @@ class GateClient:
         self._most_wait_seconds = most_wait_seconds
         self._beat_seconds = 0.1
         self._allowance = Allowance()
+        self._turn = threading.Condition()
+        self._sender, self._sends_until = 0, 0.0
         self._id = 0
         self._ended: dict[str, Any] = {}
         self._frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
@@ -101,9 +105,16 @@ class GateClient:
 
         `measured` are the further fields of `boa_daemon.gate.types.Ask`.
         """
-        go = self._ask(ready_bytes, message_bytes, measured)
-        self.counts[go.why] = self.counts.get(go.why, 0) + 1
-        return go
+        with self._turn:
+            me = threading.get_ident()
+            while self._sender != me and (left := self._sends_until - time.monotonic()) > 0.0:
+                self._turn.wait(left)
+            self._sender = me
+            go = self._ask(ready_bytes, message_bytes, measured)
+            # A lease that runs out is over for the gate, and so for the others here.
+            self._sends_until = time.monotonic() + go.lease_seconds if go.fence else 0.0
+            self.counts[go.why] = self.counts.get(go.why, 0) + 1
+            return go
 
     def done(self, fence: int, seconds: float, *, asks_next: bool = False) -> None:
         """Give a lease back; `seconds` is how long the message took.
@@ -112,10 +123,13 @@ class GateClient:
         """
         if fence == 0:
             return
-        self._ended = {"fence": fence, "seconds": seconds}
-        if not asks_next:
-            self._send({"op": "done", **self._ended})
-            self._ended = {}
+        with self._turn:
+            self._ended = {"fence": fence, "seconds": seconds}
+            self._sends_until = 0.0
+            if not asks_next:
+                self._send({"op": "done", **self._ended})
+                self._ended = {}
+            self._turn.notify()
 
     @property
     def lost_seconds(self) -> float:
@@ -150,7 +164,8 @@ class GateClient:
         asked_at = time.monotonic()
         question = {"op": "ask", "id": self._id, "ready_bytes": ready_bytes, "message_bytes": message_bytes}
         ended, self._ended = self._ended, {}
-        if not self._send({**question, **fields, **ended, "round_trip_seconds": self.round_trip_seconds}):
+        trip = None if self.round_trip_seconds is None else self.round_trip_seconds + self.passing_seconds
+        if not self._send({**question, **fields, **ended, "round_trip_seconds": trip}):
             return self._without_gate(message_bytes)
         return self._await(connected, asked_at, message_bytes)
 

@@ -76,8 +76,8 @@ def test_cards_are_granted_all_or_none() -> None:
 
 
 def test_a_stalled_holder_is_passed_over_and_its_fence_is_void() -> None:
-    """When the lease ends, the next one sends; what the late holder says changes nothing."""
-    gate = a_gate(lease_factor=2.0)
+    """When the lease ends, whoever waits sends; what the late holder says changes nothing."""
+    gate = a_gate(lease_factor=2.0, most_lease_seconds=4.0)
     seat(gate, "a", "b")
     gate.ask("a", an_ask(), 0.0)
     (stalled,) = gate.settle(0.0)
@@ -86,12 +86,15 @@ def test_a_stalled_holder_is_passed_over_and_its_fence_is_void() -> None:
     assert gate.next_wake(0.5) == stalled.lease_seconds == 2.0 * 2.0 * 1.0
 
     (next_one,) = gate.settle(4.0)
+    gate.ask("b", an_ask(2), 4.2)
+    (after,) = gate.settle(4.2)
     gate.done("a", stalled.fence, 4.5, 4.5)
 
-    assert next_one.job == "b"
-    assert next_one.fence > stalled.fence
+    # Whoever waited may wait for others that have stopped as well: it waits no more, and holds nothing.
+    assert (next_one.job, next_one.fence, next_one.free_iterations) == ("b", 0, 1)
+    assert after.fence > stalled.fence
     assert gate.seats["b"].lease is not None
-    assert gate.counts["stalled"] == 1
+    assert gate.counts["stalled"] == gate.counts["opened"] == 1
     assert gate.counts["late"] == 1
 
 
@@ -111,7 +114,7 @@ def test_a_job_that_leaves_while_it_holds_frees_its_cards() -> None:
 def test_the_least_remaining_service_goes_first_and_age_overtakes_it() -> None:
     """Of two that wait, the nearly finished one is next, unless the other has waited too long."""
     for waited, expected in ((1.0, "short"), (6.0, "long")):
-        gate = a_gate(patience_seconds=5.0, lease_factor=100.0)
+        gate = a_gate(patience_seconds=5.0, lease_factor=100.0, most_lease_seconds=100.0)
         seat(gate, "holder", "long", "short")
         gate.ask("holder", an_ask(), 0.0)
         (held,) = gate.settle(0.0)
@@ -181,10 +184,15 @@ def test_a_card_with_one_job_is_off_and_costs_one_question_a_second() -> None:
     """The answer frees about a second of iterations, and holds nothing."""
     gate = a_gate(is_always_on=False)
     seat(gate, "a")
-    gate.ask("a", an_ask(compute_seconds=0.3, exposed_seconds=1.0), 0.0)
-    (grant,) = gate.settle(0.0)
+    free = {}
+    for at in (0.0, 1.0, 60.0):
+        gate.ask("a", an_ask(size=1e5, compute_seconds=0.1, exposed_seconds=0.1), at)
+        (grant,) = gate.settle(at)
+        assert grant.fence == 0
+        free[at] = grant.free_iterations
 
-    assert (grant.fence, grant.free_iterations) == (0, math.ceil(1.0 / (0.3 + 1.0)))
+    # Somebody who comes a moment after the first one is noticed soon.
+    assert free == {0.0: 1, 1.0: math.ceil(0.5 / 0.2), 60.0: math.ceil(1.0 / 0.2)}
     assert gate.nics["A"].verdict is not None
     assert "one job" in gate.nics["A"].verdict.why
 
@@ -206,6 +214,51 @@ def test_ordering_switches_off_where_it_cannot_pay_and_on_where_it_can() -> None
         assert (
             "cannot pay" in gate.nics["A"].verdict.why or "fast" in gate.nics["A"].verdict.why
         ) is not is_on
+
+
+def test_a_grant_reaches_until_a_better_job_may_be_back() -> None:
+    """A bucket is the least: nobody has to be asked while everybody better computes."""
+
+    def granted(*, computed_for: float) -> float:
+        gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e4)
+        seat(gate, "short", "long")
+        gate.ask("short", an_ask(iterations_left=2.0, compute_seconds=0.3), 0.0)
+        (first,) = gate.settle(0.0)
+        gate.done("short", first.fence, 0.1, 0.1)
+        at = 0.1 + computed_for
+        gate.ask("long", an_ask(iterations_left=99.0, compute_seconds=0.3), at)
+        (grant,) = gate.settle(at)
+        return grant.bytes
+
+    assert granted(computed_for=0.01) == 0.25e6, "a quarter of a second at most"
+    assert granted(computed_for=0.2) == pytest.approx(0.1e6)
+    assert granted(computed_for=0.3) == 1e4, "it may ask any moment"
+
+
+def test_cards_are_handed_over_when_all_should_be_sent() -> None:
+    """The next one hears of its turn while the last bytes arrive; not where meeting costs something."""
+    for contention, is_early in ((0.0, True), (5e-7, False)):
+        link = replace(LINK, contention_seconds_per_byte=contention)
+        gate = a_gate(policy="ada-srsf-buckets", link=link, bucket_bytes=1e6)
+        seat(gate, "a", "b")
+        for job in "ab":
+            gate.ask(job, an_ask(size=2e5), 0.0)
+        (first,) = gate.settle(0.0)
+        assert gate.next_wake(0.0) == pytest.approx(0.2 if is_early else first.lease_seconds)
+        early = gate.settle(0.2)
+        assert [grant.job for grant in early] == (["b"] if is_early else [])
+        gate.done(first.job, first.fence, 0.21, 0.21)
+        assert gate.counts["late"] == 0
+        assert len(early) + len(gate.settle(0.21)) == 1
+
+
+def test_asking_costs_a_twentieth_at_most() -> None:
+    """Where a question takes long, a bucket takes twenty times as long."""
+    gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e4)
+    seat(gate, "a", "b")
+    gate.ask("a", an_ask(round_trip_seconds=0.002), 0.0)
+    gate.settle(5.0)
+    assert gate.bucket_bytes == pytest.approx(20 * 0.002 * 1e6)
 
 
 def test_what_cannot_be_done_is_refused_in_a_sentence() -> None:
@@ -395,7 +448,9 @@ def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
                 last = grant.fence
         for nic in gate.nics.values():
             holders = {
-                j for j, s in gate.seats.items() if s.lease is not None and nic.name in s.lease.servers
+                j
+                for j, s in gate.seats.items()
+                if s.lease is not None and nic.name in s.lease.servers and not s.lease.is_handed_over
             }
             assert nic.in_flight == holders
             assert len(holders) <= gate.policy.max_at_once

@@ -1,4 +1,4 @@
-"""Run by Python at start-up where `boa_daemon.job.inject` put it: have DDP models ask the gate.
+"""Run by Python at start-up where `boa_daemon.job.inject` put it: have DDP, FSDP and ZeRO ask the gate.
 
 Nothing here may stop a job: what fails says so in one line and leaves DDP as it is.
 """
@@ -8,21 +8,20 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-TARGET = "torch.nn.parallel.distributed"
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads DDP's module as it would have been, then wraps the class."""
+    """Loads a module as it would have been, then has what it sends ask."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, inner: Any, wrap: Callable[[Any], None]) -> None:
+        self._inner, self._wrap = inner, wrap
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Make the module."""
@@ -32,22 +31,28 @@ class _Loader(importlib.abc.Loader):
     def exec_module(self, module: Any) -> None:
         """Run the module, and wrap what it defines."""
         self._inner.exec_module(module)
-        _wrap(module.DistributedDataParallel)
+        try:
+            self._wrap(module)
+        except Exception as fault:  # A job must not end because its messages cannot be ordered.
+            _say_off(fault)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds DDP's module, once."""
+    """Finds the modules of `TARGETS`, each once."""
+
+    def __init__(self) -> None:
+        self._left = dict(TARGETS)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the module's spec with the loader above."""
-        if name != TARGET:
+        wrap = self._left.pop(name, None)
+        if wrap is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, wrap)
         return spec
 
 
@@ -65,8 +70,14 @@ class _Own(importlib.abc.MetaPathFinder):
         )
 
 
-def _wrap(ddp: Any) -> None:
+def _say_off(fault: Exception) -> None:
+    """Say in the job's own log that messages go as they always did."""
+    print(f"boa gate: off, {fault}", file=sys.stderr)  # noqa: T201  # the job's own log is the place
+
+
+def _wrap_ddp(module: Any) -> None:
     """Have every new model ask the gate, unless its script registers a hook of its own."""
+    ddp = module.DistributedDataParallel
     made, registered = ddp.__init__, ddp.register_comm_hook
 
     def init(self: Any, *args: Any, **options: Any) -> None:
@@ -77,8 +88,8 @@ def _wrap(ddp: Any) -> None:
             from boa_daemon.job.torch_gate import hook_in  # noqa: PLC0415  # only where DDP is used
 
             hook_in(self)
-        except Exception as fault:  # A job must not end because its messages cannot be ordered.
-            print(f"boa gate: off, {fault}", file=sys.stderr)  # noqa: T201  # the job's own log is the place
+        except Exception as fault:
+            _say_off(fault)
 
     def register(self: Any, state: object, hook: Any) -> None:
         gating = sys.modules.get("boa_daemon.job.torch_gate")
@@ -86,6 +97,22 @@ def _wrap(ddp: Any) -> None:
             registered(self, state, hook)
 
     ddp.__init__, ddp.register_comm_hook = init, register
+
+
+def _wrap_shards(module: Any) -> None:
+    """Have the collectives of FSDP and of ZeRO's optimizer ask."""
+    from boa_daemon.job.torch_collectives import put_into  # noqa: PLC0415  # only where they are used
+
+    put_into(module)
+
+
+TARGETS: dict[str, Callable[[Any], None]] = {
+    "torch.nn.parallel.distributed": _wrap_ddp,
+    "torch.distributed.fsdp._fully_shard._fsdp_collectives": _wrap_shards,
+    "torch.distributed.fsdp._flat_param": _wrap_shards,
+    "torch.distributed.fsdp._runtime_utils": _wrap_shards,
+    "torch.distributed.optim.zero_redundancy_optimizer": _wrap_shards,
+}
 
 
 def _run_the_one_behind() -> None:

@@ -1,0 +1,53 @@
+"""The gate's default against the best order of messages that there is, found by trying all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def gate_best() -> ModuleType:
+    """Return benchmarks/gate_best.py as a module."""
+    spec = importlib.util.spec_from_file_location("gate_best", ROOT / "benchmarks/gate_best.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gate_best"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_best_order_is_the_best(gate_best: ModuleType) -> None:
+    """Two jobs of one message each, ready at once: the short one first; the best is never beaten."""
+    long, short = (
+        gate_best.Small(arrived_at=0.0, compute_seconds=0.1, message_bytes=size, iterations=1)
+        for size in (1.2e6, 0.4e6)
+    )
+    first, second = sum(short.pieces), sum(long.pieces)
+    assert gate_best.best_mean_seconds([long, short]) == pytest.approx(0.101 + first + second / 2)
+
+
+@pytest.mark.exhaustive  # Every order of some dozens of messages, 25 times: ten seconds.
+def test_the_gate_is_within_five_percent_of_the_best_order(gate_best: ModuleType) -> None:
+    """On average over small cases, a question taking a millisecond; a percent more where it may switch off."""
+    cases = [gate_best.draw(seed) for seed in range(25)]
+    best = np.array([gate_best.best_mean_seconds(jobs) for jobs in cases])
+    bucket = gate_best.PIECE_BYTES
+    for is_always_on, most in ((True, 1.05), (False, 1.06)):
+        settings = gate_best.GateSettings(
+            link=gate_best.LINK, bucket_bytes=bucket, fits_link=False, is_always_on=is_always_on
+        )
+        gate = np.array(
+            [gate_best.gate_mean_seconds(jobs, ask_seconds=0.001, settings=settings) for jobs in cases]
+        )
+        assert (gate / best).mean() <= most
+        assert (gate / best).max() <= 1.20
+        assert (gate / best).min() >= 0.999

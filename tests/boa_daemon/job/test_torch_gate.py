@@ -1,0 +1,172 @@
+"""`boa_daemon.job.torch_gate` and `torch_collectives` on streams and events, with a stand-in for a GPU's.
+
+What two GPUs and NCCL would add is not shown here: that kernels keep a stream's order, which NCCL promises.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gpu_stand_in import Event, Gpu, Stream, Tensor
+
+from boa_daemon.job.gate.client import Go
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch() -> None:
+    """Import it where these tests run: it takes a second that not every worker has to spend."""
+    global torch, torch_collectives, torch_gate  # noqa: PLW0603
+    import torch
+
+    from boa_daemon.job import torch_collectives, torch_gate
+
+
+class Wire:
+    """Two ranks' all-reduce in place of NCCL: it doubles, and notes what was there when it ran."""
+
+    def __init__(self) -> None:
+        self.granted, self.sent, self.done = 0, 0, [0]
+        self.faults: list[str] = []
+
+    def all_reduce(self, piece: Tensor, **_: Any) -> None:
+        """Enqueue on the current stream, as NCCL does."""
+        if self.sent_or_under_way(piece) > self.granted:
+            self.faults.append("enqueued without a grant")
+
+        def work(value: float) -> float:
+            if value != 3.0:
+                self.faults.append(f"sent {value}, which is not what the backward pass had made, halved")
+            self.sent += 1
+            return value * 2.0
+
+        piece.change(work)
+
+    def sent_or_under_way(self, piece: Tensor) -> int:
+        """Return how many numbers have been enqueued with this piece."""
+        self.done[0] += piece.numel()
+        return self.done[0]
+
+
+class Asked:
+    """The gate's line: three numbers a grant."""
+
+    def __init__(self, wire: Wire, *, whole: bool = False) -> None:
+        self.wire, self.whole, self.counts = wire, whole, {}
+
+    def ask(self, ready: float, left: float, **measured: Any) -> Go:
+        """Grant a little more."""
+        if self.wire.sent < self.wire.granted:
+            self.wire.faults.append("asked before the last piece was through")
+        self.wire.granted += COUNT if self.whole else 3
+        return Go(bytes=12.0, fence=5, lease_seconds=60.0)
+
+    def done(self, fence: int, seconds: float, *, asks_next: bool = False) -> None:
+        """Take the lease back: everything must be through by now."""
+        if self.wire.sent < self.wire.granted:
+            self.wire.faults.append("given back before it was sent")
+
+    def charge(self, seconds: float) -> None:
+        """Count nothing."""
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, gpu: Gpu, wire: Wire) -> None:
+    """Put the stand-in where the module has PyTorch."""
+    names = {name: getattr(torch, name) for name in ("zeros", "tensor", "int64")}
+    monkeypatch.setattr(module, "torch", SimpleNamespace(**names, cuda=gpu.cuda))
+    monkeypatch.setattr(module, "_torch", SimpleNamespace(cuda=gpu.cuda, futures=gpu.futures))
+    dist = SimpleNamespace(all_reduce=wire.all_reduce, broadcast=lambda *_, **__: None)
+    monkeypatch.setattr(module, "dist", dist)
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_ddp_sends_what_was_made_when_it_may_and_hands_back_what_came(
+    monkeypatch: pytest.MonkeyPatch, attempt: int
+) -> None:
+    """Gradients come late on one stream, are sent on another, and the optimizer reads them on the first."""
+    gpu, wire = Gpu(), Wire()
+    stand_in(monkeypatch, torch_gate, gpu, wire)
+    gated = torch_gate.GatedModel.__new__(torch_gate.GatedModel)
+    gated._free_iterations, gated._granted_bytes, gated._world_size = 0, 0.0, 2
+    gated._sequence, gated._lease, gated._sent_bytes, gated._lease_began = 0, 0, 0, 0.0
+    gated._is_leader, gated._leader, gated._control, gated._group = True, 0, None, None
+    gated._measured = torch_gate.Measured(COUNT * 4)
+    gated._stream, gated._client, gated.iterations_left = Stream(), Asked(wire), None
+    gradients = Tensor(gpu, [0.0] * COUNT)
+    gradients.change(lambda _: 6.0)
+    produced = Event()
+    produced.record(gpu.current_stream())
+    bucket = torch_gate.Bucket(tensor=gradients, promise=gpu.future(), is_last=True, produced=produced)
+    # As in training: the thread of the hook sends, the host waits for the promise and runs on.
+    sender = threading.Thread(target=gated._send, args=(bucket,))
+    sender.start()
+    value = bucket.promise.wait()
+    read: list[float] = []
+    gpu.current_stream().put(lambda: read.extend(value.values))
+    gpu.current_stream().synchronize()
+    sender.join(60.0)
+
+    assert wire.faults == []
+    assert read == [6.0] * COUNT
+    assert gated._sequence == COUNT / 3
+
+
+def test_without_waiting_for_the_gradients_the_stand_in_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in can fail: a hook that divides at once sends what is not there yet."""
+    gpu, wire = Gpu(), Wire()
+    wire.granted = COUNT
+    gradients = Tensor(gpu, [0.0] * COUNT)
+    gpu.default.put(lambda: threading.Event().wait(0.05))
+    gradients.change(lambda _: 6.0)
+    side = Stream()
+    with gpu.stream(side):
+        gradients.div_(2.0)
+        wire.all_reduce(gradients)
+    side.synchronize()
+    assert wire.faults
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_sharded_messages_wait_for_their_stream_and_their_end(
+    monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    """Asked when the message is made, given back when it is through, on whichever stream NCCL runs."""
+    gpu, wire = Gpu(), Wire()
+    stand_in(monkeypatch, torch_collectives, gpu, wire)
+    monkeypatch.setattr(torch_collectives, "measured_together", lambda *_: {})
+    group = torch_collectives.OrderedGroup.__new__(torch_collectives.OrderedGroup)
+    group._per_byte = {"reduce-scatter": 1.0}
+    group._lock, group._sequence, group._free, group._side = threading.Lock(), 0, 0, None
+    group._is_leader, group._control, group._measured = True, None, torch_collectives.Counted(0)
+    group._client = asked = Asked(wire, whole=True)
+    ask = asked.ask
+    gradients = Tensor(gpu, [0.0] * COUNT)
+    gpu.default.put(lambda: threading.Event().wait(0.05))
+    gradients.change(lambda _: 3.0)
+
+    def when_made(*words: Any, **options: Any) -> Go:
+        if gradients.values != [3.0] * COUNT:
+            wire.faults.append("asked for what was not made yet")
+        return ask(*words, **options)
+
+    asked.ask = when_made  # type: ignore[method-assign]
+    nccl = Stream()
+
+    def call() -> Any:
+        nccl.wait_stream(gpu.current_stream())
+        with gpu.stream(nccl):
+            wire.all_reduce(gradients)
+        ended = Event()
+        ended.record(nccl)
+        wait = SimpleNamespace(wait=lambda: gpu.current_stream().wait_event(ended))
+        if is_async:
+            return wait
+        return wait.wait()
+
+    group.send("reduce-scatter", call, COUNT * 4, gradients.device)
+    assert wire.faults == []
+    assert wire.sent == COUNT
