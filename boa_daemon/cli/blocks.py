@@ -12,15 +12,7 @@ from boa_daemon.backends.aws_blocks import BlockOffering, buy, offerings
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
-from boa_daemon.cli.output import (
-    JsonOption,
-    OutputFormat,
-    OutputOption,
-    a_table,
-    chosen_format,
-    show,
-    stdout_console,
-)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning import PricesOption, budgeted, read_problem
 from boa_daemon.errors import BoaError, InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -48,7 +40,6 @@ def blocks(
     region: RegionOption = None,
     prices: PricesOption = None,
     output: OutputOption = OutputFormat.table,
-    as_json: JsonOption = False,
 ) -> None:
     """List the Capacity Blocks of a type beside the same hours on demand; buy one at a named price."""
     if (bought is None) != (usd is None):
@@ -71,7 +62,7 @@ def blocks(
             if chosen is None:
                 hint = "Offerings go: list them again with the same instances, hours and days"
                 raise InputError(f"{bought!r} is not offered now: nothing was bought", hint=hint)
-            _bought(chosen, buy(calls, settings, chosen, usd=usd), chosen_format(output, as_json))
+            _bought(chosen, buy(calls, settings, chosen, usd=usd), output)
             return
     except CallFailed as error:
         if error.operation == "ec2:PurchaseCapacityBlock" and not 400 <= error.http_status < 500:
@@ -81,7 +72,7 @@ def blocks(
     held = None if classes is None else _held(classes, budget, prices, instance_type)
     rows = [_row(one, entry.usd_per_hour, held) for one in found]
     show(
-        chosen_format(output, as_json),
+        output,
         {"instance_type": instance_type, "region": settings.region, "offerings": rows},
         rows=lambda: rows,
         table=lambda: _print(rows, instance_type, settings.region),
