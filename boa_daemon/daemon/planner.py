@@ -80,6 +80,7 @@ class Planner(LearntClasses):
             InputError: when there is no such class, or no width is left.
         """
         name, least, most = content["class"], content["min_gpus"], content["max_gpus"]
+        batch = content.get("batch")
         base = self._adopted(name)
         if base is None:
             hint = did_you_mean(name, self.classes)
@@ -88,24 +89,26 @@ class Planner(LearntClasses):
             most = self._within_instances(base, most)
         # What nobody knows to be elastic runs at the narrowest width: a wider one may be so many copies.
         if not content.get("elastic"):
-            narrow = _narrowest(base, least)
+            narrow = _narrowest(base, least, batch)
             if narrow is not None and (most is None or narrow <= most):
                 least = most = narrow
         phases = tuple(
-            replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
-            if _fits_any(phase, least, most)
+            replace(phase, speedups=curves)
+            if (curves := limited(phase.speedups, min_gpus=least, max_gpus=most, batch=batch))
             else None
             for phase in base.phases
         )
         if any(phase is None for phase in phases):
             raise InputError(
-                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs",
+                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs"
+                + (f" that divides its batch of {batch}" if batch else ""),
                 hint="Widen min_gpus and max_gpus, or raise max_instances",
             )
         variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
         if variant == base:
             return self.classes[name]
-        variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}]")
+        split = f"/{batch}" if batch else ""
+        variant = replace(variant, name=f"{name}[{least or 1}-{most or ''}{split}]")
         if variant.name not in self.planned:
             self._all_stated[variant.name] = variant
             self.planned[variant.name] = self.measured(variant)
@@ -274,16 +277,11 @@ class Planner(LearntClasses):
         )
 
 
-def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
-    """Return whether a phase has a width within limits."""
-    return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
-
-
-def _narrowest(base: JobClass, least: int | None) -> int | None:
+def _narrowest(base: JobClass, least: int | None, batch: int | None) -> int | None:
     """Return the narrowest width of all phases, at least so wide; None where they have none in common."""
     widths: set[int] | None = None
     for phase in base.phases:
-        curves = limited(phase.speedups, min_gpus=least, max_gpus=None).values()
+        curves = limited(phase.speedups, min_gpus=least, max_gpus=None, batch=batch).values()
         found = {int(width) for curve in curves for width in curve.whole_widths()}
         widths = found if widths is None else widths & found
     return min(widths, default=None) if widths else None

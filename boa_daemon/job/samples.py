@@ -22,7 +22,10 @@ def split_batch(
     """
     width = int(os.environ.get("WORLD_SIZE", "1")) if width is None else width
     if global_batch % width:
-        raise ValueError(f"a global batch of {global_batch} cannot be split evenly over {width} ranks")
+        raise ValueError(
+            f"a global batch of {global_batch} cannot be split evenly over {width} ranks; "
+            f"`batch: {global_batch}` in the job file leaves only widths that do"
+        )
     share = global_batch // width
     times = 1
     while share % times or (most_per_rank is not None and share // times > most_per_rank):
@@ -55,7 +58,8 @@ class SampleStream:
         self.width = int(os.environ.get("WORLD_SIZE", "1")) if width is None else width
         if size < 1 or batch % self.width:
             raise ValueError(
-                f"a batch of {batch} from {size} samples cannot be split over {self.width} ranks"
+                f"a batch of {batch} from {size} samples cannot be split over {self.width} ranks; "
+                f"`batch: {batch}` in the job file leaves only widths that do"
             )
         self._epoch, self._order = -1, list[int]()
 

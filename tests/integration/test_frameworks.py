@@ -34,9 +34,12 @@ def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str
         assert end.manifest is not None
         assert (end.manifest.generation, end.manifest.step) == (bench.generation, done)
     total = done + 5
-    bench.admit(f"{run} --steps {total} --every 1000")
+    bench.admit(f"{run} --steps {total} --every 5")
     bench.start(1)
     resized = bench.wait_end()
+    # As after a kill between the last checkpoint and the word that the job is done.
+    bench.start(1)
+    assert bench.wait_end().phase == "finished", bench.printed()
     whole = Bench(engine=bench.engine, workdir=bench.workdir, job="whole")
     uninterrupted = whole.run_to_end(f"{run} --steps {total} --every 100000")
 
