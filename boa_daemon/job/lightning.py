@@ -11,11 +11,11 @@ ends the script with the training, without a validation: what comes after it is 
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from lightning.pytorch import Callback
 
+from boa_daemon.job.fabric import where
 from boa_daemon.job.run import current, finish
 
 FILE = "lightning.ckpt"
@@ -33,11 +33,7 @@ class BoaCallback(Callback):
     @property
     def where(self) -> dict[str, Any]:
         """What `Trainer` has to know of this generation: nodes, devices, and that the sampler is yours."""
-        return {
-            "num_nodes": int(os.environ.get("BOA_NODES", "1")),
-            "devices": int(os.environ.get("BOA_GPUS_PER_NODE", os.environ.get("LOCAL_WORLD_SIZE", "1"))),
-            "use_distributed_sampler": False,
-        }
+        return {**where(), "use_distributed_sampler": False}
 
     def checkpoint(self) -> str | None:
         """Return the file to resume from, for `ckpt_path`; None to begin."""
