@@ -73,14 +73,17 @@ class SampleStream:
             step += 1
 
     def __len__(self) -> int:
-        """Return how many indices are left, where the number of steps is known.
+        """Return how many indices of this rank all steps have, those before its own included.
+
+        Lightning counts batches from the first step of the job on, and ends an epoch at this number: were it
+        what is left, samples would be seen again.
 
         Raises:
             TypeError: when it has no end.
         """
         if self.steps is None:
             raise TypeError("a stream of samples has no length: say `steps`")
-        return max(self.steps - self.step, 0) * self.share
+        return self.steps * self.share
 
     @property
     def share(self) -> int:

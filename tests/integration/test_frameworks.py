@@ -36,8 +36,9 @@ def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str
         assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{bench.printed()}"
         assert end.manifest is not None
         assert (end.manifest.generation, end.manifest.step) == (bench.generation, done)
-    total = done + 5
-    bench.admit(f"{run} --steps {total} --every 5")
+    # More steps are left than were made: a loader that is taken for a new one would begin again behind them.
+    total = 2 * done + 20
+    bench.admit(f"{run} --steps {total} --every {total - done}")
     bench.start(1)
     resized = bench.wait_end()
     # As after a kill between the last checkpoint and the word that the job is done.
