@@ -55,7 +55,7 @@ def test_a_global_batch_is_the_same_samples_at_every_width() -> None:
 
 
 def test_the_length_is_that_of_all_steps_wherever_it_begins() -> None:
-    """Lightning counts batches from the first step of the job on: a shorter stream is repeated from its begin."""
+    """Lightning counts batches from the first step of the job on: a shorter one is seen again."""
     lengths = {
         (width, step): len(SampleStream(100, batch=8, step=step, steps=50, rank=0, width=width))
         for width in (1, 2)
