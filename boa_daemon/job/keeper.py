@@ -331,8 +331,8 @@ class Keeper:
             self._kill_asked = False
             self._do_errand(unit.look, slot="look", seconds=LOOK_SECONDS, wait=True)
         if unit.after:
-            # That was the command; another order ends the upload. Where the command ended by itself, the first
-            # one was on its way by then: an engine ends all units of a job when one has failed.
+            # That was the command; another order ends the upload. Where the command ended by itself the first
+            # order does not: an engine ends all units of a job when one has failed.
             self._kill_asked, self._spares_upload = False, not self._hard
             # Until the last checkpoint is away the unit has not ended, whoever asks: its steps would be lost.
             if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):

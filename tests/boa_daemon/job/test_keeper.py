@@ -115,7 +115,7 @@ def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
 
 
 def test_an_order_that_comes_after_the_end_takes_neither_the_upload_nor_the_word(tmp_path: Path) -> None:
-    """All units are ended when one has failed: one that failed as well is sending its last checkpoint then."""
+    """All units are ended when one has failed: one that failed as well sends its last checkpoint."""
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
     unit = a_unit(
         tmp_path,
