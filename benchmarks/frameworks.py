@@ -236,7 +236,8 @@ def table(found: Found) -> str:
                 / abs(found[f"{name} unbroken {one['steps']}"])
                 for one in courses.values()
             )
-            rows.append(f"| {' | '.join([name, engine, str(lines), *lost, *seconds, f'{away:.1e}'])} |")
+            said = f"{away:.1e}" if away else "0"
+            rows.append(f"| {' | '.join([name, engine, str(lines), *lost, *seconds, said])} |")
     return "\n".join(rows)
 
 
