@@ -1,63 +1,86 @@
 """What resizing costs each framework: 1 -> 2 -> 4 -> 1 in peace and under kills, beside an unbroken run.
 
-    python benchmarks/frameworks.py                    # all that are installed, some minutes each
-    python benchmarks/frameworks.py --framework ddp    # one of them
-    python benchmarks/frameworks.py --engine ssm       # on nodes whose scripts run here, S3 and SQS of moto
+    python benchmarks/frameworks.py --output found.json      # all that are installed; an hour and more
+    python benchmarks/frameworks.py --framework ddp          # one of them
+    python benchmarks/frameworks.py --engine ssm             # on nodes whose scripts run here, S3 of moto
 
-Lines to adapt are those of the example that name something of `boa_daemon`, imports included. Lost steps are
-the engine's own count. Seconds are from the decision, the order to stop, to the first step that the next
-generation reports; the median of the three moves. The baseline is the same script at one width, unbroken: the
-loss after the same number of steps is compared with its loss.
+What is found is written to `--output` as it goes: the same command again does what is missing there, and
+prints the table. Lines to adapt are those of the example that name something of `boa_daemon`, imports
+included. Lost steps are the engine's own count. Seconds are from the decision, the order to stop or the kill,
+to the first step that the next generation reports; the median of the three moves. Under kills a process of
+the job gets SIGKILL at each width. Under `ssm` and `ray` 2 and 4 workers are on two nodes, and each
+generation begins on the other node, so that its checkpoint has to come there. The baseline is the same script
+at one width, unbroken: the loss after the same number of steps.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
+import logging
+import os
 import signal
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 from engine_bench import EXAMPLES, TORCHRUN, Bench  # noqa: E402  what the tests use to start, stop and wait
-from engine_worlds import ENGINES, World, ray_world  # noqa: E402  after its folder is on the path
+from engine_worlds import ENGINES, ray_world  # noqa: E402  after its folder is on the path
 
+from boa_daemon.job.processes import carrying, started_ticks  # noqa: E402
+from boa_daemon.job.unit import write_json  # noqa: E402
 from boa_daemon.testing import a_node  # noqa: E402
-from boa_daemon.tick.ports import Accepted, Runner  # noqa: E402
+from boa_daemon.tick.ports import Accepted, Runner, RunReport  # noqa: E402
 
 WIDTHS = (1, 2, 4)
 COURSES = ("peace", "kills")
 EVERY = 10
 AHEAD = 5
 """Steps that each generation makes before it is moved; where it is killed it has saved none of them."""
+TOTAL = 400
+"""Steps of a course, unless the last resize came later: one unbroken run serves all engines."""
+NEVER = 1_000_000
+PATIENCE_SECONDS = 600.0
+WORLDS = {**ENGINES, "ray": ray_world}
+Found = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of job: its example, what starts it, and what must be installed."""
+    """A kind of job: its example, what starts it, what must be installed, and how many nodes it may be on."""
 
     example: str
     needs: str
     start: str = TORCHRUN
-    engines: tuple[str, ...] = ("local", "ssm")
+    engines: tuple[str, ...] = tuple(WORLDS)
+    nodes: int = 2
+    pause: float = 0.05
+
+    def command(self, steps: int, every: int = NEVER, *, is_slow: bool = False) -> str:
+        """Return the command that runs so many steps, and saves every so many."""
+        pause = self.pause if is_slow else 0.0
+        return f"{self.start} {EXAMPLES / self.example} --steps {steps} --every {every} --pause {pause}"
 
 
 KINDS = {
-    "numpy": Kind(example="train_numpy.py", needs="numpy", start=sys.executable),
+    "numpy": Kind(example="train_numpy.py", needs="numpy", start=sys.executable, pause=0.01),
     "ddp": Kind(example="train_ddp.py", needs="torch"),
     "fsdp2": Kind(example="train_fsdp.py", needs="torch"),
     "huggingface": Kind(example="train_huggingface.py", needs="transformers"),
     "lightning": Kind(example="train_lightning.py", needs="lightning"),
     "fabric": Kind(example="train_fabric.py", needs="lightning"),
     "accelerate": Kind(example="train_accelerate.py", needs="accelerate"),
-    "jax": Kind(example="train_jax.py", needs="jax", start=sys.executable),
+    "jax": Kind(example="train_jax.py", needs="jax", start=sys.executable, nodes=1),
     "ray": Kind(example="train_ray.py", needs="ray", start=sys.executable, engines=("ray",)),
 }
 
@@ -91,81 +114,96 @@ def lines_to_adapt(source: str) -> int:
 
 @dataclass(slots=True)
 class Course:
-    """What 1 -> 2 -> 4 -> 1 came to."""
+    """What 1 -> 2 -> 4 -> 1 came to: seconds to a generation's end, and to the next one's first step."""
 
     lost: int = 0
-    seconds: list[float] = field(default_factory=list)
+    to_end: list[float] = field(default_factory=list)
+    to_step: list[float] = field(default_factory=list)
     steps: int = 0
     loss: float | None = None
 
 
-def run_course(bench: Bench, command: str, *, kills: bool) -> Course:
+def run_course(bench: Bench, kind: Kind, engine: str, *, kills: bool) -> Course:
     """Start at each width, go some steps, stop or kill, and finish at one worker."""
     course, standing = Course(), 0
-    every = EVERY if kills else 1_000_000
-    bench.admit(f"{command} --steps 1000000 --every {every} --pause 0.02", stop_grace_seconds=60.0)
+    nodes = 1 if engine == "local" else kind.nodes
+    admit(bench, engine, kind.command(NEVER, EVERY if kills else NEVER, is_slow=True))
     decided: float | None = None
     for gpus in WIDTHS:
-        bench.start(gpus)
-        bench.wait_step(standing + 1)
+        bench.start(gpus, nodes=min(gpus, nodes))
+        wait_step(bench, standing + 1)
         if decided is not None:
-            course.seconds.append(time.monotonic() - decided)
-        bench.wait_step(standing + AHEAD + (EVERY if kills else 0))
+            course.to_step.append(time.monotonic() - decided)
+        wait_step(bench, standing + AHEAD + (EVERY if kills else 0))
         decided = time.monotonic()
         if kills:
-            bench.engine.kill(bench.job, bench.generation)
+            kill_a_process(bench)
         else:
             bench.stop()
-        end = bench.wait_end()
+        end = bench.wait_end(seconds=PATIENCE_SECONDS)
+        course.to_end.append(time.monotonic() - decided)
+        assert end.phase == ("failed" if kills else "stopped"), f"{end}\n{bench.printed()}"
         course.lost += end.lost_steps
         standing = end.manifest.step if end.manifest is not None else 0
-    course.steps = standing + AHEAD
-    bench.admit(f"{command} --steps {course.steps} --every 1000000", stop_grace_seconds=60.0)
+        bench.nodes = bench.nodes[::-1]
+    course.steps = max(TOTAL, standing + AHEAD)
+    admit(bench, engine, kind.command(course.steps))
     bench.start(1)
-    bench.wait(lambda report: report.is_over or (report.step or 0) > standing)
+    wait_step(bench, standing + 1)
     assert decided is not None
-    course.seconds.append(time.monotonic() - decided)
-    end = bench.wait_end()
-    assert end.phase == "finished", f"{end}\n{bench.printed()}"
-    course.loss = end.loss
+    course.to_step.append(time.monotonic() - decided)
+    course.loss = finished(bench).loss
     return course
 
 
-def row_of(name: str, kind: Kind, engine: str, world: World, *, courses: tuple[str, ...]) -> str:
-    """Return a framework's row of the table; a course that is not run has a dash."""
-    with (
-        tempfile.TemporaryDirectory(prefix="boa-frameworks-") as folder,
-        world(Path(folder) / "root") as make,
-    ):
-        work = Path(folder) / "work"
-        work.mkdir()
-        runner = make()
-        command = f"{kind.start} {EXAMPLES / kind.example}"
-        nodes = [a_node(node) for node in Bench(engine=runner, workdir=work).nodes]
-        until = time.monotonic() + 60.0
-        while set(runner.prepare(nodes).values()) != {Accepted()} and time.monotonic() < until:
-            time.sleep(0.1)
-        try:
-            found = {
-                job: run_course(Bench(engine=runner, workdir=work, job=job), command, kills=job == "kills")
-                for job in courses
-            }
-            one = found[courses[0]]
-            whole = Bench(engine=runner, workdir=work, job="whole")
-            unbroken = whole.run_to_end(f"{command} --steps {one.steps} --every 1000000").loss
-        finally:
-            end_all(runner)
-    assert one.loss is not None
-    assert unbroken is not None
-    lost = [str(found[job].lost) if job in found else "-" for job in COURSES]
-    seconds = [f"{statistics.median(found[job].seconds):.1f}" if job in found else "-" for job in COURSES]
-    cells = [name, engine, str(lines_to_adapt((EXAMPLES / kind.example).read_text())), *lost, *seconds]
-    return f"| {' | '.join(cells)} | {abs(one.loss - unbroken) / abs(unbroken):.1e} |"
+def admit(bench: Bench, engine: str, run: str) -> None:
+    """Tell the engine what to run; on rented nodes each has a folder of its own."""
+    alone = {"workdir": "."} if engine == "ssm" else {}
+    one_thread = {"OMP_NUM_THREADS": "1"}
+    answer = bench.admit(run, stop_grace_seconds=120.0, environment=one_thread, **alone)
+    assert answer == Accepted(), answer
+
+
+def wait_step(bench: Bench, step: int) -> None:
+    """Wait until a step is reported."""
+    bench.wait(lambda report: (report.step or 0) >= step, seconds=PATIENCE_SECONDS)
+
+
+def finished(bench: Bench) -> RunReport:
+    """Wait for the end, and see that all is done."""
+    end = bench.wait_end(seconds=PATIENCE_SECONDS)
+    assert end.phase == "finished", f"{end}\n{bench.printed()}"
+    return end
+
+
+def kill_a_process(bench: Bench) -> None:
+    """Kill the process of the generation that began last: a worker, where a launcher has begun some."""
+    ours = set(carrying(f"BOA_JOB_ID={bench.job}")) & set(carrying(f"BOA_GENERATION={bench.generation}"))
+    os.kill(max(ours, key=lambda pid: (started_ticks(pid) or 0, pid)), signal.SIGKILL)
+
+
+def measure(name: str, engine: str, course: str, *, runner: Runner, folder: Path, found: Found) -> Found:
+    """Return what a course came to; the unbroken run that it is compared with is added to what was found."""
+    kind = KINDS[name]
+
+    def a_bench(job: str) -> Bench:
+        (folder / job).mkdir()
+        # No other program on this machine runs a job of that name: its processes are killed by it.
+        return Bench(engine=runner, workdir=folder / job, job=f"{job}-{os.getpid()}")
+
+    done = run_course(a_bench(f"{name}-{course}"), kind, engine, kills=course == "kills")
+    baseline = f"{name} unbroken {done.steps}"
+    if baseline not in found:
+        bench = a_bench(f"{name}-{done.steps}")
+        admit(bench, engine, kind.command(done.steps))
+        bench.start(1)
+        found[baseline] = finished(bench).loss
+    return asdict(done)
 
 
 def end_all(runner: Runner) -> None:
     """End what runs: nothing is left behind where a course fails, or is interrupted."""
-    until = time.monotonic() + 20.0
+    until = time.monotonic() + 60.0
     while time.monotonic() < until:
         running = [report for report in runner.poll().values() if not report.is_over]
         for report in running:
@@ -175,29 +213,82 @@ def end_all(runner: Runner) -> None:
         time.sleep(0.2)
 
 
+def table(found: Found) -> str:
+    """Return what was found as a table; what was not measured has a dash."""
+    rows = [
+        "| kind | engine | lines | lost in peace | lost under three kills | s | s after kills | loss away |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, kind in KINDS.items():
+        lines = lines_to_adapt((EXAMPLES / kind.example).read_text())
+        for engine in WORLDS:
+            measured = {course: found.get(f"{name} {engine} {course}", {}) for course in COURSES}
+            courses = {course: one for course, one in measured.items() if "loss" in one}
+            if not courses:
+                continue
+            lost = [str(courses[course]["lost"]) if course in courses else "-" for course in COURSES]
+            seconds = [
+                f"{statistics.median(courses[course]['to_step']):.1f}" if course in courses else "-"
+                for course in COURSES
+            ]
+            away = max(
+                abs(one["loss"] - found[f"{name} unbroken {one['steps']}"])
+                / abs(found[f"{name} unbroken {one['steps']}"])
+                for one in courses.values()
+            )
+            said = f"{away:.1e}" if away else "0"
+            rows.append(f"| {' | '.join([name, engine, str(lines), *lost, *seconds, said])} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
-    """Print the table."""
+    """Measure what is missing, and print the table."""
     flags = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     flags.add_argument("--framework", action="append", choices=list(KINDS))
-    flags.add_argument("--engine", action="append", choices=["local", "ssm", "ray"])
+    flags.add_argument("--engine", action="append", choices=list(WORLDS))
     flags.add_argument("--course", action="append", choices=COURSES)
+    flags.add_argument("--output", type=Path, help="file of what was found, read and written")
     asked = flags.parse_args()
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     # Whoever ends this ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    worlds = {**ENGINES, "ray": ray_world}
-    print("| kind | engine | lines | lost in peace | lost under kills | s | s after kills | loss away |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
-    for name in asked.framework or KINDS:
-        kind = KINDS[name]
-        if find_spec(kind.needs) is None:
-            print(f"| {name} | | | | | | | not installed |", flush=True)
-            continue
-        for engine in asked.engine or ("local", "ssm", "ray"):
-            if engine in kind.engines:
-                print(
-                    row_of(name, kind, engine, worlds[engine], courses=tuple(asked.course or COURSES)),
-                    flush=True,
-                )
+    output: Path | None = asked.output
+    found: Found = json.loads(output.read_text()) if output and output.exists() else {}
+    for engine in asked.engine or WORLDS:
+        missing = [
+            (name, course)
+            for name in asked.framework or KINDS
+            for course in asked.course or COURSES
+            if engine in KINDS[name].engines
+            and find_spec(KINDS[name].needs)
+            and "loss" not in found.get(f"{name} {engine} {course}", {})
+        ]
+        if missing:
+            measure_all(engine, missing, found, output)
+    print(table(found))
+
+
+def measure_all(engine: str, missing: list[tuple[str, str]], found: Found, output: Path | None) -> None:
+    """Measure courses on one engine, and write down what each came to."""
+    with tempfile.TemporaryDirectory(prefix="boa-frameworks-") as folder, ExitStack() as stack:
+        runner = stack.enter_context(WORLDS[engine](Path(folder) / "root"))()
+        stack.callback(end_all, runner)
+        nodes = [a_node(node) for node in Bench(engine=runner, workdir=Path(folder)).nodes]
+        until = time.monotonic() + PATIENCE_SECONDS
+        while set(runner.prepare(nodes).values()) != {Accepted()} and time.monotonic() < until:
+            time.sleep(0.1)
+        for name, course in missing:
+            began = time.monotonic()
+            try:
+                one = measure(name, engine, course, runner=runner, folder=Path(folder), found=found)
+            except (AssertionError, ValueError) as error:
+                one = {"failed": str(error)[:4000]}
+                end_all(runner)
+            found[f"{name} {engine} {course}"] = one
+            said = {key: value for key, value in one.items() if key != "failed"} or one
+            print(f"{name} {engine} {course}, {time.monotonic() - began:.0f} s: {said}", file=sys.stderr)
+            if output:
+                write_json(output, found)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ run: python train_ray.py --steps 60
 """
 
 import argparse
+import time
 
 import ray.train
 import torch
@@ -20,8 +21,8 @@ def train(asked):
     model = torch.nn.parallel.DistributedDataParallel(layers)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for step in job.steps(asked["steps"], every=asked["every"], **job.torch_state(layers, optimizer)):
-        draw = torch.Generator().manual_seed(step)
-        x = torch.randn(64, 16, generator=draw, dtype=torch.float64)[rank::width]
+        time.sleep(asked["pause"])
+        x = torch.randn(64, 16, generator=torch.manual_seed(step), dtype=torch.float64)[rank::width]
         loss = torch.nn.functional.mse_loss(model(x), x.sin().sum(1, keepdim=True))
         optimizer.zero_grad()
         loss.backward()
@@ -32,9 +33,8 @@ def train(asked):
 
 if __name__ == "__main__":
     flags = argparse.ArgumentParser()
-    flags.add_argument("--steps", type=int, default=60)
-    flags.add_argument("--every", type=int, default=20, help="steps between checkpoints")
-    asked = vars(flags.parse_args())
+    for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0)):
+        flags.add_argument(name, type=type(default), default=default)
     with job.ray_workers() as workers:
-        where, how = ray.train.ScalingConfig(**workers), TorchConfig(backend="gloo")
-        TorchTrainer(train, train_loop_config=asked, torch_config=how, scaling_config=where).fit()
+        how = {"torch_config": TorchConfig("gloo"), "scaling_config": ray.train.ScalingConfig(**workers)}
+        TorchTrainer(train, train_loop_config=vars(flags.parse_args()), **how).fit()

@@ -93,6 +93,7 @@ class Planner(LearntClasses):
             InputError: when there is no such class, or no width is left.
         """
         name, least, most = content["class"], content["min_gpus"], content["max_gpus"]
+        batch = content.get("batch")
         base = self._adopted(name)
         if base is None:
             hint = did_you_mean(name, self.classes)
@@ -101,7 +102,7 @@ class Planner(LearntClasses):
             most = self._within_instances(base, most)
         # What nobody knows to be elastic runs at the narrowest width: a wider one may be so many copies.
         if not content.get("elastic"):
-            narrow = _narrowest(base, least)
+            narrow = _narrowest(base, least, batch)
             if narrow is not None and (most is None or narrow <= most):
                 least = most = narrow
         stated, short = base, self.short_for(content)
@@ -111,14 +112,15 @@ class Planner(LearntClasses):
             hint = "Name a larger type in [cloud] instance_types, or ask for less"
             raise InputError(f"no machine has enough for it: {said}", hint=hint)
         phases = tuple(
-            replace(phase, speedups=limited(phase.speedups, min_gpus=least, max_gpus=most))
-            if _fits_any(phase, least, most)
+            replace(phase, speedups=curves)
+            if (curves := limited(phase.speedups, min_gpus=least, max_gpus=most, batch=batch))
             else None
             for phase in base.phases
         )
         if any(phase is None for phase in phases):
             raise InputError(
-                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs",
+                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs"
+                + (f" that divides its batch of {batch}" if batch else ""),
                 hint="Widen min_gpus and max_gpus, or raise max_instances",
             )
         variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
@@ -127,7 +129,8 @@ class Planner(LearntClasses):
         if variant == stated and not stays:
             return self.classes[name]
         left_out = "".join(f"|not {self.on_demand[kind].name}" for kind in short)
-        label = f"{least or 1}-{most or ''}{'|on-demand' if stays else ''}{left_out}"
+        split = f"/{batch}" if batch else ""
+        label = f"{least or 1}-{most or ''}{split}{'|on-demand' if stays else ''}{left_out}"
         variant = replace(variant, name=f"{name}[{label}]")
         if stays:
             self._not_on_spot.add(variant.name)
@@ -336,16 +339,11 @@ class Planner(LearntClasses):
         )
 
 
-def _fits_any(phase: Phase, least: int | None, most: int | None) -> bool:
-    """Return whether a phase has a width within limits."""
-    return bool(limited(phase.speedups, min_gpus=least, max_gpus=most))
-
-
-def _narrowest(base: JobClass, least: int | None) -> int | None:
+def _narrowest(base: JobClass, least: int | None, batch: int | None) -> int | None:
     """Return the narrowest width of all phases, at least so wide; None where they have none in common."""
     widths: set[int] | None = None
     for phase in base.phases:
-        curves = limited(phase.speedups, min_gpus=least, max_gpus=None).values()
+        curves = limited(phase.speedups, min_gpus=least, max_gpus=None, batch=batch).values()
         found = {int(width) for curve in curves for width in curve.whole_widths()}
         widths = found if widths is None else widths & found
     return min(widths, default=None) if widths else None

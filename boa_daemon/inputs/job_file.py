@@ -83,6 +83,9 @@ class _JobFile(Strict):
     workdir: str = Field(default=".", max_length=4096, description="folder that the command starts in")
     min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
     max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
+    batch: int | None = Field(
+        default=None, ge=1, description="samples of a step on all GPUs; only widths that divide it are used"
+    )
     max_usd: Positive | None = Field(
         default=None, description="dollars after which the job is stopped; of a group, all its jobs together"
     )

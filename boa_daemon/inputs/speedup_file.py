@@ -119,12 +119,31 @@ def _as_table(raw: Mapping[object, object], gpu_types: Sequence[str]) -> str:
 
 
 def limited(
-    curves: Mapping[str, SpeedupCurve], *, min_gpus: int | None, max_gpus: int | None
+    curves: Mapping[str, SpeedupCurve],
+    *,
+    min_gpus: int | None,
+    max_gpus: int | None,
+    batch: int | None = None,
 ) -> dict[str, SpeedupCurve]:
-    """Return the curves at widths from `min_gpus` to `max_gpus` only; types left without one drop out."""
+    """Return the curves at widths from `min_gpus` to `max_gpus` only; types left without one drop out.
+
+    With `batch` only widths that divide it are left.
+    """
     least, most = min_gpus or 1, max_gpus or MAX_GPUS
     kept = {name: _limited(curve, least, most) for name, curve in curves.items()}
-    return {name: curve for name, curve in kept.items() if curve is not None}
+    found = {name: curve for name, curve in kept.items() if curve is not None}
+    split = {name: _splitting(curve, batch) for name, curve in found.items()} if batch else found
+    return {name: curve for name, curve in split.items() if curve is not None}
+
+
+def _splitting(curve: SpeedupCurve, batch: int) -> SpeedupCurve | None:
+    """Return a curve at the widths that split a batch evenly, or None where there is none."""
+    widths = [int(width) for width in curve.whole_widths()]
+    even = [width for width in widths if batch % width == 0]
+    if even == widths:
+        return curve
+    speeds = [float(speed) for speed in curve.speed_at(even)]
+    return Table(gpus=tuple(even), speeds=tuple(speeds)) if even else None
 
 
 def _limited(curve: SpeedupCurve, least: int, most: int) -> SpeedupCurve | None:

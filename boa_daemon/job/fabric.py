@@ -12,18 +12,26 @@ stream gives each rank its own part already.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 FILE = "fabric.ckpt"
 
 
-def where() -> dict[str, int]:
-    """Return what `Fabric` has to know of this generation: its nodes, and its devices on each."""
-    return {
-        "num_nodes": int(os.environ.get("BOA_NODES", "1")),
-        "devices": int(os.environ.get("BOA_GPUS_PER_NODE", os.environ.get("LOCAL_WORLD_SIZE", "1"))),
-    }
+def where() -> dict[str, Any]:
+    """Return what `Fabric` or `Trainer` has to know of this generation: its nodes, and its devices on each.
+
+    Lightning takes all nodes for equal; where they are not, its check of that is left out.
+    """
+    nodes = int(os.environ.get("BOA_NODES", "1"))
+    devices = int(os.environ.get("BOA_GPUS_PER_NODE", os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    found: dict[str, Any] = {"num_nodes": nodes, "devices": devices}
+    if nodes * devices != int(os.environ.get("WORLD_SIZE", nodes * devices)):
+        environments: Any = import_module("lightning.fabric.plugins.environments")
+        uneven = {"validate_settings": lambda _self, num_devices, num_nodes: None}
+        found["plugins"] = [type("UnevenNodes", (environments.TorchElasticEnvironment,), uneven)()]
+    return found
 
 
 def fabric_state(fabric: Any, **state: Any) -> dict[str, Any]:

@@ -5,8 +5,9 @@
     trainer.train(resume_from_checkpoint=boa.checkpoint())
 
 Ranks agree on a step, the trainer saves as it always does, and what it saved becomes a checkpoint of BOA: a
-folder with its files by hard link. The trainer's own `save_strategy` may be "no". Keep the global batch with
-`split_batch`: `per_device_train_batch_size, gradient_accumulation_steps = split_batch(64)`.
+folder with its files by hard link. With `save_strategy` "no" the trainer's own folder goes then. Keep the
+global batch with `split_batch`: `per_device_train_batch_size, gradient_accumulation_steps = split_batch(64)`.
+A stop ends the script with the training: what comes after it is for a model that is done.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class BoaCallback(TrainerCallback):
         if run.should_checkpoint(self._every, None):
             control.should_save = True
             control.should_training_stop = control.should_training_stop or run.stop_agreed
+            # An earlier try may have got as far: its files, of another width, would pass for this one's.
+            if args.local_process_index == 0:
+                shutil.rmtree(_source(args, state), ignore_errors=True)
+            run.barrier()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Remember the newest loss, for the next report."""
@@ -48,13 +53,25 @@ class BoaCallback(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Make a checkpoint of the folder that the trainer has written."""
-        source = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        source = _source(args, state)
         current().save_folder(state.global_step, lambda path: _link(source, path, args), None)
+        if args.save_strategy == "no" and args.local_process_index == 0:
+            shutil.rmtree(source, ignore_errors=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say that the job is done, unless it was stopped on the way."""
-        if not current().stop_agreed:
-            finish()
+        """Say that the job is done; where it was stopped on the way, end the script.
+
+        Raises:
+            SystemExit: after a stop.
+        """
+        if current().stop_agreed and state.global_step < state.max_steps:
+            raise SystemExit(0)
+        finish()
+
+
+def _source(args: Any, state: Any) -> Path:
+    """Return the folder into which the trainer writes the checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
 
 
 def _link(source: Path, path: Path, args: Any) -> None:

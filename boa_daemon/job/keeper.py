@@ -81,6 +81,7 @@ class Keeper:
         self._stop_asked_at: float | None = None
         self._kill_asked = False
         self._hard = False
+        self._spares_upload = False
         self._seen: tuple[int, Any] = (0, None)
 
     def run(self) -> None:
@@ -243,7 +244,7 @@ class Keeper:
     ) -> int:
         """Start an errand unless one is on its way in its slot; with `wait`, return its exit code at its end.
 
-        One that is waited for is given up when the unit is to end at once.
+        One that is waited for is given up when the unit is to end at once; the last word never is.
         """
         if not script or (not wait and slot in self._errands):
             return 0
@@ -273,6 +274,10 @@ class Keeper:
         self._errands[slot] = (errand, until)
         while wait and slot in self._errands:
             self._listen(0.1)
+            if slot == "word":
+                continue
+            if self._kill_asked and self._spares_upload:
+                self._kill_asked = self._spares_upload = False
             if self._kill_asked or (slot in ("bring", "before") and self._stop_asked_at is not None):
                 with suppress(ProcessLookupError):
                     os.killpg(errand.pid, signal.SIGKILL)
@@ -326,7 +331,9 @@ class Keeper:
             self._kill_asked = False
             self._do_errand(unit.look, slot="look", seconds=LOOK_SECONDS, wait=True)
         if unit.after:
-            self._kill_asked = False  # That was the command; another order ends the upload.
+            # That was the command; another order ends the upload. Where the command ended by itself the first
+            # order does not: an engine ends all units of a job when one has failed.
+            self._kill_asked, self._spares_upload = False, not self._hard
             # Until the last checkpoint is away the unit has not ended, whoever asks: its steps would be lost.
             if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):
                 log = LogWriter(unit.folder, unit.log_bytes)

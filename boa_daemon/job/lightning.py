@@ -5,16 +5,17 @@
     trainer.fit(model, loader, ckpt_path=boa.checkpoint())
 
 Lightning's own way with SIGTERM ends the loop before the ranks have agreed, so the callback takes the signal
-over. Let the loader begin at `boa.step` with a `SampleStream`: Lightning cannot put another one back.
+over. Let the loader begin at `boa.step` with a `SampleStream`: Lightning cannot put another one back. A stop
+ends the script with the training, without a validation: what comes after it is for a model that is done.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from lightning.pytorch import Callback
 
+from boa_daemon.job.fabric import where
 from boa_daemon.job.run import current, finish
 
 FILE = "lightning.ckpt"
@@ -32,11 +33,7 @@ class BoaCallback(Callback):
     @property
     def where(self) -> dict[str, Any]:
         """What `Trainer` has to know of this generation: nodes, devices, and that the sampler is yours."""
-        return {
-            "num_nodes": int(os.environ.get("BOA_NODES", "1")),
-            "devices": int(os.environ.get("BOA_GPUS_PER_NODE", os.environ.get("LOCAL_WORLD_SIZE", "1"))),
-            "use_distributed_sampler": False,
-        }
+        return {**where(), "use_distributed_sampler": False}
 
     def checkpoint(self) -> str | None:
         """Return the file to resume from, for `ckpt_path`; None to begin."""
@@ -57,12 +54,23 @@ class BoaCallback(Callback):
         run.report(self._seen, float(self._batch), _loss(outputs), None)
         if run.should_checkpoint(self._every, None):
             run.save_folder(self._seen, lambda path: trainer.save_checkpoint(path / FILE), None)
-            trainer.should_stop = trainer.should_stop or run.stop_agreed
+        if run.stop_agreed:
+            trainer.should_stop = True
+            # All that is needed is saved: neither a validation nor a least length is worth the grace.
+            trainer.limit_val_batches = 0
+            trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Say that the job is done, unless it was stopped on the way."""
-        if not current().stop_agreed:
-            finish()
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Say that the job is done; where it was stopped on the way, end the script.
+
+        Not at the end of the training: one that resumes behind its last step has none.
+
+        Raises:
+            SystemExit: after a stop.
+        """
+        if current().stop_agreed:
+            raise SystemExit(0)
+        finish()
 
 
 def _loss(outputs: Any) -> float | None:

@@ -28,6 +28,7 @@ from boa_daemon.job.checkpoint import (
     newest_checkpoint,
     write_checkpoint,
 )
+from boa_daemon.job.leave import leave_quickly
 
 RECORD_BYTES = 512
 """A report is padded to this length, so that it always takes the same place."""
@@ -143,7 +144,11 @@ class Run:
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: a stop was asked for on some rank, or `every` steps went by."""
-        self.stop_agreed = self.stop_agreed or self._agreed(agree)
+        if not self.stop_agreed and self._agreed(agree):
+            self.stop_agreed = True
+            # A worker of Ray is Ray's process, and outlives the job.
+            if self.progress and not self._stop_file:
+                leave_quickly()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
             self.finish_save()
         is_due = every is not None and self.step is not None and self.step - self._saved_at_step >= every

@@ -22,7 +22,10 @@ def split_batch(
     """
     width = int(os.environ.get("WORLD_SIZE", "1")) if width is None else width
     if global_batch % width:
-        raise ValueError(f"a global batch of {global_batch} cannot be split evenly over {width} ranks")
+        raise ValueError(
+            f"a global batch of {global_batch} cannot be split evenly over {width} ranks; "
+            f"`batch: {global_batch}` in the job file leaves only widths that do"
+        )
     share = global_batch // width
     times = 1
     while share % times or (most_per_rank is not None and share // times > most_per_rank):
@@ -55,7 +58,8 @@ class SampleStream:
         self.width = int(os.environ.get("WORLD_SIZE", "1")) if width is None else width
         if size < 1 or batch % self.width:
             raise ValueError(
-                f"a batch of {batch} from {size} samples cannot be split over {self.width} ranks"
+                f"a batch of {batch} from {size} samples cannot be split over {self.width} ranks; "
+                f"`batch: {batch}` in the job file leaves only widths that do"
             )
         self._epoch, self._order = -1, list[int]()
 
@@ -69,14 +73,17 @@ class SampleStream:
             step += 1
 
     def __len__(self) -> int:
-        """Return how many indices are left, where the number of steps is known.
+        """Return how many indices of this rank all steps have, those before its own included.
+
+        Lightning counts batches from the first step of the job on, and ends an epoch at this number: were it
+        what is left, samples would be seen again.
 
         Raises:
             TypeError: when it has no end.
         """
         if self.steps is None:
             raise TypeError("a stream of samples has no length: say `steps`")
-        return max(self.steps - self.step, 0) * self.share
+        return self.steps * self.share
 
     @property
     def share(self) -> int:

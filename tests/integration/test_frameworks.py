@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from engine_bench import EXAMPLES, TORCHRUN, Bench
 
 from boa_daemon.engines.local import LocalEngine
+from boa_daemon.tick.ports import Accepted
+from policies.model import GpuSlot
 
 FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate", "jax")
 """DDP, FSDP2, numpy and Ray Train have tests of their own."""
@@ -33,10 +36,14 @@ def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str
         assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{bench.printed()}"
         assert end.manifest is not None
         assert (end.manifest.generation, end.manifest.step) == (bench.generation, done)
-    total = done + 5
-    bench.admit(f"{run} --steps {total} --every 1000")
+    # More steps are left than were made: a loader that is taken for a new one would begin again behind them.
+    total = 2 * done + 20
+    bench.admit(f"{run} --steps {total} --every {total - done}")
     bench.start(1)
     resized = bench.wait_end()
+    # As after a kill between the last checkpoint and the word that the job is done.
+    bench.start(1)
+    assert bench.wait_end().phase == "finished", bench.printed()
     whole = Bench(engine=bench.engine, workdir=bench.workdir, job="whole")
     uninterrupted = whole.run_to_end(f"{run} --steps {total} --every 100000")
 
@@ -45,6 +52,22 @@ def test_a_framework_loses_no_step_at_1_to_2_to_1(tmp_path: Path, framework: str
     # Single precision sums in another order at another width; the others compute in double precision.
     precision = 1e-5 if framework == "huggingface" else 1e-9
     assert resized.loss == pytest.approx(uninterrupted.loss, rel=precision)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("framework", ["lightning", "fabric"])
+def test_nodes_may_have_different_numbers_of_gpus(tmp_path: Path, framework: str) -> None:
+    """Twelve GPUs on nodes of eight are eight and four; Lightning takes all nodes for equal."""
+    script = tmp_path / "train.py"
+    script.write_text((EXAMPLES / f"train_{framework}.py").read_text().replace("64", "66"))
+    bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)
+    bench.admit(f"{TORCHRUN} {script} --steps 5")
+    bench.generation = 1
+    slots = (GpuSlot("n1", 0), GpuSlot("n1", 1), GpuSlot("n2", 0))
+    assert bench.engine.start(replace(bench.order(3, generation=1), slots=slots)) == Accepted()
+    end = bench.wait_end()
+
+    assert (end.phase, end.step) == ("finished", 5), f"{end}\n{bench.printed()}"
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("train_*.py")), ids=lambda file: file.stem)

@@ -37,7 +37,7 @@ def test_the_best_order_is_the_best(gate_best: ModuleType) -> None:
 
 @pytest.mark.exhaustive  # Every order of some dozens of messages, 25 times: ten seconds.
 def test_the_gate_is_within_five_percent_of_the_best_order(gate_best: ModuleType) -> None:
-    """On average over small cases, a question taking a millisecond; a percent more where it may switch off."""
+    """Over small cases, a question taking a millisecond; a percent more where it may switch off."""
     cases = [gate_best.draw(seed) for seed in range(25)]
     best = np.array([gate_best.best_mean_seconds(jobs) for jobs in cases])
     bucket = gate_best.PIECE_BYTES

@@ -114,6 +114,27 @@ def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
     assert (read_json(unit.folder / "exit.json") or {})["killed"]
 
 
+def test_an_order_that_comes_after_the_end_takes_neither_the_upload_nor_the_word(tmp_path: Path) -> None:
+    """All units are ended when one has failed: one that failed as well sends its last checkpoint."""
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    unit = a_unit(
+        tmp_path,
+        run="exit 3",
+        keep=f"touch {tmp_path}/sending; {wait}; touch {tmp_path}/sent",
+        after=f"touch {tmp_path}/telling; sleep 0.5; touch {tmp_path}/told",
+    )
+    with kept(unit) as keeper:
+        for phase in ("sending", "telling"):
+            until((tmp_path / phase).exists)
+            os.kill(keeper.pid, signal.SIGUSR1)
+            time.sleep(0.3)
+            (tmp_path / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+    assert (tmp_path / "sent").exists()
+    assert (tmp_path / "told").exists()
+    assert (read_json(unit.folder / "exit.json") or {})["killed"] is False
+
+
 @pytest.mark.parametrize(("run", "faults"), [("exit 7", ["Xid 79"]), ("true", [])])
 def test_a_command_that_fails_has_its_node_looked_at(tmp_path: Path, run: str, faults: list[str]) -> None:
     """Before word of the end is sent, or the job would be blamed; one that ends well needs no look."""

@@ -54,6 +54,17 @@ def test_a_global_batch_is_the_same_samples_at_every_width() -> None:
     assert batch(1) == batch(2) == batch(4) == batch(8)
 
 
+def test_the_length_is_that_of_all_steps_wherever_it_begins() -> None:
+    """Lightning counts batches from the first step of the job on: a shorter one is seen again."""
+    lengths = {
+        (width, step): len(SampleStream(100, batch=8, step=step, steps=50, rank=0, width=width))
+        for width in (1, 2)
+        for step in (0, 10, 50)
+    }
+    assert lengths == {(width, step): 50 * 8 // width for width, step in lengths}
+    assert len(list(SampleStream(100, batch=8, step=10, steps=50, rank=0, width=2))) == 40 * 4
+
+
 @pytest.mark.parametrize(
     ("width", "most", "expected"), [(1, None, (64, 1)), (2, 16, (16, 2)), (4, 16, (16, 1)), (1, 5, (4, 16))]
 )

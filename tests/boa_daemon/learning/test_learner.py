@@ -225,6 +225,30 @@ def test_the_plan_follows_what_was_measured() -> None:
     assert not planner.learn(curves), "the same once more changes nothing"
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "widths"), [(1, 6, [1, 2, 4]), (3, 16, [4, 8, 16]), (None, 3, [1, 2])]
+)
+def test_a_batch_is_planned_at_widths_that_split_it(least: int | None, most: int, widths: list[int]) -> None:
+    """On 3 GPUs a script that splits 64 samples evenly fails, again and again; measured or not."""
+    cloud = {"provider": "simulated", "instance_types": ["p3.2xlarge"]}
+    planner = Planner(Settings.model_validate({"budget": {"usd_per_hour": 60.0}, "cloud": cloud}))
+    content = {"class": "default", "min_gpus": least, "max_gpus": most, "batch": 64, "elastic": True}
+    found = planner.class_for(content)
+    learner = Learner()
+    taught(learner, {1: 100.0, 3: 290.0, 4: 300.0, 8: 310.0})
+    assert planner.learn(learner.curves(planner.stated.values(), now=600.0))
+    measured = planner.class_of(found.name)
+    assert measured is not None
+
+    for job_class in (found, measured):
+        (curve,) = job_class.phases[0].speedups.values()
+        assert [int(width) for width in curve.whole_widths()] == widths
+    with pytest.raises(InputError, match="divides its batch of 7"):
+        planner.class_for({**content, "min_gpus": 2, "max_gpus": 6, "batch": 7})
+    (narrow,) = planner.class_for({**content, "elastic": False}).phases[0].speedups.values()
+    assert [int(width) for width in narrow.whole_widths()] == widths[:1], "a rigid job too"
+
+
 def a_belief(rate: tuple[float, float, float], size: tuple[float, float, float]) -> ClassBelief:
     """Return a belief of the default class, stated as 1 job per hour of 1 GPU-hour; (low, mean, high)."""
     return ClassBelief(
