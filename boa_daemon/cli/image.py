@@ -243,7 +243,8 @@ def _document(plan: ImagePlan, settings: AwsSettings, config: Path, built: Built
         "most_usd": round(plan.usd(recipe.minutes + _OVERTIME_MINUTES), 4),
         "most_usd_per_month": round(settings.volume_gib * sides.snapshot_usd_per_gb_month, 2),
         "snapshot_usd_per_gb_month": sides.snapshot_usd_per_gb_month,
-        "lacks": list(plan.lacks),
+        "lacks": [sid for sid, _ in plan.lacks],
+        "fixes": [said for _, said in plan.lacks],
         "is_built": built is not None,
         "image": None if built is None else built.image.id,
         "holds": None if built is None else built.image.holds,
@@ -286,8 +287,8 @@ def _print(document: Mapping[str, Any]) -> None:
     )
     for name, said in rows:
         console.print(f"{name}: {said}", soft_wrap=True, markup=False)
-    for sid in document["lacks"]:
-        console.print(f"You lack statement {sid} of the policy that `boa iam --image` prints.")
+    for sid, said in zip(document["lacks"], document["fixes"], strict=True):
+        console.print(f"You lack {sid}: {said}", soft_wrap=True, markup=False)
     console.print("Nothing was rented. `boa image build --yes` builds it.")
 
 

@@ -136,7 +136,7 @@ def test_the_table_of_calls_is_what_the_script_prints() -> None:
         check=True,
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 14
     assert [line for line in lines if line not in page.splitlines()] == []
 
 
