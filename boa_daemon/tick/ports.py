@@ -209,6 +209,7 @@ class RunReport:
     its gradient noise scale, where it reports one, `save_seconds` how long its last save took.
     `manifest` is the newest whole checkpoint of the job.
     `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
+    A generation that `was_refused` never started: its nodes did not take it.
     """
 
     job: JobId
@@ -223,6 +224,7 @@ class RunReport:
     evidence: str = ""
     manifest: Manifest | None = None
     lost_steps: int = 0
+    was_refused: bool = False
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
