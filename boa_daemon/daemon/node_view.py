@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from boa_daemon.daemon.refused_launches import RefusedLaunches
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
@@ -79,6 +80,7 @@ class Fleet:
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
         self._unusable: dict[NodeId, Unusable] = {}
+        self._refused = RefusedLaunches()
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
         self._machines = machines
@@ -148,6 +150,10 @@ class Fleet:
             for name, each in list(self._unusable.items())
             if now - each.since >= UNUSABLE_SECONDS
         }
+
+    def troubles(self) -> list[str]:
+        """Return why nodes cannot be used, and why none can be rented."""
+        return [*self.unusable().values(), *self._refused.sentences(self._clock.now()).values()]
 
     def _note_unusable(self, prepared: Mapping[NodeId, Accepted | Refused | Unknown], now: float) -> None:
         """Remember why nodes cannot be used, and log each reason once, when it lasts."""
@@ -267,12 +273,16 @@ class Fleet:
 
     def offers(self) -> Sequence[Offer]:
         """Return what the cloud offers."""
-        return self._cloud.offers()
+        offers = self._cloud.offers()
+        self._refused.see(offers)
+        return offers
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Ask the cloud for nodes."""
         self.may_act()
-        return self._cloud.launch(action)
+        outcome = self._cloud.launch(action)
+        self._refused.take(action, outcome, self._clock.now())
+        return outcome
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""

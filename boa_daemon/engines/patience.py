@@ -32,6 +32,10 @@ class Patience:
         _, again, why = self._open.get(what, (now, now, ""))
         return why if now < again else ""
 
+    def last(self, what: Hashable) -> str:
+        """Return the last refusal, whether or not it may be asked again; empty where there is none."""
+        return self._open.get(what, (0.0, 0.0, ""))[2]
+
     def forget(self, what: Hashable) -> None:
         """Forget refusals: it was done, or is not wanted any more."""
         self._open.pop(what, None)

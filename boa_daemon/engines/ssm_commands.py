@@ -119,6 +119,16 @@ def is_about_the_node(said: str) -> bool:
     return "InvalidInstanceId" in said or "InvalidInstanceInformationFilterValue" in said
 
 
+def _why_not_reached(said: str) -> str:
+    """Return what keeps SSM from a node, with what it may be where SSM says no more than that it is so."""
+    if not is_about_the_node(said):
+        return said
+    return (
+        "its agent is not online (it still boots, or its image has no agent, it has no instance profile, or "
+        f"its subnet no way out: `boa doctor` looks). {said}"
+    )
+
+
 MOST_UNFIT = 3
 """Looks in a row that find a node unfit, after which it is of no use: a driver that still loads passes."""
 
@@ -155,16 +165,22 @@ class Preparer:
             script = prepare_script(root, gpus=gpus, efa=efa)
             answer = self._commands.send([node], script, "prepare a node")
             if isinstance(answer, Refused):
-                return self._later(node, f"SSM does not reach {node} yet: {answer.reason}")
+                return self._later(node, f"SSM does not reach {node} yet: {_why_not_reached(answer.reason)}")
             self._preparing[node] = answer
-            return Unknown(reason=f"{node} is being prepared")
+            return self._prepares(node)
         status, output = self._commands.result(command, node)
         if status in ("Pending", "InProgress", "Delayed", "Unasked"):
-            return Unknown(reason=f"{node} is being prepared" + (f" ({faults})" if faults else ""))
+            return self._prepares(node)
         del self._preparing[node]
         if status == "Success" and READY in output:
             return self._judge(node, output)
         return self._later(node, f"preparing {node} ended as {status}: {output[-200:].strip()}")
+
+    def _prepares(self, node: NodeId) -> Unknown:
+        """Return that a script runs there; what came of the last one stays said until this one has ended."""
+        _, faults = self._unfit.get(node, (0, ""))
+        last = self._patience.last(node) or (f"{node} is looked at again: {faults}" if faults else "")
+        return Unknown(reason=last or f"{node} is being prepared")
 
     def _later(self, node: NodeId, why: str) -> Unknown:
         """Return why a node cannot be prepared now; it is tried anew after a while."""
@@ -183,6 +199,7 @@ class Preparer:
             self._unfit.pop(node, None)
             self._patience.forget(node)
             return Accepted()
+        self._patience.forget(node)
         looks = self._unfit.get(node, (0, ""))[0] + 1
         self._unfit[node] = (looks, faults)
         if looks >= MOST_UNFIT:
