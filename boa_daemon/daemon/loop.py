@@ -207,6 +207,7 @@ class Daemon:
         if self.world.cloud.boot_seconds is not None:
             # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
             planner.boots = self.boots
+        planner.standing = self.world.cloud.standing_usd_per_hour
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(

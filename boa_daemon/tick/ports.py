@@ -322,6 +322,10 @@ class Provider(Cloud, Protocol):
         """Ask for facts that are getting old; called from a thread of its own, as a tick never waits."""
         return
 
+    def standing_usd_per_hour(self) -> float:
+        """Return what is billed without any node, at the most; every cap in dollars has room for it."""
+        return 0.0
+
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""
         return {}
