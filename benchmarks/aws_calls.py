@@ -1,19 +1,23 @@
 """What BOA asks of AWS: calls by service, and the statements that allow them, as a table for the docs.
 
-    python benchmarks/aws_calls.py
-
-Nothing is asked of anybody. How many requests of a whole life were validated
-`tests/integration/test_aws_scenario.py` prints with `-m '' -s`.
+python benchmarks/aws_calls.py          # nothing is asked of anybody
+python benchmarks/aws_calls.py --life   # and how many requests of a whole life on the fake were validated
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws_image_policy import image_policy
 from boa_daemon.backends.aws_policy import Uses, node_policy, policy
+from boa_daemon.backends.aws_pool_end import end_policy
+from boa_daemon.backends.aws_resource_policies import bucket_policy, queue_policy
 from boa_daemon.backends.aws_stack import Wishes, stack_template
 from boa_daemon.backends.settings import AwsSettings
 
@@ -22,6 +26,8 @@ SETTINGS = AwsSettings(
     instance_types=("g5.xlarge",),
     instance_profile="boa-lab-node",
     queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-lab-warnings",
+    warm_pool_nodes=4,
+    pool_end_role="arn:aws:iam::123456789012:role/boa-lab-pool-end",
 )
 USES = Uses(
     reports_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-lab-reports",
@@ -49,8 +55,26 @@ def table() -> list[str]:
         _row("statements of the daemon's policy", daemon),
         _row("statements of the nodes' policy", node),
         _row("statements of the policy for images", image_policy(SETTINGS, uses=USES)),
+        _row("statements of the role that ends what stays stopped", end_policy(SETTINGS)),
+        _row("statements of the queue of the warnings", queue_policy("warnings", "", "")),
+        _row("statements of the queue of the reports", queue_policy("reports", "", "")),
+        _row("statements of the bucket", bucket_policy("", "")),
         f"| resources of the stack | {len(resources)} | {_types(resources)} |",
     ]
+
+
+def life() -> str:
+    """Return the row of a whole life on the fake, as the scenario of the tests counts it."""
+    root = Path(__file__).resolve().parents[1]
+    test = "tests/integration/test_aws_scenario.py::test_a_life_under_the_printed_policies"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "", "-s", test],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = re.search(r"(\d+) requests of (\d+) operations, (.* statements used)", done.stdout)
+    assert found is not None, done.stdout
+    said = f"{found[1]} | of {found[2]} calls; {found[3]}"
+    return f"| requests of a whole life, validated without a fault | {said} |"
 
 
 def _by_service(names: Any) -> str:
@@ -72,4 +96,4 @@ def _types(resources: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join(table()))
+    print("\n".join([*table(), *([life()] if "--life" in sys.argv[1:] else [])]))

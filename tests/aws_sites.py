@@ -65,6 +65,7 @@ instance_profile = "{profile}"
 queue_url = "{warnings}"
 lease_minutes = 2
 warm_pool_nodes = {pool}
+pool_end_role = "{pool_end}"
 [engine]
 name = "ssm"
 queue_url = "{reports}"
@@ -209,7 +210,8 @@ def an_aws_site(
         stack.callback(nodes.close)
         (folder / "boa.toml").write_text(
             SETTINGS.format(
-                market=market, pool=warm_pool_nodes, profile=site.names.node, warnings=queues["warnings"],
+                market=market, pool=warm_pool_nodes, pool_end=real.pool_end_role,
+                profile=site.names.node, warnings=queues["warnings"],
                 reports=queues["reports"], uri=site.uses.uri,
             )
         )  # fmt: skip

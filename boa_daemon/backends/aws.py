@@ -21,6 +21,7 @@ from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_claim import ClusterClaim
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_events import InterruptionQueue, Listener, Notices, spot_warning
+from boa_daemon.backends.aws_images import OwnImage, most_usd_per_hour, own_images
 from boa_daemon.backends.aws_launch import Launcher
 from boa_daemon.backends.aws_listing import lease_of, tags_of_instance
 from boa_daemon.backends.aws_lives import as_life, is_stop_open, life_before, life_now, ordered_life
@@ -30,6 +31,7 @@ from boa_daemon.backends.aws_release import Releaser
 from boa_daemon.backends.aws_request import BOOKS_TAG, BUILD_TAG, CLUSTER_TAG, LEASE_TAG, MARKET_TAG
 from boa_daemon.backends.aws_sweep import Sweeper
 from boa_daemon.backends.aws_topology import Topology
+from boa_daemon.backends.caches import Cached
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -50,6 +52,8 @@ OVERLONG_SECONDS = 60.0
 """A lease that is longer than a new one by so much was written by a clock that was wrong: it is shortened."""
 OVERDUE_SECONDS = 30.0
 """What EC2 announced as taken back ends on time; what runs on so long after is given back."""
+IMAGES_SECONDS = 3600.0
+"""So often the daemon looks which images are kept, as they cost money."""
 _TAG_BATCH = 500
 _ID_BATCH = 200
 _LIVING = ("pending", "running", "stopping", "stopped")
@@ -95,6 +99,7 @@ class AwsCloud(Provider):
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
         self._elsewhere = ""
+        self._images: Cached[list[OwnImage]] = Cached(IMAGES_SECONDS, retry_seconds=600.0)
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
         self._ended: dict[NodeId, NodeState] = {}
@@ -124,6 +129,15 @@ class AwsCloud(Provider):
     def refresh(self) -> None:
         """Ask for prices, quotas and zones that are getting old."""
         self.market.refresh()
+        self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
+
+    def standing_usd_per_hour(self) -> float:
+        """Return what the cluster's images cost at the most, as they were last listed."""
+        try:
+            return most_usd_per_hour(self._images.value or (), self.settings)
+        except MissingPrice:
+            # Nothing is rented there, so no cap can be broken.
+            return 0.0
 
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""

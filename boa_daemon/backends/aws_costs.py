@@ -6,8 +6,8 @@ before that it answers zeros, which say nothing. A day without an answer is unkn
 
 Asked for is what bears a tag of ours (the cluster's, the stack's, the images'), without credits, refunds and
 taxes, by service and type of usage. Compute is compared to the dollar. Disks, public addresses, requests and
-transfer are estimates in the ledger, the gateway is what the caps leave room for, and images and the bucket
-are in Cost Explorer alone: they stand beside each other, and never count as drift. Each request costs
+transfer are estimates in the ledger, the gateway and images are what the caps leave room for, and the bucket
+is in Cost Explorer alone: they stand beside each other, and never count as drift. Each request costs
 0.01 USD.
 """
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_check import Check, Status
+from boa_daemon.backends.aws_doctor_rights import RightsDoctor
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_extras import HOURS_OF_A_MONTH, extras_of
 from boa_daemon.backends.aws_images import newest, staleness
 from boa_daemon.backends.aws_launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws_listing import tags_of_instance
-from boa_daemon.backends.aws_policy import NOTHING_ELSE, Uses, iam_action, policy, sids_for
+from boa_daemon.backends.aws_policy import NOTHING_ELSE, Uses, iam_action, sids_for
+from boa_daemon.backends.aws_pool_end import AFTER_SECONDS, most_usd
 from boa_daemon.backends.aws_request import CLUSTER_TAG, run_request
-from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
+from boa_daemon.backends.aws_resource_policies import Queue
 from boa_daemon.backends.aws_side_prices import side_prices
 from boa_daemon.backends.settings import BUILT
 from boa_daemon.errors import BoaError, MissingPrice
@@ -23,18 +26,7 @@ from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
 
-Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """What a check found; `fix` says what to do where it is not ok."""
-
-    name: str
-    status: Status
-    said: str
-    fix: str = ""
 
 
 class Doctor:
@@ -43,7 +35,7 @@ class Doctor:
     def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: Uses = NOTHING_ELSE) -> None:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
         self._catalog, self._clock, self._uses = catalog, clock, uses
-        self._caller, self._account = "", "*"
+        self._rights = RightsDoctor(self._calls, uses)
 
     def checks(self) -> Iterator[Check]:
         """Yield the checks in order; without credentials the others are not tried."""
@@ -53,7 +45,8 @@ class Doctor:
             return
         for name, look in (
             ("clock", self._clocks),
-            ("rights", self._rights),
+            ("rights", self._rights.own),
+            ("rights of others", self._rights.others),
             ("instance types", self._types),
             ("subnets", self._subnets),
             ("network", self._network),
@@ -86,7 +79,7 @@ class Doctor:
     def _credentials(self) -> Iterator[Check]:
         """Who are we?"""
         who = self._calls.call("sts:GetCallerIdentity")
-        self._caller, self._account = str(who["Arn"]), str(who["Account"])
+        self._rights.caller, self._rights.account = str(who["Arn"]), str(who["Account"])
         yield Check(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
 
     def _clocks(self) -> Iterator[Check]:
@@ -98,48 +91,13 @@ class Doctor:
         fix = "" if status == "ok" else "Set the clock: chronyd or systemd-timesyncd keeps it right"
         yield Check(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
 
-    def _policy(self) -> dict[str, Any]:
-        """Return the policy that the caller should have."""
-        principal = principal_of(self._caller)
-        role = principal if ":role/" in principal else ""
-        return policy(self._settings, uses=self._uses, account=self._account, control_role=role)
-
     def _fix(self, error: CallFailed) -> str:
         """Return what to do about a failed call: where it was denied, the statement that is missing."""
         if error.meaning != "denied":
             return error.hint
         action, resource = error.denied or (iam_action(error.operation), "*")
-        sids = sids_for(self._policy(), action, resource)
-        return (
-            f"Attach statement {' or '.join(sids)} of the policy that `boa iam` prints"
-            if sids
-            else error.hint
-        )
-
-    def _rights(self) -> Iterator[Check]:
-        """What of the policy does the caller lack? IAM's own simulator says it, and does nothing."""
-        principal = principal_of(self._caller)
-        if not principal:
-            yield Check(name="rights", status="warning", said="the account's root user may do everything",
-                        fix="Work as the role that `boa up` makes")  # fmt: skip
-            return
-        document = self._policy()
-        try:
-            missing = list(lacking(self._calls, principal, document))
-        except CallFailed as error:
-            if not may_not_ask(error):
-                raise
-            said = f"{principal} may not ask IAM what it may do: only what is tried below is known"
-            fix = "Attach statement AskOwnRights of the policy that `boa iam` prints"
-            yield Check(name="rights", status="warning", said=said, fix=fix)
-            return
-        for sid, said in missing:
-            status: Status = "warning" if sid == "NeverForeign" else "failed"
-            fix = f"Attach statement {sid} of the policy that `boa iam` prints"
-            yield Check(name=f"right {sid}", status=status, said=said, fix=fix)
-        if not missing:
-            count = len(document["Statement"])
-            yield Check(name="rights", status="ok", said=f"all {count} statements, as IAM simulates them")
+        sids = sids_for(self._rights.policy(), action, resource)
+        return self._rights.fix(sids) if sids else error.hint
 
     def _network(self) -> Iterator[Check]:
         """Do nodes of each type reach SSM, S3 and SQS from each subnet?"""
@@ -334,6 +292,7 @@ class Doctor:
         room = self._settings.warm_pool_nodes
         if stopped or room:
             usd = sum(node.usd_per_hour for node in stopped)
+            yield self._pool_end(room)
             yield Check(
                 name="warm pool",
                 status="warning" if len(stopped) > room else "ok",
@@ -342,6 +301,23 @@ class Doctor:
                 if len(stopped) > room
                 else "",
             )
+
+    def _pool_end(self, room: int) -> Check:
+        """Who ends what is stopped when the daemon is gone for good, and what does it cost until then?"""
+        disk = dict(extras_of(self._settings))["disk"]
+        if self._settings.pool_end_role:
+            said = (
+                f"without a daemon a stopped node ends {AFTER_SECONDS / 3600.0:.0f} h after its stop: "
+                f"{most_usd(room, disk):.2f} USD at the most for {room}"
+            )
+            return Check(name="end of the warm pool", status="ok", said=said)
+        month = room * disk * HOURS_OF_A_MONTH
+        said = (
+            "nothing on AWS's side ends a stopped node whose daemon is gone for good: "
+            f"{month:.2f} USD a month for {room}, until somebody types `boa gc`"
+        )
+        fix = "`boa up --yes` makes the role that does, and sets [cloud] pool_end_role"
+        return Check(name="end of the warm pool", status="warning", said=said, fix=fix)
 
     def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
         """Make a call as DryRun; return why it would be refused, None where it would be done."""
@@ -361,24 +337,26 @@ class Doctor:
                 fix="`boa up` makes one, and sets [cloud] queue_url",
             )
             return
-        yield self._queue_check("queue", self._settings.queue_url)
+        yield from self._queue_checks("queue", "warnings", self._settings.queue_url)
 
     def _reports(self) -> Iterator[Check]:
         """Do nodes reach us?"""
         url = self._uses.reports_queue_url
         if url:
-            yield self._queue_check("reports", url)
+            yield from self._queue_checks("reports", "reports", url)
 
-    def _queue_check(self, name: str, url: str) -> Check:
-        """Look at a queue: what it keeps, how long, and where what nobody takes out goes."""
+    def _queue_checks(self, name: str, queue: Queue, url: str) -> Iterator[Check]:
+        """Look at a queue: what it keeps, how long, and who may send to it."""
         answer = self._calls.call("sqs:GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
         facts = answer.get("Attributes", {})
         days = int(facts.get("MessageRetentionPeriod", "0")) / 86_400
         waiting = facts.get("ApproximateNumberOfMessages", "0")
         if days < LEAST_LETTER_DAYS:
             said = f"{url} keeps messages for {days:.2g} days: what comes while the daemon is away is lost"
-            return Check(name=name, status="warning", said=said, fix="Set its retention to 14 days")
-        return Check(name=name, status="ok", said=f"{url}, {waiting} messages wait")
+            yield Check(name=name, status="warning", said=said, fix="Set its retention to 14 days")
+        else:
+            yield Check(name=name, status="ok", said=f"{url}, {waiting} messages wait")
+        yield from self._rights.of_queue(queue, url, facts.get("Policy", ""))
 
     def _bucket(self) -> Iterator[Check]:
         """Are logs and checkpoints to be read?"""
@@ -388,6 +366,7 @@ class Doctor:
         start = f"{prefix.rstrip('/')}/" if prefix else ""
         self._calls.call("s3:ListObjectsV2", Bucket=bucket, Prefix=start, MaxKeys=1)
         yield Check(name="bucket", status="ok", said=self._uses.uri)
+        yield from self._rights.of_bucket()
 
 
 def _foreign(name: str, refused: CallFailed | None) -> Check:

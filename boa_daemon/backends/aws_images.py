@@ -13,8 +13,10 @@ from typing import Any
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws_extras import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws_listing import tags_of_instance
-from boa_daemon.backends.settings import BUILT
+from boa_daemon.backends.aws_side_prices import side_prices
+from boa_daemon.backends.settings import BUILT, AwsSettings
 
 IMAGE_TAG, BASE_TAG, NAME_TAG, HOLDS_TAG = "boa:image", "boa:base", "boa:base-name", "boa:holds"
 STALE_DAYS = 30
@@ -53,6 +55,16 @@ def own_images(calls: AwsCalls, *, name: str = "") -> list[OwnImage]:
         filters = [{"Name": "name", "Values": [name]}]
     rows = calls.pages("ec2:DescribeImages", "Images", Owners=["self"], Filters=filters)
     return sorted((_image(row) for row in rows), key=lambda image: (-image.built_at, image.id))
+
+
+def most_usd_per_hour(images: Sequence[OwnImage], settings: AwsSettings) -> float:
+    """Return what images cost at the most, as full disks: a snapshot is billed by what is written.
+
+    Raises:
+        MissingPrice: when the prices of the region are not known.
+    """
+    gib = sum(image.volume_gib for image in images)
+    return gib * side_prices(settings).snapshot_usd_per_gb_month / HOURS_OF_A_MONTH if gib else 0.0
 
 
 def newest(calls: AwsCalls) -> OwnImage:

@@ -10,6 +10,7 @@ their part of the bucket, and the queue that they report to.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ _SSM_AGENT = (
 )
 """What SSM's agent needs for Run Command. AWS's own policy for it also reads the account's parameters."""
 DOCUMENT = "AWS-RunShellScript"
+MOST_CHARACTERS = 6144
 LONGEST_SLUG = 24
 """A bucket's name has at most 63 characters, 39 of them for `boa`, the account and the region."""
 
@@ -116,20 +118,15 @@ def policy(
     """Return the policy of the daemon as an IAM document.
 
     `node_role` is the ARN of the role of the nodes, made from the settings' instance profile where left out.
-    `control_role` is the ARN of the daemon's own, which may ask what it may do; `boa up` makes it.
+    `control_role` is the ARN of the daemon's own, which may ask what it and they may do; `boa up` makes it.
     """
     statements = [*_reading(settings), *_launching(settings, account), *_ending(settings, account)]
-    role = node_role or _role_of(settings, account)
+    role = node_role or role_of(settings, account)
     if role:
-        statements.append(
-            {
-                "Sid": "PassNodeRole",
-                "Effect": "Allow",
-                "Action": ["iam:PassRole"],
-                "Resource": [role],
-                "Condition": {"StringEquals": {"iam:PassedToService": _ec2_service(settings)}},
-            }
-        )
+        statements.append(_passing("PassNodeRole", role, _ec2_service(settings)))
+    end_role = settings.pool_end_role if settings.warm_pool_nodes else ""
+    if end_role:
+        statements += _scheduling(settings, account)
     if uses.uri or uses.reports_queue_url:
         statements += _commanding(settings, account)
     statements += _queues(settings, uses, account)
@@ -145,11 +142,28 @@ def policy(
             }
         )
     itself = control_role or f"arn:{_p(settings)}:iam::{account}:role/{control_role_name(settings)}"
+    own = f"arn:{_p(settings)}:iam::{account}:role/boa-{slug_of(settings)}-"
+    asked = {f"{own}*" if each.startswith(own) else each for each in (itself, role, end_role) if each}
     statements.append(
-        {"Sid": "AskOwnRights", "Effect": "Allow", "Action": actions_of("self"), "Resource": [itself]}
+        {"Sid": "AskOwnRights", "Effect": "Allow", "Action": actions_of("self"), "Resource": sorted(asked)}
     )
     statements.append(_never(settings))
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def parts_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a policy as policies that IAM takes: a managed one has 6,144 characters at the most."""
+    parts: list[list[Statement]] = [[]]
+    for statement in document["Statement"]:
+        if _size([*parts[-1], statement]) > MOST_CHARACTERS:
+            parts.append([])
+        parts[-1].append(statement)
+    return [{**document, "Statement": statements} for statements in parts]
+
+
+def _size(statements: list[Statement]) -> int:
+    """Return how many characters a policy of statements has, white space not counted."""
+    return len(json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":")))
 
 
 def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dict[str, Any]:
@@ -363,6 +377,38 @@ def _ending(settings: AwsSettings, account: str) -> list[Statement]:
     ]
 
 
+def _passing(sid: str, role: str, service: str) -> Statement:
+    """Return that a role may be handed to one service alone."""
+    return {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": ["iam:PassRole"],
+        "Resource": [role],
+        "Condition": {"StringEquals": {"iam:PassedToService": service}},
+    }
+
+
+def schedule_name(settings: AwsSettings, instance: str, life: int) -> str:
+    """Return what the schedule is called that ends an instance after its stop."""
+    return f"boa-{slug_of(settings)}-{instance}-{life}"
+
+
+def _scheduling(settings: AwsSettings, account: str) -> list[Statement]:
+    """Return what the end of a stopped node needs that comes without us: its schedule, and its role."""
+    schedules = (
+        f"arn:{_p(settings)}:scheduler:{settings.region}:{account}:schedule/default/boa-{slug_of(settings)}-*"
+    )
+    return [
+        {
+            "Sid": "ScheduleEnds",
+            "Effect": "Allow",
+            "Action": actions_of("pool-end"),
+            "Resource": [schedules],
+        },
+        _passing("PassPoolEndRole", settings.pool_end_role, "scheduler.amazonaws.com"),
+    ]
+
+
 def _commanding(settings: AwsSettings, account: str) -> list[Statement]:
     """Return what Run Command needs: one document, our nodes alone, and the answers."""
     document = f"arn:{_p(settings)}:ssm:{settings.region}::document/{DOCUMENT}"
@@ -436,6 +482,7 @@ def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
             "Action": [*actions_of("claim"), *actions_of("tidy")],
             "Resource": [f"{name}/{prefix}=code/*"],
         },
+        {"Sid": "ReadBucketPolicy", "Effect": "Allow", "Action": actions_of("bucket"), "Resource": [name]},
     ]
 
 
@@ -465,7 +512,7 @@ def _never(settings: AwsSettings) -> Statement:
     }
 
 
-def _role_of(settings: AwsSettings, account: str) -> str:
+def role_of(settings: AwsSettings, account: str) -> str:
     """Return the ARN of the role behind the instance profile, which bears its name."""
     name = settings.instance_profile.rpartition("/")[2]
     return f"arn:{_p(settings)}:iam::{account}:role/{name}" if name else ""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_lives import LIFE_TAG, STOPPED_TAG
+from boa_daemon.backends.aws_pool_end import schedule_end
 from boa_daemon.backends.aws_request import GENERATION_TAG, INTENT_TAG, JOB_TAG, LEASE_TAG, LONGEST_TAG
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.lives import instance_of, life_of, next_life
@@ -45,12 +46,14 @@ class WarmPool:
         return {node: self._stop(node) for node in nodes}
 
     def _stop(self, node: NodeId) -> Said:
-        """Stop one: first the tag, then the call."""
+        """Stop one: first the tag, then its end should we be gone, then the call."""
         instance, now = instance_of(node), self._clock.now()
         try:
             self._tag(instance, {LIFE_TAG: str(life_of(node) + 1), STOPPED_TAG: str(int(now))})
             first, _ = self._asked.get(node, (now, now))
             self._asked[node] = (first, now)
+            if self._calls.settings.pool_end_role:
+                schedule_end(self._calls, instance, life_of(node) + 1, now=now)
             self._calls.call("ec2:StopInstances", InstanceIds=[instance])
         except CallFailed as error:
             if error.meaning in ("unknown", "throttled"):

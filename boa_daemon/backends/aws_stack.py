@@ -18,9 +18,12 @@ from boa_daemon.backends.aws_policy import (
     control_role_name,
     node_policy,
     partition_of,
+    parts_of,
     policy,
     slug_of,
 )
+from boa_daemon.backends.aws_pool_end import end_policy, end_role_name
+from boa_daemon.backends.aws_resource_policies import Queue, bucket_policy, queue_policy
 from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.job.gate.address import PORT as GATE_PORT
 
@@ -85,9 +88,14 @@ def site_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Site:
     suffix = "amazonaws.com.cn" if partition_of(settings.region) == "aws-cn" else "amazonaws.com"
     base = f"https://sqs.{settings.region}.{suffix}/{account}"
     bucket = names.bucket.replace(ACCOUNT, account).replace(REGION, settings.region)
+    role = f"arn:{partition_of(settings.region)}:iam::{account}:role/{end_role_name(settings)}"
     return Site(
         settings=settings.model_copy(
-            update={"instance_profile": names.node, "queue_url": f"{base}/{names.warnings}"}
+            update={
+                "instance_profile": names.node,
+                "queue_url": f"{base}/{names.warnings}",
+                "pool_end_role": role if settings.warm_pool_nodes else "",
+            }
         ),
         uses=Uses(reports_queue_url=f"{base}/{names.reports}", uri=f"s3://{bucket}/jobs"),
         names=names,
@@ -98,6 +106,8 @@ def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[
     """Return the template. Without a network of its own it has one parameter, the VPC of the nodes."""
     wishes, site = wishes or Wishes(), site_of(settings)
     resources = {**_roles(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
+    if settings.warm_pool_nodes:
+        resources |= _pool_end(site)
     vpc: object = {"Ref": "Vpc"}
     parameters: dict[str, Any] = {}
     if wishes.private_zones:
@@ -120,7 +130,7 @@ def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[
     if parameters:
         document["Parameters"] = parameters
     document["Resources"] = resources
-    document["Outputs"] = _outputs(wishes)
+    document["Outputs"] = _outputs(wishes, has_pool=bool(settings.warm_pool_nodes))
     completed = _completed(document)
     assert isinstance(completed, dict)
     return completed
@@ -177,22 +187,26 @@ def _roles(site: Site) -> dict[str, Any]:
     root = f"arn:{partition}:iam::{ACCOUNT}:root"
     by_ec2 = {"Effect": "Allow", "Principal": {"Service": ec2}, "Action": "sts:AssumeRole"}
     by_us = {"Effect": "Allow", "Principal": {"AWS": root}, "Action": "sts:AssumeRole"}
-    daemon = policy(site.settings, uses=site.uses, account=ACCOUNT)
-    node = node_policy(site.settings, site.uses, account=ACCOUNT)
-    return {
-        "DaemonPolicy": {
+    daemon = parts_of(policy(site.settings, uses=site.uses, account=ACCOUNT))
+    managed = {
+        f"DaemonPolicy{number or ''}": {
             "Type": "AWS::IAM::ManagedPolicy",
             "Properties": {
-                "ManagedPolicyName": names.control,
-                "PolicyDocument": daemon,
+                "ManagedPolicyName": f"{names.control}{number or ''}",
+                "PolicyDocument": document,
             },
-        },
+        }
+        for number, document in enumerate(daemon)
+    }
+    node = node_policy(site.settings, site.uses, account=ACCOUNT)
+    return {
+        **managed,
         "ControlRole": {
             "Type": "AWS::IAM::Role",
             "Properties": {
                 "RoleName": names.control,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2, by_us]},
-                "ManagedPolicyArns": [{"Ref": "DaemonPolicy"}],
+                "ManagedPolicyArns": [{"Ref": name} for name in managed],
                 "Tags": _tags(site),
             },
         },
@@ -223,15 +237,26 @@ def _roles(site: Site) -> dict[str, Any]:
     }
 
 
-def _tls_only(action: str, resources: Sequence[object]) -> dict[str, Any]:
-    """Return the statement that refuses everybody without TLS."""
+def _pool_end(site: Site) -> dict[str, Any]:
+    """Return the role with which EventBridge Scheduler ends what stays stopped."""
+    by_scheduler = {
+        "Effect": "Allow",
+        "Principal": {"Service": "scheduler.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": ACCOUNT}},
+    }
+    name = end_role_name(site.settings)
+    document = end_policy(site.settings, account=ACCOUNT)
     return {
-        "Sid": "TlsOnly",
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": action,
-        "Resource": list(resources),
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        "PoolEndRole": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "RoleName": name,
+                "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_scheduler]},
+                "Policies": [{"PolicyName": name, "PolicyDocument": document}],
+                "Tags": _tags(site),
+            },
+        }
     }
 
 
@@ -267,10 +292,7 @@ def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
             "Type": "AWS::S3::BucketPolicy",
             "Properties": {
                 "Bucket": {"Ref": "Bucket"},
-                "PolicyDocument": {
-                    "Version": "2012-10-17",
-                    "Statement": [_tls_only("s3:*", [arn, {"Fn::Join": ["", [arn, "/*"]]}])],
-                },
+                "PolicyDocument": bucket_policy(arn, {"Fn::Join": ["", [arn, "/*"]]}),
             },
         },
     }
@@ -280,14 +302,11 @@ def _queues(site: Site) -> dict[str, Any]:
     """Return both queues, where what is never taken out goes, and who may send to each."""
     keep = LETTER_DAYS * 86_400
     found: dict[str, Any] = {}
-    events = {
-        "Sid": "Events",
-        "Effect": "Allow",
-        "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Condition": {"StringEquals": {"aws:SourceAccount": ACCOUNT}},
-    }
-    for name, queue_name in (("Warnings", site.names.warnings), ("Reports", site.names.reports)):
+    queues: tuple[tuple[Queue, str, str], ...] = (
+        ("warnings", "Warnings", site.names.warnings),
+        ("reports", "Reports", site.names.reports),
+    )
+    for queue, name, queue_name in queues:
         arn, dead = {"Fn::GetAtt": [name, "Arn"]}, {"Fn::GetAtt": [f"{name}Dead", "Arn"]}
         plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": _tags(site)}
         found[f"{name}Dead"] = {
@@ -302,15 +321,11 @@ def _queues(site: Site) -> dict[str, Any]:
                 "RedrivePolicy": {"deadLetterTargetArn": dead, "maxReceiveCount": MOST_RECEIVES},
             },
         }
-        own = [{**events, "Resource": [arn]}] if name == "Warnings" else []
         found[f"{name}Policy"] = {
             "Type": "AWS::SQS::QueuePolicy",
             "Properties": {
                 "Queues": [{"Ref": name}],
-                "PolicyDocument": {
-                    "Version": "2012-10-17",
-                    "Statement": [*own, _tls_only("sqs:*", [arn])],
-                },
+                "PolicyDocument": queue_policy(queue, arn, ACCOUNT),
             },
         }
     return found
@@ -515,7 +530,7 @@ def _budget(site: Site, email: str, usd: float) -> dict[str, Any]:
     }
 
 
-def _outputs(wishes: Wishes) -> dict[str, Any]:
+def _outputs(wishes: Wishes, *, has_pool: bool) -> dict[str, Any]:
     """Return what `boa.toml` needs of the stack."""
     values: dict[str, Any] = {
         "WarningsQueueUrl": {"Ref": "Warnings"},
@@ -527,6 +542,8 @@ def _outputs(wishes: Wishes) -> dict[str, Any]:
         "SecurityGroupId": {"Fn::GetAtt": ["Nodes", "GroupId"]},
         "ControlSecurityGroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
     }
+    if has_pool:
+        values["PoolEndRoleArn"] = {"Fn::GetAtt": ["PoolEndRole", "Arn"]}
     if wishes.private_zones:
         subnets = [{"Ref": f"Subnet{number}"} for number in range(len(wishes.private_zones))]
         values["SubnetIds"] = {"Fn::Join": [",", subnets]}

@@ -95,6 +95,8 @@ class AwsSettings(BaseModel):
     """A node that hears nothing from the daemon for so long powers itself off; 90 outlast an hour apart."""
     warm_pool_nodes: int = Field(default=0, ge=0)
     """Idle nodes kept stopped, at the cost of their disks."""
+    pool_end_role: str = Field(default="", pattern=r"^(arn:[^\s]+:role/[^\s]+)?$")
+    """Role (IAM) that ends what stays stopped without a daemon; `boa up` makes it. Empty: nothing does."""
     side_prices: SidePrices | None = None
     """What the region asks beside instances; unset: the catalogue's, which knows us-east-1."""
     queue_url: str = ""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
 from boa_daemon.backends.aws_image_policy import image_policy
-from boa_daemon.backends.aws_policy import node_policy, policy
+from boa_daemon.backends.aws_policy import Uses, bucket_of, node_policy, partition_of, policy, queue_arn
+from boa_daemon.backends.aws_pool_end import end_policy
+from boa_daemon.backends.aws_resource_policies import bucket_policy, queue_policy
 from boa_daemon.backends.aws_stack import as_yaml, stack_template
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,
     ClusterOption,
@@ -20,6 +24,13 @@ from boa_daemon.cli.aws_site import (
 )
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json
 from boa_daemon.errors import InputError
+
+
+class QueueName(StrEnum):
+    """The queues of a site."""
+
+    warnings = "warnings"
+    reports = "reports"
 
 
 def iam(
@@ -37,6 +48,16 @@ def iam(
         bool,
         typer.Option("--image", help="The policy of whoever types `boa image`, in place of the daemon's."),
     ] = False,
+    pool_end: Annotated[
+        bool, typer.Option("--pool-end", help="The policy of the role that ends what stays stopped.")
+    ] = False,
+    bucket: Annotated[
+        bool, typer.Option("--bucket", help="The policy of the bucket itself, in place of the daemon's.")
+    ] = False,
+    queue: Annotated[
+        QueueName | None,
+        typer.Option(help="The policy of a queue itself, as `aws sqs set-queue-attributes` takes it."),
+    ] = None,
     account: Annotated[str, typer.Option(help="Account id to write into the ARNs.")] = "*",
     node_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the nodes.")] = "",
     control_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the daemon.")] = "",
@@ -53,6 +74,12 @@ def iam(
         document = node_policy(settings, uses, account=account)
     elif image:
         document = image_policy(settings, uses=uses, account=account, role=control_role)
+    elif pool_end:
+        document = end_policy(settings, account=account)
+    elif bucket:
+        document = _of_bucket(settings, uses)
+    elif queue is not None:
+        document = _of_queue(queue, settings, uses, account)
     else:
         document = policy(
             settings, uses=uses, account=account, node_role=node_role, control_role=control_role
@@ -64,6 +91,38 @@ def iam(
             raise InputError("a policy is no table", hint="Leave -o out, or use -o json")
         case OutputFormat.table:
             typer.echo(as_yaml(document).rstrip() if cloudformation else _indented(document))
+
+
+def _of_bucket(settings: AwsSettings, uses: Uses) -> dict[str, Any]:
+    """Return the policy of the bucket.
+
+    Raises:
+        InputError: when none is named.
+    """
+    if not uses.uri:
+        raise InputError("[engine] uri names no bucket", hint="`boa up` makes one, and names it")
+    arn = f"arn:{partition_of(settings.region)}:s3:::{bucket_of(uses.uri)}"
+    return bucket_policy(arn, f"{arn}/*")
+
+
+def _of_queue(queue: QueueName, settings: AwsSettings, uses: Uses, account: str) -> dict[str, Any]:
+    """Return the policy of a queue as an attribute of it.
+
+    Raises:
+        InputError: when it is not named, or nobody knows whose it is.
+    """
+    is_ours = queue is QueueName.warnings
+    url = settings.queue_url if is_ours else uses.reports_queue_url
+    where = "[cloud] queue_url" if is_ours else "[engine] queue_url"
+    if not url:
+        raise InputError(f"{where} names no queue", hint="`boa up` makes one, and names it")
+    owner = queue_arn(settings, url, account).split(":")[4]
+    if not owner.isdigit():
+        raise InputError(
+            f"{where} does not say whose the queue is", hint="Give --account, with its 12 digits"
+        )
+    document = queue_policy("warnings" if is_ours else "reports", queue_arn(settings, url, account), owner)
+    return {"Policy": json.dumps(document, separators=(",", ":"))}
 
 
 def _indented(document: object) -> str:

@@ -10,10 +10,18 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws_extras import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws_image_build import ImageBuilder
 from boa_daemon.backends.aws_image_recipe import BuildFailed, Built, builder_request
 from boa_daemon.backends.aws_image_script import check
-from boa_daemon.backends.aws_images import OwnImage, outdated, own_images, remove, staleness
+from boa_daemon.backends.aws_images import (
+    OwnImage,
+    most_usd_per_hour,
+    outdated,
+    own_images,
+    remove,
+    staleness,
+)
 from boa_daemon.backends.aws_request import Site
 from boa_daemon.backends.aws_side_prices import side_prices
 from boa_daemon.backends.settings import BUILT, AwsSettings
@@ -174,7 +182,12 @@ def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> Built:
     lock = Lock(folder / "image")
     lock.take()
     try:
-        check_room(whole, plan.usd(plan.recipe.minutes + _OVERTIME_MINUTES), plan.usd_per_hour)
+        check_room(
+            whole,
+            plan.usd(plan.recipe.minutes + _OVERTIME_MINUTES),
+            plan.usd_per_hour,
+            standing_usd_per_hour=_standing(cloud, plan),
+        )
         builder = ImageBuilder(cloud.calls, folder, SystemClock(), say=_say)
         for number, (offer, site) in enumerate(plan.places, 1):
 
@@ -196,6 +209,13 @@ def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> Built:
     finally:
         _enter_bills(cloud, whole)
         lock.give_back()
+
+
+def _standing(cloud: AwsCloud, plan: ImagePlan) -> float:
+    """Return what images cost per hour at the most once there is one more: old ones go after the build."""
+    settings = cloud.settings
+    one = settings.volume_gib * side_prices(settings).snapshot_usd_per_gb_month / HOURS_OF_A_MONTH
+    return most_usd_per_hour(own_images(cloud.calls), settings) + one
 
 
 def _enter_bills(cloud: AwsCloud, whole: Settings) -> None:
@@ -243,7 +263,8 @@ def _document(plan: ImagePlan, settings: AwsSettings, config: Path, built: Built
         "most_usd": round(plan.usd(recipe.minutes + _OVERTIME_MINUTES), 4),
         "most_usd_per_month": round(settings.volume_gib * sides.snapshot_usd_per_gb_month, 2),
         "snapshot_usd_per_gb_month": sides.snapshot_usd_per_gb_month,
-        "lacks": list(plan.lacks),
+        "lacks": [sid for sid, _ in plan.lacks],
+        "fixes": [said for _, said in plan.lacks],
         "is_built": built is not None,
         "image": None if built is None else built.image.id,
         "holds": None if built is None else built.image.holds,
@@ -286,8 +307,8 @@ def _print(document: Mapping[str, Any]) -> None:
     )
     for name, said in rows:
         console.print(f"{name}: {said}", soft_wrap=True, markup=False)
-    for sid in document["lacks"]:
-        console.print(f"You lack statement {sid} of the policy that `boa iam --image` prints.")
+    for sid, said in zip(document["lacks"], document["fixes"], strict=True):
+        console.print(f"You lack {sid}: {said}", soft_wrap=True, markup=False)
     console.print("Nothing was rented. `boa image build --yes` builds it.")
 
 

@@ -10,8 +10,9 @@ from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_errors import CallFailed
 from boa_daemon.backends.aws_image_policy import image_policy
 from boa_daemon.backends.aws_image_recipe import Recipe
+from boa_daemon.backends.aws_policy import slug_of
 from boa_daemon.backends.aws_request import Site
-from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of
+from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of, to_give
 from boa_daemon.cli.aws_site import uses_of
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError
@@ -26,7 +27,8 @@ class ImagePlan:
     instance_type: str
     places: Sequence[tuple[Offer, Site]]
     recipe: Recipe
-    lacks: Sequence[str]
+    lacks: Sequence[tuple[str, str]]
+    """Statements that whoever types this lacks, each with what mends it."""
 
     @property
     def usd_per_hour(self) -> float:
@@ -89,15 +91,17 @@ def image_plan(
     return ImagePlan(instance_type=name, places=found, recipe=recipe, lacks=_lacks(cloud, config))
 
 
-def _lacks(cloud: AwsCloud, config: Path) -> list[str]:
-    """Return the statements that whoever types this lacks, as IAM says; none where it was not to be asked."""
+def _lacks(cloud: AwsCloud, config: Path) -> list[tuple[str, str]]:
+    """Return what whoever types this lacks, as IAM says, and what mends it; none where IAM was not asked."""
     caller = cloud.calls.call("sts:GetCallerIdentity")
     principal = principal_of(str(caller["Arn"]))
     role = principal if ":role/" in principal else ""
     document = image_policy(cloud.settings, uses=uses_of(config), account=str(caller["Account"]), role=role)
     try:
-        return [sid for sid, _ in lacking(cloud.calls, principal, document)] if principal else []
+        missing = list(lacking(cloud.calls, principal, document)) if principal else []
     except CallFailed as error:
         if may_not_ask(error):
             return []
         raise
+    name = f"boa-{slug_of(cloud.settings)}-image"
+    return [(sid, f"{said}. {to_give(sid, principal, ' --image', name=name)}") for sid, said in missing]

@@ -12,6 +12,7 @@ import typer
 
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_costs import BESIDE, check_known, compared, explorer_days
+from boa_daemon.backends.aws_images import most_usd_per_hour, own_images
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
 from boa_daemon.daemon.config import aws_settings, load_settings
@@ -45,7 +46,9 @@ def reconcile(
     aws = aws_settings(settings.cloud)
     ours = {date.fromisoformat(row["name"]): _kinds(row) for row in ledger["rows"]}
     standing = settings.budget.standing_usd_per_hour
-    theirs = explorer_days(AwsCalls(aws), aws.cluster, first, today)
+    calls = AwsCalls(aws)
+    theirs = explorer_days(calls, aws.cluster, first, today)
+    rates = {"gateway": standing, "images": most_usd_per_hour(own_images(calls), aws)}
     found = compared(
         {day: kinds[COMPUTE] for day, kinds in ours.items()},
         {day: kinds[COMPUTE] for day, kinds in theirs.items()},
@@ -65,7 +68,7 @@ def reconcile(
             "note": day.note,
             "kinds": {
                 kind: {
-                    "ledger_usd": _estimate(kind, ours.get(day.day, {}), standing, day.day, now),
+                    "ledger_usd": _estimate(kind, ours.get(day.day, {}), rates, day.day, now),
                     "cost_explorer_usd": theirs[day.day].get(kind) if day.day in theirs else None,
                 }
                 for kind in (COMPUTE, *EXTRAS, *BESIDE)
@@ -81,12 +84,14 @@ def reconcile(
         raise typer.Exit(DRIFT_FOUND)
 
 
-def _estimate(kind: str, ours: Mapping[str, float], standing: float, day: date, now: float) -> float:
-    """Return what the ledger has of a kind on a day; of the gateway it is what the caps leave room for."""
-    if kind != "gateway":
+def _estimate(
+    kind: str, ours: Mapping[str, float], rates: Mapping[str, float], day: date, now: float
+) -> float:
+    """Return what the ledger has of a kind on a day; of gateway and images what caps leave room for."""
+    if kind not in rates:
         return ours.get(kind, 0.0)
     begins = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
-    return standing * min(max(now - begins, 0.0), 86_400.0) / 3600.0
+    return rates[kind] * min(max(now - begins, 0.0), 86_400.0) / 3600.0
 
 
 def _kinds(row: Mapping[str, Any]) -> Mapping[str, float]:

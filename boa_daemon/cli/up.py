@@ -216,6 +216,8 @@ def _keys(
         "queue_url": outputs["WarningsQueueUrl"],
         "security_groups": (outputs["SecurityGroupId"],),
     }
+    if outputs.get("PoolEndRoleArn"):
+        cloud["pool_end_role"] = outputs["PoolEndRoleArn"]
     if outputs.get("SubnetIds"):
         cloud["subnets"] = tuple(outputs["SubnetIds"].split(","))
     groups = [value for key, value in sorted(outputs.items()) if key.startswith("PlacementGroup")]

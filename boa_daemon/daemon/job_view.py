@@ -24,6 +24,7 @@ from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
 from boa_daemon.daemon.purses import Purses
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
+from boa_daemon.engines.patience import Patience
 from boa_daemon.inputs.job_file import DEFAULT_RETRIES
 from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
 from boa_daemon.learning.learner import Learner
@@ -83,6 +84,7 @@ class Work:
         self._user_caps, self._elastic_class = user_caps, elastic_class
         self._purses, self._teams = Purses(queue=queue), teams
         self._killed_for: dict[JobId, str] = {}
+        self._refused = Patience()
         self._ended_as: dict[JobId, JobStatus] = {}
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
@@ -333,6 +335,8 @@ class Work:
     def _end(self, job: JobRecord, report: RunReport, now: float) -> None:
         """A generation has ended: free its GPUs, and say what becomes of the job."""
         cause = report.evidence
+        if not report.was_refused:
+            self._refused.forget(job.id)
         if job.stalled_since is not None and report.cause == "killed":
             cause = f"made no step for {now - job.stalled_since:.0f} s; {cause}"
         why = self._killed_for.pop(job.id, "")
@@ -349,6 +353,8 @@ class Work:
                 end, of = limit.replace("_", "-"), " of its group" if job.group and limit == "max_usd" else ""
                 self._let_go(replace(job, cause=f"{limit}{of} reached"), now, end=end, status="failed")
             else:
+                if report.was_refused:
+                    job = replace(job, not_before=self._refused.refused(job.id, report.evidence, now=now))
                 self._let_go(job, now, end="stopped", status="queued")
         else:
             self._fail(job, report, now)

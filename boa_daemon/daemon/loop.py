@@ -214,6 +214,7 @@ class Daemon:
             # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
             planner.boots = self.boots
         planner.spot = self.spot
+        planner.standing = self.world.cloud.standing_usd_per_hour
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(

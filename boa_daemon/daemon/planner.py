@@ -7,7 +7,7 @@ widths only. So a policy never sees a width that the job would refuse.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +55,8 @@ class Planner(LearntClasses):
         self.settings = settings
         self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
         self.boots: Boots | None = None
+        self.standing: Callable[[], float] = lambda: 0.0
+        """What the cloud bills without a node, beside what the settings say."""
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
@@ -326,7 +328,7 @@ class Planner(LearntClasses):
                 usd_per_month=budget.usd_per_month_cap,
                 usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
-                standing_usd_per_hour=budget.standing_usd_per_hour,
+                standing_usd_per_hour=budget.standing_usd_per_hour + self.standing(),
                 checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),

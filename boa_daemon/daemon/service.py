@@ -415,8 +415,8 @@ class Service:
             self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
-        unusable = () if self.daemon.books is None else self.daemon.fleet.unusable().values()
-        return [note for note in (*notes, *unusable) if note]
+        troubles = () if self.daemon.books is None else self.daemon.fleet.troubles()
+        return [note for note in (*notes, *troubles) if note]
 
     def _own_user_note(self) -> str:
         """Return that others' jobs can do what the daemon can, where that was chosen."""
@@ -461,7 +461,7 @@ class Service:
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         if not record.slots:
-            weighed += [f"{sentence}." for sentence in self.daemon.fleet.unusable().values()]
+            weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self.daemon.fleet.troubles()]
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)

@@ -26,13 +26,23 @@ class NoRoom(BoaError):
     exit_code = INFEASIBLE
 
 
-def check_room(settings: Settings, usd: float, usd_per_hour: float, *, now: float | None = None) -> None:
+def check_room(
+    settings: Settings,
+    usd: float,
+    usd_per_hour: float,
+    *,
+    standing_usd_per_hour: float = 0.0,
+    now: float | None = None,
+) -> None:
     """Refuse to rent one instance more where it could break a cap: as dear as it can get, at once.
+
+    `standing_usd_per_hour` is what will be billed without a node beside what the settings say, as images are.
 
     Raises:
         NoRoom: when there is no room, with the cap and what is left of it.
     """
     now, budget = time.time() if now is None else now, settings.budget
+    standing = budget.standing_usd_per_hour + standing_usd_per_hour
     make_folder(places(settings).state)
     with closing(open_books(database_url(settings))) as books:
         live = [record.node for record in books.queue.instances.values() if record.node.ended_at is None]
@@ -46,13 +56,13 @@ def check_room(settings: Settings, usd: float, usd_per_hour: float, *, now: floa
             hours = (window.ends_at - window.begins_at) / 3600.0
             meters = sum(bill_within(node, window, until=now) for node in live)
             spent = dollars(books.store.settled_since(window.begins_at) + meters)
-            left = cap - spent - budget.standing_usd_per_hour * hours
+            left = cap - spent - standing * hours
             if usd > left:
                 raise NoRoom(f"it may cost {usd:.2f} USD, and {what} {cap:g} leaves {max(left, 0.0):.2f}")
     most, ceiling = budget.max_instances, budget.usd_per_hour_ceiling
     if most is not None and len(running) >= most:
         raise NoRoom(f"{len(running)} instances run, and [budget] max_instances is {most}")
-    rate = sum(node.usd_per_hour for node in live) + budget.standing_usd_per_hour + usd_per_hour
+    rate = sum(node.usd_per_hour for node in live) + standing + usd_per_hour
     if ceiling is not None and rate > ceiling:
         raise NoRoom(f"{rate:.2f} USD/hour would run, and [budget] usd_per_hour_ceiling is {ceiling:g}")
 

@@ -120,7 +120,7 @@ class SsmEngine:
         self._is_cut_off = False
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
-        self._preparer = Preparer(self._commands)
+        self._preparer = Preparer(self._commands, lambda: self._now())  # noqa: PLW0108 - a later clock too
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
         self._memory: _Memory | None = None

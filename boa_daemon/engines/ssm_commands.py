@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from boa_daemon.engines.patience import Patience
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, prepare_script
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.tick.lives import instance_of
@@ -117,15 +119,28 @@ def is_about_the_node(said: str) -> bool:
     return "InvalidInstanceId" in said or "InvalidInstanceInformationFilterValue" in said
 
 
+def _why_not_reached(said: str) -> str:
+    """Return what keeps SSM from a node, with what it may be where SSM says no more than that it is so."""
+    if not is_about_the_node(said):
+        return said
+    return (
+        "its agent is not online (it still boots, or its image has no agent, it has no instance profile, or "
+        f"its subnet no way out: `boa doctor` looks). {said}"
+    )
+
+
 MOST_UNFIT = 3
 """Looks in a row that find a node unfit, after which it is of no use: a driver that still loads passes."""
 
 
 class Preparer:
-    """Brings the bundle to nodes and has their GPUs looked at; knows which are ready, and why not."""
+    """Brings the bundle to nodes and has their GPUs looked at; knows which are ready, and why not.
 
-    def __init__(self, commands: SsmCommands) -> None:
-        self._commands = commands
+    A node that SSM does not reach, or whose script fails, is asked again ever more seldom.
+    """
+
+    def __init__(self, commands: SsmCommands, now: Callable[[], float] = time.time) -> None:
+        self._commands, self._now, self._patience = commands, now, Patience()
         self._preparing: dict[NodeId, str] = {}
         self._prepared: set[NodeId] = set()
         self._unfit: dict[NodeId, tuple[int, str]] = {}
@@ -145,19 +160,32 @@ class Preparer:
             return Refused(reason=f"{node} is not fit for work: {faults}", kind="bad-request")
         command = self._preparing.get(node)
         if command is None:
+            if why := self._patience.why_not_yet(node, now=self._now()):
+                return Unknown(reason=why)
             script = prepare_script(root, gpus=gpus, efa=efa)
             answer = self._commands.send([node], script, "prepare a node")
             if isinstance(answer, Refused):
-                return Unknown(reason=f"SSM does not reach {node} yet: {answer.reason}")
+                return self._later(node, f"SSM does not reach {node} yet: {_why_not_reached(answer.reason)}")
             self._preparing[node] = answer
-            return Unknown(reason=f"{node} is being prepared")
+            return self._prepares(node)
         status, output = self._commands.result(command, node)
         if status in ("Pending", "InProgress", "Delayed", "Unasked"):
-            return Unknown(reason=f"{node} is being prepared" + (f" ({faults})" if faults else ""))
-        del self._preparing[node]  # It is tried anew at the next look.
+            return self._prepares(node)
+        del self._preparing[node]
         if status == "Success" and READY in output:
             return self._judge(node, output)
-        return Unknown(reason=f"preparing {node} ended as {status}: {output[-200:].strip()}")
+        return self._later(node, f"preparing {node} ended as {status}: {output[-200:].strip()}")
+
+    def _prepares(self, node: NodeId) -> Unknown:
+        """Return that a script runs there; what came of the last one stays said until this one has ended."""
+        _, faults = self._unfit.get(node, (0, ""))
+        last = self._patience.last(node) or (f"{node} is looked at again: {faults}" if faults else "")
+        return Unknown(reason=last or f"{node} is being prepared")
+
+    def _later(self, node: NodeId, why: str) -> Unknown:
+        """Return why a node cannot be prepared now; it is tried anew after a while."""
+        self._patience.refused(node, why, now=self._now())
+        return Unknown(reason=why)
 
     def _judge(self, node: NodeId, output: str) -> Accepted | Refused | Unknown:
         """Return what follows from the look at a node's GPUs."""
@@ -169,7 +197,9 @@ class Preparer:
         if not faults:
             self._prepared.add(node)
             self._unfit.pop(node, None)
+            self._patience.forget(node)
             return Accepted()
+        self._patience.forget(node)
         looks = self._unfit.get(node, (0, ""))[0] + 1
         self._unfit[node] = (looks, faults)
         if looks >= MOST_UNFIT:

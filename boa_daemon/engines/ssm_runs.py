@@ -74,6 +74,7 @@ class SsmRun:
             phase="stopped",
             seconds=0.0,
             evidence=self.refused,
+            was_refused=True,
             manifest=None if stands is None else Manifest(**stands),
             gpus=self.generation.gpus,
         )

@@ -1,8 +1,9 @@
 """Is this node fit for work?  Run on a node before its first job; standard library only.
 
 `python3 -m boa_daemon.job.health --gpus 8 --efa 4` prints one line of JSON: `faults` are why the node is of
-no use (a GPU is missing, has uncorrectable memory errors, has fallen off the bus, or cannot add up numbers
-with the others), `notes` are what could not be looked at. The exit code is 0 either way: a look that fails is
+no use (a GPU is missing, has uncorrectable memory errors, has fallen off the bus, lacks NVLinks that others
+have, or cannot add up numbers with the others; an EFA card is missing, or libfabric finds none), `notes` are
+what could not be looked at. The exit code is 0 either way: a look that fails is
 a finding, not an error.
 
 `--watch FILE` is the short look beside a job that runs, at its heartbeat: it writes `faults` into the file,
@@ -37,6 +38,9 @@ BAD_XIDS = {
 """Xid messages of the driver that no job causes; others are the job's, or pass."""
 _OVERALL = "Overall Health"
 _ABSENT, _SLOW = "not installed", "no answer within"
+_LINKS_OF, _LINK = re.compile(r"GPU (\d+):"), re.compile(r"\s+Link \d+: [\d.]+ GB/s")
+_FI_INFO = ("fi_info", "/opt/amazon/efa/bin/fi_info")
+_DOMAIN = re.compile(r"^\s+domain: (\S+)", re.MULTILINE)
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
 _REDUCE = """
 import os, torch, torch.distributed as dist, torch.multiprocessing as mp
@@ -63,11 +67,11 @@ def look(gpus: int, efa: int) -> dict[str, object]:
     if not faults and len(rows) < gpus:
         faults.append(f"{len(rows)} of {gpus} GPUs answer nvidia-smi")
     faults += [fault for row in rows for fault in _faults_of(row)]
-    faults += _xids(notes)
+    faults += [*_links(), *_xids(notes)]
     if gpus > 1 and not faults:
         faults += _reduced(notes)
     if efa:
-        faults += _efa(efa)
+        faults += _efa(efa, notes)
     return {"faults": faults, "notes": notes, "gpus": len(rows), "driver": rows[0][1] if rows else ""}
 
 
@@ -78,7 +82,7 @@ def watch() -> list[str]:
     # A driver that hangs is told apart from one that is busy by the kernel's messages alone.
     faults = [fault for fault in faults if _ABSENT not in fault and _SLOW not in fault]
     faults += [fault for row in rows for fault in _faults_of(row)]
-    return [*faults, *_xids([]), *_dcgm()]
+    return [*faults, *_links(), *_xids([]), *_dcgm()]
 
 
 def _dcgm() -> list[str]:
@@ -137,6 +141,24 @@ def _faults_of(row: Sequence[str]) -> Iterator[str]:
         yield f"GPU {index} has no spare memory rows left"
 
 
+def _links() -> list[str]:
+    """Return the GPUs that have fewer NVLinks up than others of this node.
+
+    How many a type has up differs (a part of a P3 has links that lead nowhere), and GPUs of one node do not.
+    """
+    said, why = _run(["nvidia-smi", "nvlink", "--status"], LOOK_SECONDS)
+    counts: dict[str, int] = {}
+    gpu = ""
+    for line in [] if why else said.splitlines():
+        if found := _LINKS_OF.match(line):
+            gpu = found[1]
+            counts[gpu] = 0
+        elif gpu and _LINK.match(line):
+            counts[gpu] += 1
+    most = max(counts.values(), default=0)
+    return [f"GPU {gpu} has {up} of {most} NVLinks up" for gpu, up in counts.items() if up < most]
+
+
 def _xids(notes: list[str]) -> list[str]:
     """Return the driver's messages since boot that speak of broken hardware."""
     said, why = _run(["dmesg"], LOOK_SECONDS)
@@ -148,8 +170,9 @@ def _xids(notes: list[str]) -> list[str]:
 
 def _reduced(notes: list[str]) -> list[str]:
     """Let all GPUs add up numbers once, where the image has PyTorch; return why they did not."""
-    if not Path("/dev/nvidia0").exists():
-        notes.append("no all-reduce was tried: there is no /dev/nvidia0")
+    device = Path(os.environ.get("BOA_NVIDIA", "/dev/nvidia0"))
+    if not device.exists():
+        notes.append(f"no all-reduce was tried: there is no {device}")
         return []
     _, lacking = _run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], LOOK_SECONDS)
     if lacking:
@@ -163,11 +186,23 @@ def _reduced(notes: list[str]) -> list[str]:
     return [f"an all-reduce over the GPUs failed: {why}"] if why else []
 
 
-def _efa(wanted: int) -> list[str]:
-    """Return why the EFA cards are not all there; the kernel lists them, whatever is installed."""
+def _efa(wanted: int, notes: list[str]) -> list[str]:
+    """Return why the EFA cards are not all there: the kernel lists them, and libfabric has to find them."""
     folder = Path(os.environ.get("BOA_INFINIBAND", "/sys/class/infiniband"))
     found = len(list(folder.glob("*"))) if folder.is_dir() else 0
-    return [] if found >= wanted else [f"{found} of {wanted} EFA cards are there"]
+    if found < wanted:
+        return [f"{found} of {wanted} EFA cards are there"]
+    for program in _FI_INFO:
+        said, why = _run([program, "-p", "efa", "-t", "FI_EP_RDM"], LOOK_SECONDS)
+        if why == _ABSENT:
+            continue
+        domains = set() if why else set(_DOMAIN.findall(said))
+        because = f": {why}" if why else ""
+        return [] if len(domains) >= wanted else [
+            f"libfabric finds {len(domains)} of {wanted} EFA cards{because}"
+        ]  # fmt: skip
+    notes.append("libfabric was not asked for its EFA cards: fi_info is not installed")
+    return []
 
 
 def _run(

@@ -51,6 +51,9 @@ class Call:
             return cls(service, target.rpartition(".")[2], region, {}, document, who, path)
         if service == "s3":
             return cls(service, method, region, {}, {}, who, path)
+        if service == "scheduler":
+            operation = {"POST": "CreateSchedule"}.get(method, method)
+            return cls(service, operation, region, {}, json.loads(body or b"{}"), who, path)
         query = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
         return cls(service, query.get("Action", ""), region, query, {}, who, path)
 

@@ -38,6 +38,7 @@ from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_iam import FakeIam
 from boa_daemon.testing.fake_launch import comparable, for_moto, grant, market_of, refused
 from boa_daemon.testing.fake_nodes import FakeNodes
+from boa_daemon.testing.fake_schedules import FakeScheduler
 from boa_daemon.testing.fake_terms import Lifetime, Terms
 
 LISTED_AFTER_END_SECONDS = 3600.0
@@ -58,6 +59,7 @@ class FakeCloud:
         self.forbidden: list[str] = []
         self.catalog = Catalog.load()
         self.iam = FakeIam(self._tags_of)
+        self.scheduler = FakeScheduler(self.iam, self.end)
         self.nodes: FakeNodes | None = None
         self._with_way_out: set[str] = set()
         self._throttle = Throttle(clock)
@@ -121,6 +123,8 @@ class FakeCloud:
             return self.nodes.answer(
                 call, self._lives, self._gpus_of, self.clock(), self.terms.boot_seconds
             ) or fake_side.other_service(self, call)
+        if call.service == "scheduler" and call.operation == "CreateSchedule":
+            return self.scheduler.create(call)
         if call.service == "sts" and call.operation == "GetCallerIdentity":
             return self.iam.identity(call)
         if call.service == "iam" and call.operation == "SimulatePrincipalPolicy":
@@ -325,6 +329,7 @@ class FakeCloud:
         now = self.clock()
         for name in fake_blocks.over(self, now):
             self.end(name, "Server.CapacityBlockEnd")
+        self.scheduler.advance(now, self._lives, self._tags_of)
         for life in self._lives.values():
             self._interrupt(life, now)
             if self.nodes is not None and life.ended_at is not None:

@@ -195,6 +195,7 @@ def checks_of(call: Call, tags_of: Callable[[str, str], Mapping[str, str]]) -> l
     base: dict[str, str | Sequence[str]] = {"aws:RequestedRegion": call.region}
     makers: Mapping[str, Callable[..., Iterator[Check]]] = {
         "ec2": _ec2_checks, "ssm": _ssm_checks, "sqs": _sqs_checks, "s3": _s3_checks,
+        "scheduler": _schedule_checks,
     }  # fmt: skip
     if call.service in makers:
         return list(makers[call.service](call, tags_of, base))
@@ -331,6 +332,9 @@ def _s3_checks(
     del tags_of
     path, _, query = call.path.partition("?")
     bucket, _, key = unquote(path).lstrip("/").partition("/")
+    if not key and query.split("=")[0] == "policy":
+        yield "s3:GetBucketPolicy", f"arn:aws:s3:::{bucket}", base
+        return
     if not key:
         action = "s3:ListBucket" if call.operation in ("GET", "HEAD") else f"s3:{call.operation}"
         prefix = dict(parse_qsl(query, keep_blank_values=True)).get("prefix", "")
@@ -340,6 +344,18 @@ def _s3_checks(
         call.operation, "s3:GetObject"
     )
     yield action, f"arn:aws:s3:::{bucket}/{key}", base
+
+
+def _schedule_checks(
+    call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
+) -> Iterator[Check]:
+    """Yield the checks of a schedule: on itself, and on the role that it hands over."""
+    del tags_of
+    name = call.path.partition("?")[0].rpartition("/")[2]
+    arn = f"arn:aws:scheduler:{call.region}:{ACCOUNT}:schedule/default/{name}"
+    yield f"scheduler:{call.operation}", arn, base
+    role = call.document["Target"]["RoleArn"]
+    yield "iam:PassRole", role, base | {"iam:PassedToService": "scheduler.amazonaws.com"}
 
 
 def _ec2_arn(call: Call, kind: str, name: str) -> str:

@@ -209,6 +209,7 @@ class RunReport:
     its gradient noise scale, where it reports one, `save_seconds` how long its last save took.
     `manifest` is the newest whole checkpoint of the job.
     `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
+    A generation that `was_refused` never started: its nodes did not take it.
     """
 
     job: JobId
@@ -223,6 +224,7 @@ class RunReport:
     evidence: str = ""
     manifest: Manifest | None = None
     lost_steps: int = 0
+    was_refused: bool = False
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
@@ -319,6 +321,10 @@ class Provider(Cloud, Protocol):
     def refresh(self) -> None:
         """Ask for facts that are getting old; called from a thread of its own, as a tick never waits."""
         return
+
+    def standing_usd_per_hour(self) -> float:
+        """Return what is billed without any node, at the most; every cap in dollars has room for it."""
+        return 0.0
 
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""

@@ -14,16 +14,19 @@ import pytest
 from aws_rigs import CATALOG, AwsRig, OneSession, a_launch, a_rig
 from botocore.config import Config
 
+from boa_daemon.backends.aws import IMAGES_SECONDS
 from boa_daemon.backends.aws_calls import AwsCalls
 from boa_daemon.backends.aws_doctor import Doctor
 from boa_daemon.backends.aws_image_build import STATE_FILE, ImageBuilder
 from boa_daemon.backends.aws_image_policy import image_policy
 from boa_daemon.backends.aws_image_recipe import BuildFailed, Built, Recipe, builder_request
 from boa_daemon.backends.aws_image_script import check, held
-from boa_daemon.backends.aws_images import OwnImage, newest, own_images, staleness
+from boa_daemon.backends.aws_images import OwnImage, newest, own_images, remove, staleness
 from boa_daemon.backends.aws_policy import Uses
 from boa_daemon.backends.aws_request import Site
 from boa_daemon.backends.settings import OPEN_DRIVER
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing.fake_iam import ACCOUNT, Principal
 from boa_daemon.testing.fake_nodes import FakeNodes
@@ -306,3 +309,27 @@ def test_a_state_that_cannot_be_read_is_no_leave_to_rent(bench: Bench) -> None:
     with pytest.raises(BoaError, match="cannot be read"):
         bench.build()
     assert bench.rig.fake.history() == []
+
+
+def test_what_images_cost_is_counted_by_the_caps(bench: Bench) -> None:
+    """As full disks, from the next refresh on, and no more once they are gone."""
+    cloud = bench.rig.another()
+    cloud.refresh()
+    assert cloud.standing_usd_per_hour() == 0.0
+    bench.build()
+    bench.rig.pass_time(IMAGES_SECONDS)
+    cloud.refresh()
+    images = own_images(bench.rig.cloud.calls)
+    expected = sum(image.volume_gib for image in images) * 0.05 / 730.0
+    assert cloud.standing_usd_per_hour() == pytest.approx(expected)
+    assert expected > 0.0
+
+    planner = Planner(Settings())
+    before = planner.rules().caps.standing_usd_per_hour
+    planner.standing = cloud.standing_usd_per_hour
+    assert planner.rules().caps.standing_usd_per_hour == pytest.approx(before + expected)
+
+    remove(bench.rig.cloud.calls, images)
+    bench.rig.pass_time(IMAGES_SECONDS)
+    cloud.refresh()
+    assert cloud.standing_usd_per_hour() == 0.0

@@ -15,7 +15,8 @@ import pytest
 from boa_daemon.backends import aws_calls
 from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws_image_policy import image_policy
-from boa_daemon.backends.aws_policy import Uses, actions_of, node_policy, policy
+from boa_daemon.backends.aws_policy import Uses, actions_of, node_policy, parts_of, policy
+from boa_daemon.backends.aws_pool_end import end_policy
 from boa_daemon.backends.aws_stack import ACCOUNT, Wishes, as_yaml, site_of, stack_template
 from boa_daemon.backends.settings import AwsSettings
 
@@ -26,6 +27,7 @@ SETTINGS = AwsSettings(
     instance_profile="boa-node",
     queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-warnings",
     warm_pool_nodes=2,
+    pool_end_role="arn:aws:iam::123456789012:role/boa-lab-pool-end",
 )
 USES = Uses(
     reports_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-reports",
@@ -33,12 +35,17 @@ USES = Uses(
     sns_topic="arn:aws:sns:us-east-1:123456789012:alerts",
 )
 CODE = BACKENDS.parent
-TABLES = ("aws_calls.py", "aws_image_policy.py", "aws_policy.py", "aws_stack.py", "buckets.py")
+TABLES = (
+    "aws_calls.py", "aws_image_policy.py", "aws_policy.py", "aws_resource_policies.py", "aws_stack.py",
+    "buckets.py",
+)  # fmt: skip
 """These name calls without making them."""
 SEPARATE = {"stack", "free", "bake", "unbake", "baked"}
 """Groups that no policy of the daemon holds."""
 MUTATING = re.compile(r"^ec2:(?!Describe)")
-NAMED = re.compile(r'"((?:ce|cloudformation|ec2|iam|pricing|s3|servicequotas|sns|sqs|ssm|sts):[A-Z]\w+)"')
+NAMED = re.compile(
+    r'"((?:ce|cloudformation|ec2|iam|pricing|s3|servicequotas|scheduler|sns|sqs|ssm|sts):[A-Z]\w+)"'
+)
 BY_METHOD = {
     "ssm:SendCommand", "ssm:GetCommandInvocation", "s3:GetObject", "s3:ListObjectsV2",
     "s3:DeleteObject",
@@ -190,12 +197,14 @@ def test_the_owner_tag_cannot_be_changed() -> None:
     assert renew["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"] == names
 
 
-def test_one_role_can_be_passed_to_ec2_alone() -> None:
+def test_each_role_can_be_passed_to_one_service_alone() -> None:
     """Or a node could be given somebody's rights."""
-    [passing] = [each for each in statements() if each["Action"] == ["iam:PassRole"]]
+    node, end = [each for each in statements() if each["Action"] == ["iam:PassRole"]]
 
-    assert passing["Resource"] == ["arn:aws:iam::*:role/boa-node"]
-    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    assert node["Resource"] == ["arn:aws:iam::*:role/boa-node"]
+    assert node["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    assert end["Resource"] == [SETTINGS.pool_end_role]
+    assert end["Condition"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
 
 
 def test_launches_are_held_to_imdsv2_and_our_types() -> None:
@@ -215,17 +224,31 @@ def test_foreign_instances_are_denied_whatever_else_allows_it() -> None:
 
 
 def test_the_policy_fits() -> None:
-    """A managed policy has at most 6,144 characters, white space not counted; also with the longest names."""
-    longest = AwsSettings(cluster="c" * 64, instance_types=tuple(f"g6e.{n}xlarge" for n in range(24)))
+    """A managed policy takes 6,144 characters, a role 10,240, without white space; with the longest names."""
+    longest = AwsSettings(
+        cluster="c" * 64, instance_types=tuple(f"g6e.{n}xlarge" for n in range(24)), warm_pool_nodes=1
+    )
     site = site_of(longest, account="1" * 12)
-    for document in (policy(SETTINGS, uses=USES), policy(site.settings, uses=site.uses, account="1" * 12)):
-        assert len(json.dumps(document, separators=(",", ":"))) < 6144
+    whole = policy(site.settings, uses=site.uses, account="1" * 12)
+    parts = parts_of(whole)
+    attached = stack_template(longest)["Resources"]["ControlRole"]["Properties"]["ManagedPolicyArns"]
+
+    assert len(json.dumps(policy(SETTINGS, uses=USES), separators=(",", ":"))) < 6144
+    assert all(len(json.dumps(part, separators=(",", ":"))) <= 6144 for part in parts)
+    assert [each for part in parts for each in part["Statement"]] == whole["Statement"]
+    assert len(attached) == len(parts) == 2
+    assert len(json.dumps(whole, separators=(",", ":"))) < 10_240
 
 
 def test_other_partitions_have_arns_of_their_own() -> None:
     """China and GovCloud."""
     for region, partition in (("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")):
-        text = json.dumps(policy(SETTINGS.model_copy(update={"region": region}), uses=Uses(uri="s3://b/j")))
+        text = json.dumps(
+            policy(
+                SETTINGS.model_copy(update={"region": region, "warm_pool_nodes": 0}),
+                uses=Uses(uri="s3://b/j"),
+            )
+        )
         assert "arn:aws:" not in text
         assert f"arn:{partition}:ec2" in text
 
@@ -256,11 +279,16 @@ def test_cloudformation_takes_the_template(wishes: Wishes) -> None:
     assert len(json.dumps(stack_template(SETTINGS, wishes))) < 51_200
 
 
-@pytest.mark.parametrize("which", ["daemon", "node", "image"])
+@pytest.mark.parametrize("which", ["daemon", "node", "image", "pool-end"])
 def test_parliament_finds_nothing(which: str) -> None:
     """Actions, resources and condition keys are those that AWS documents for one another."""
-    whole = {"daemon": policy, "node": node_policy, "image": image_policy}[which]
-    document = whole(SETTINGS, uses=USES, account="123456789012")
+    account = "123456789012"
+    document = {
+        "daemon": policy(SETTINGS, uses=USES, account=account),
+        "node": node_policy(SETTINGS, USES, account=account),
+        "image": image_policy(SETTINGS, uses=USES, account=account),
+        "pool-end": end_policy(SETTINGS, account=account),
+    }[which]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PARLIAMENT],
         input=json.dumps(document), capture_output=True, text=True, check=True,

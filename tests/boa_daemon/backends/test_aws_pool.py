@@ -201,5 +201,5 @@ def test_the_doctor_says_what_is_stopped(rig: AwsRig) -> None:
     """And what its disks cost; more than there is room for is worth a warning."""
     a_stopped_one(rig)
     for room, status in ((1, "ok"), (0, "warning")):
-        [check] = Doctor(rig.another(warm_pool_nodes=room), CATALOG, rig.clock)._pool()
+        _, check = Doctor(rig.another(warm_pool_nodes=room), CATALOG, rig.clock)._pool()
         assert (check.status, check.said) == (status, f"1 of {room} stopped, 0.0219 USD/hour for their disks")

@@ -104,11 +104,11 @@ def test_an_image_is_built_entered_in_the_books_used_listed_and_removed(boa: Boa
 
 def test_what_could_break_a_cap_is_not_rented(boa: Boa, fake: FakeCloud) -> None:
     Path("boa.toml").write_text(
-        SETTINGS.format(cap=240).replace("10.0", "10.0\nstanding_usd_per_hour = 9.99")
+        SETTINGS.format(cap=240).replace("10.0", "10.0\nstanding_usd_per_hour = 9.95")
     )
     code, said, _ = boa("image", "build", "--yes")
     assert code == INFEASIBLE
-    assert "usd_per_day_cap 240 leaves 0.24" in said["message"]
+    assert "usd_per_day_cap 240 leaves 0.87" in said["message"]
     assert fake.history() == []
 
 

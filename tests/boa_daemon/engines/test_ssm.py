@@ -405,10 +405,31 @@ def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
     assert isinstance(engine.prepare([node])["i-1"], Unknown)
     stage.wires.is_broken = False
     stage.wires.answers = [("InProgress", ""), ("Failed", "no aws"), ("Success", FIT)]
-    said = [engine.prepare([node])["i-1"] for _ in range(6)]
+    said = []
+    for _ in range(6):
+        stage.clock.instant += 10.0
+        said.append(engine.prepare([node])["i-1"])
 
     assert [type(answer) for answer in said] == [Unknown, Unknown, Unknown, Unknown, Accepted, Accepted]
     assert "no aws" in getattr(said[2], "reason", "")
+
+
+def test_a_node_that_ssm_does_not_reach_is_asked_ever_more_seldom(stage: Stage) -> None:
+    """Half an hour of ticks: a quarter of the questions, the reason all along, and ready within a minute."""
+    engine, node = stage.bench.engine, a_node("i-1")
+    stage.wires.gone = {"i-1"}
+    said = []
+    for _ in range(180):
+        stage.clock.instant += 10.0
+        said.append(engine.prepare([node])["i-1"])
+    assert {type(each) for each in said} == {Unknown}
+    assert all("SSM does not reach i-1 yet" in getattr(each, "reason", "") for each in said)
+    assert 30 <= stage.wires.tries <= 45
+    stage.wires.gone, stage.wires.answers = set(), [("Success", FIT)]
+    for _ in range(7):
+        stage.clock.instant += 10.0
+        last = engine.prepare([node])["i-1"]
+    assert last == Accepted()
 
 
 def test_the_next_generation_fetches_what_the_last_one_kept(stage: Stage) -> None:

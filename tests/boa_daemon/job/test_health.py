@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,20 +15,34 @@ GOOD = "0, 570.172.08, 0, 0\n1, 570.172.08, 0, 0\n"
 
 
 def look(
-    folder: Path, *flags: str, smi: str | None = GOOD, dmesg: str = "", cards: int = 0
+    folder: Path,
+    *flags: str,
+    smi: str | None = GOOD,
+    dmesg: str = "",
+    cards: int = 0,
+    links: str = "",
+    fabric_says: tuple[str, int] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Return what the program finds with these tools in its path."""
-    for name, text in (("nvidia-smi", smi), ("dmesg", dmesg)):
-        if text is not None:
-            (folder / f"{name}.txt").write_text(text)
-            (folder / name).write_text(f"#!/bin/sh\ncat {folder / name}.txt\n")
+    said = {"nvidia-smi": (smi, 0), "dmesg": (dmesg, 0), "nvlink": (links, 0), "fi_info": fabric_says}
+    for name, answer in said.items():
+        if answer is not None and answer[0] is not None:
+            (folder / f"{name}.txt").write_text(answer[0])
+            other = f'[ "$1" = nvlink ] && exec cat {folder}/nvlink.txt' if name == "nvidia-smi" else ":"
+            (folder / name).write_text(f"#!/bin/sh\n{other}\ncat {folder / name}.txt\nexit {answer[1]}\n")
             (folder / name).chmod(0o755)
     fabric = folder / "infiniband"
     for number in range(cards):
         (fabric / f"rdmap{number}").mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "-m", "boa_daemon.job.health", *flags],
-        env={**os.environ, "PATH": f"{folder}:/usr/bin:/bin", "BOA_INFINIBAND": str(fabric)},
+        env={
+            **os.environ,
+            "PATH": f"{folder}:/usr/bin:/bin",
+            "BOA_INFINIBAND": str(fabric),
+            **(environment or {}),
+        },
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return dict(json.loads(done.stdout))
@@ -170,3 +185,109 @@ def test_what_nvidias_own_watcher_calls_a_failure(tmp_path: Path) -> None:
     with pytest.raises(json.JSONDecodeError):
         look(tmp_path, "--watch", str(file))
     assert json.loads(file.read_text())["faults"] == ["DCGM calls GPU 0 NVLink a failure"]
+
+
+A100 = """GPU {gpu}: NVIDIA A100-SXM4-40GB (UUID: GPU-0b9e5b0c-1a61-7a2c-0000-00000000000{gpu})
+{links}"""
+UP, DOWN = "\t Link {}: 25 GB/s\n", "\t Link {}: <inactive>\n"
+
+
+def nvlinks(*up: int, of: int = 12) -> str:
+    """Return what `nvidia-smi nvlink --status` prints of GPUs that have so many links up."""
+    rows = ["".join((UP if link < count else DOWN).format(link) for link in range(of)) for count in up]
+    return "".join(A100.format(gpu=gpu, links=row) for gpu, row in enumerate(rows))
+
+
+@pytest.mark.parametrize(
+    ("links", "faults"),
+    [
+        (nvlinks(12, 12), []),
+        (nvlinks(12, 11), ["GPU 1 has 11 of 12 NVLinks up"]),
+        (nvlinks(0, 12), ["GPU 0 has 0 of 12 NVLinks up"]),
+        # A part of a P3 has links that lead to GPUs of other people; all of its GPUs do.
+        (nvlinks(4, 4, of=6), []),
+        ("Unable to retrieve NVLink information as all links are inActive\n", []),
+        ("", []),
+    ],
+)
+def test_links_that_other_gpus_of_the_node_have(tmp_path: Path, links: str, faults: list[str]) -> None:
+    """At admission and beside a job alike."""
+    assert look(tmp_path, "--gpus", "2", links=links)["faults"] == faults
+    file = tmp_path / "health.json"
+    with pytest.raises(json.JSONDecodeError):
+        look(tmp_path, "--watch", str(file), links=links)
+    assert json.loads(file.read_text())["faults"] == faults
+
+
+CARD = """provider: efa
+    fabric: efa
+    domain: rdmap{}s27-rdm
+    version: 119.0
+    type: FI_EP_RDM
+    protocol: FI_PROTO_EFA
+"""
+NONE = "fi_getinfo: -61 (No data available)\n"
+
+
+@pytest.mark.parametrize(
+    ("fabric_says", "faults", "notes"),
+    [
+        (("".join(CARD.format(number) for number in range(4)), 0), "[]", "[]"),
+        # Each card is listed once for each way to talk to it.
+        ((CARD.format(0) * 4, 0), "libfabric finds 1 of 4 EFA cards", "[]"),
+        ((NONE, 61), "libfabric finds 0 of 4 EFA cards: fi_getinfo: -61 (No data available)", "[]"),
+        (None, "[]", "fi_info is not installed"),
+    ],
+)
+def test_libfabric_has_to_find_the_cards(
+    tmp_path: Path, fabric_says: tuple[str, int] | None, faults: str, notes: str
+) -> None:
+    """The kernel may list a card whose provider does not load; then NCCL goes over TCP, ten times slower."""
+    found = look(
+        tmp_path, "--gpus", "1", "--efa", "4", smi="0, 570.1, 0, 0\n", cards=4, fabric_says=fabric_says
+    )
+
+    assert faults in str(found["faults"])
+    assert notes in str(found["notes"])
+
+
+TORCH = """
+import os
+class cuda:
+    is_available = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: 2)
+    set_device = staticmethod(lambda rank: None)
+class Tensor:
+    def __init__(self, value): self.value = value
+    def eq(self, other): return Tensor(self.value == other)
+    def all(self): return self.value
+full = lambda shape, value, device: Tensor(value)
+"""
+DISTRIBUTED = """
+import os
+def init_process_group(kind, rank, world_size, init_method): assert (kind, world_size) == ("nccl", 2)
+def destroy_process_group(): pass
+def all_reduce(x):
+    if os.environ["FAKE_SUM"] == "error":
+        raise RuntimeError("NCCL error: unhandled cuda error")
+    x.value = float(os.environ["FAKE_SUM"])
+"""
+SPAWN = "def spawn(one, args, nprocs):\n    for rank in range(nprocs): one(rank, *args)\n"
+
+
+@pytest.mark.parametrize(
+    ("total", "fault"),
+    [("3", ""), ("2", "the sum is wrong"), ("error", "NCCL error: unhandled cuda error")],
+)
+def test_all_gpus_add_up_numbers_at_admission(tmp_path: Path, total: str, fault: str) -> None:
+    """The script that runs is the one that runs on nodes; torch is a stand-in that adds up as told."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    for name, text in (("__init__", TORCH), ("distributed", DISTRIBUTED), ("multiprocessing", SPAWN)):
+        (package / f"{name}.py").write_text(text)
+    paths = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}:{Path(__file__).parents[3]}"
+    environment = {"PYTHONPATH": paths, "BOA_NVIDIA": str(tmp_path), "FAKE_SUM": total}
+    found = look(tmp_path, "--gpus", "2", environment=environment)
+
+    assert found["notes"] == []
+    assert (fault in str(found["faults"])) if fault else found["faults"] == []

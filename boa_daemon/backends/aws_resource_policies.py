@@ -1,0 +1,75 @@
+"""The policies that stand on things themselves: who may send to a queue, and that nobody goes without TLS.
+
+The stack has them, `boa iam --queue` and `--bucket` print them, and the doctor looks whether they stand.
+An ARN is a string, or what CloudFormation makes one of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+Queue: TypeAlias = Literal["warnings", "reports"]
+
+
+def queue_policy(queue: Queue, arn: object, account: str) -> dict[str, Any]:
+    """Return the policy of a queue; EventBridge fills the one of the warnings."""
+    events = {
+        "Sid": "Events",
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Condition": {"StringEquals": {"aws:SourceAccount": account}},
+        "Resource": [arn],
+    }
+    return _document([*([events] if queue == "warnings" else []), _tls_only("sqs:*", [arn])])
+
+
+def bucket_policy(arn: object, below: object) -> dict[str, Any]:
+    """Return the policy of the bucket; `below` is the ARN of everything in it."""
+    return _document([_tls_only("s3:*", [arn, below])])
+
+
+def absent(wanted: Mapping[str, Any], standing: str) -> list[tuple[str, str]]:
+    """Return (statement, sentence) for each statement that is not in a policy as it stands, as JSON."""
+    try:
+        document = json.loads(standing) if standing else {}
+        there = [_comparable(each) for each in document.get("Statement", ())]
+    except (ValueError, AttributeError):
+        there = []
+    return [
+        (
+            each["Sid"],
+            f"{each['Action']}: {'not denied without TLS' if each['Effect'] == 'Deny' else 'not allowed'}",
+        )
+        for each in wanted["Statement"]
+        if _comparable(each) not in there
+    ]
+
+
+def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return statements as a policy."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _tls_only(action: str, resources: Sequence[object]) -> dict[str, Any]:
+    """Return the statement that refuses everybody without TLS."""
+    return {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": action,
+        "Resource": list(resources),
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+
+
+def _comparable(value: object) -> object:
+    """Return a part of a policy as it compares: a statement's name says nothing, one is a list of one."""
+    if isinstance(value, Mapping):
+        return {key: _comparable(each) for key, each in value.items() if key != "Sid"}
+    if isinstance(value, list | tuple):
+        return sorted(map(str, value))
+    # AWS writes a principal that is everybody either way.
+    return [str(value)]
