@@ -179,6 +179,7 @@ class Daemon:
                 alert=self._alert,
                 may_act=books.check_leads,
                 machines=lambda: tuple(self.planner.machines.values()),
+                awaited=self.work.awaited_nodes,
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,

@@ -71,6 +71,7 @@ class Fleet:
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         may_act: Callable[[], None] = lambda: None,
         machines: Callable[[], Collection[InstanceType]] = tuple,
+        awaited: Callable[[], Collection[NodeId]] = tuple,
         missing_seconds: float = MISSING_SECONDS,
     ) -> None:
         self._look, self._alert, self.may_act = look, alert, may_act
@@ -81,7 +82,7 @@ class Fleet:
         self._unusable: dict[NodeId, Unusable] = {}
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
-        self._machines = machines
+        self._machines, self._awaited = machines, awaited
         self._as_planned: dict[InstanceType, InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
@@ -97,8 +98,16 @@ class Fleet:
         # After the ended ones: a job that was on one of them lets its other nodes go as well.
         held = self._queue.holders()
         changed: list[InstanceRecord] = []
+        awaited = self._awaited()
         nodes = [
-            self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now, changed)
+            self._noted(
+                node,
+                prepared.get(node.id, Accepted()),
+                held.get(node.id, {}),
+                now,
+                changed,
+                is_awaited=node.id in awaited,
+            )
             for node in self._with_warnings(listed.values())
             if node.ended_at is None
         ]
@@ -207,6 +216,8 @@ class Fleet:
         held: Mapping[int, str],
         now: float,
         changed: list[InstanceRecord],
+        *,
+        is_awaited: bool = False,
     ) -> NodeState:
         """Return a node with its jobs; what is new about it joins `changed`."""
         is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
@@ -220,7 +231,7 @@ class Fleet:
         if ready_at is None and node.phase == "ready":
             ready_at = now
         idle = None
-        if node.phase == "ready" and not held:
+        if node.phase == "ready" and not held and not is_awaited:
             idle = before.idle_since or now
         record = InstanceRecord(
             node=replace(node, gpus=(), idle_since=None),

@@ -18,6 +18,7 @@ from shlex import quote
 
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
 from policies.model import JobId
 
@@ -186,7 +187,7 @@ class SsmInside:
             return place
         name, folder, root = place
         shell = ("sudo", "env", f"PYTHONPATH={library(root)}", "python3", "-m", MODULE, folder)
-        return WayIn(kind="ssm", node=name, folder=folder, shell=shell, region=self._region)
+        return WayIn(kind="ssm", node=instance_of(name), folder=folder, shell=shell, region=self._region)
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
         """Start a command beside a unit by Run Command; return the word by which its end is asked for."""
