@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, NoReturn, TypeAlias
 from urllib.parse import quote
@@ -17,7 +16,6 @@ from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client
 from boa_daemon.engines.ssm_session import Session, carry
 from boa_daemon.errors import FAILED, InputError
 
-LOOK_SECONDS, MOST_LOOK_SECONDS = 0.1, 1.0
 NodeOption: TypeAlias = Annotated[int, typer.Option("--node", min=0, help="The node of the job, from 0 on.")]
 PrintOption: TypeAlias = Annotated[
     bool, typer.Option("--print", help="Print the command of the session, and run nothing.")
@@ -40,14 +38,8 @@ def execute(
 
     One word is a line for the shell. Exit code 0 where the command's own is 0, else 1.
     """
-    text = command[0] if len(command) == 1 else shlex.join(command)
     with a_client(config, socket) as client:
-        order = {"command": text, "node": node, "seconds": seconds}
-        word = client.post(f"/jobs/{_quoted(job)}/exec", order)["command"]
-        pause = LOOK_SECONDS
-        while not (said := client.get(f"/jobs/{_quoted(job)}/exec/{word}"))["is_over"]:
-            time.sleep(pause)
-            pause = min(pause * 1.5, MOST_LOOK_SECONDS)
+        said = client.exec(job, command[0] if len(command) == 1 else command, node=node, seconds=seconds)
     if output is OutputFormat.json:
         print_json(said)
     else:

@@ -11,7 +11,7 @@ started again as after any failure. Steps that an end lost are work that is left
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,6 +23,7 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
 from boa_daemon.daemon.purses import Purses
+from boa_daemon.daemon.readying import Readying
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
 from boa_daemon.inputs.job_file import DEFAULT_RETRIES
 from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
@@ -32,7 +33,7 @@ from boa_daemon.store.groups import find_group, statuses
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, Clock, GoesAhead, Refused, Runner, RunReport
+from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
 from boa_daemon.tick.state import JobState, JobTerms, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
@@ -45,22 +46,8 @@ MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
 MOST_OF_GRACE = 0.7
 """A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
-MOST_READYING_SECONDS = 300.0
-"""A move waits no longer for its next nodes to have what the job needs."""
-FORGOTTEN_SECONDS = 10.0
-"""A move that no tick wants any more in so long keeps no node."""
 LEAST_DONE = 0.01
 """What did less than this part of its size says nothing about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Readying:
-    """A start that is made ready: on which nodes, since when, and when it was wanted last."""
-
-    generation: int
-    since: float
-    asked_at: float
-    nodes: frozenset[NodeId]
 
 
 class Work:
@@ -99,7 +86,7 @@ class Work:
         self._ended_as: dict[JobId, JobStatus] = {}
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
-        self._readying: dict[JobId, _Readying] = {}
+        self._readying = Readying(runner, clock, alert)
         self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
 
     def reattach(self) -> int:
@@ -370,7 +357,7 @@ class Work:
     def _ended(self, job: JobRecord, report: RunReport, now: float) -> JobRecord:
         """Return a job with what the report of its generation's end says."""
         self.liveness.forget(job.id)
-        self._readying.pop(job.id, None)
+        self._readying.forget(job.id)
         step = job.step if report.step is None else report.step
         if report.lost_steps:
             step = 0 if report.manifest is None else report.manifest.step
@@ -513,35 +500,13 @@ class Work:
         return answer
 
     def is_ready_for(self, action: StartJob) -> bool:
-        """Return whether a job may be stopped for its next start, all of which is ready that can be.
-
-        A job goes on meanwhile where it is, but not for ever: then it moves as it would without.
-        """
-        job, runner = self._queue.active.get(action.job), self._runner
-        if job is None or not isinstance(runner, GoesAhead) or action.generation != job.generation + 1:
-            return True
-        now, known = self._clock.now(), self._readying.get(job.id)
-        since = now if known is None or known.generation != action.generation else known.since
-        nodes = frozenset(slot.node for slot in action.slots)
-        self._readying[job.id] = _Readying(action.generation, since, asked_at=now, nodes=nodes)
-        if now - since > MOST_READYING_SECONDS:
-            return True
-        try:
-            return runner.ahead(action)
-        except (OSError, ValueError) as fault:
-            self._alert(f"ahead:{job.id}", f"job {job.id} moves without being made ready: {fault}")
-            return True
+        """Return whether a job may be stopped for its next start; it goes on where it is until then."""
+        job = self._queue.active.get(action.job)
+        return job is None or action.generation != job.generation + 1 or self._readying.is_ready(action)
 
     def awaited_nodes(self) -> frozenset[NodeId]:
         """Return the nodes to which jobs are about to move: those are not idle."""
-        now = self._clock.now()
-        return frozenset[NodeId]().union(
-            *(
-                each.nodes
-                for job, each in self._readying.items()
-                if job in self._stopping or now - each.asked_at <= FORGOTTEN_SECONDS
-            )
-        )
+        return self._readying.nodes(self._stopping)
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Checkpoint and stop a job; its GPUs are free once the engine says so."""

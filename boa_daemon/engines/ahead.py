@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from boa_daemon.job.ahead import are_all_there, notes_of
+from boa_daemon.job.container import pull_script
 from boa_daemon.job.keeper import GO, READY
 from boa_daemon.job.processes import is_alive, kill_all_carrying, send
 from boa_daemon.job.unit import Unit, read_own
@@ -118,10 +119,12 @@ def is_one_script(run: str) -> bool:
 def with_waits(spec: JobSpec, units: Sequence[Unit], running: Sequence[Unit]) -> tuple[Unit, ...]:
     """Return the units of a coming generation as those that wait, ready to be written down."""
     is_safe, most = may_start_early(spec, running)
+    pull = pull_script(spec.image) if spec.image else ""
     return tuple(
         replace(
             unit,
             waits="start" if is_safe else "bring",
+            bring=" && ".join(part for part in (unit.bring, pull) if part),
             wait_bytes=most * int(unit.environment.get("BOA_GPUS_PER_NODE", "1")),
         )
         for unit in units

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.job_view import FORGOTTEN_SECONDS, MOST_READYING_SECONDS, Work
+from boa_daemon.daemon.job_view import Work
+from boa_daemon.daemon.readying import FORGOTTEN_SECONDS, MOST_SECONDS
 from boa_daemon.testing import ManualClock
 from boa_daemon.tick.actions import StartJob
 from policies.model import GpuSlot, Width
@@ -69,7 +70,7 @@ def test_it_does_not_wait_for_ever(parts: tuple[Work, Readier, ManualClock, list
     """After a while it moves as it would without; the time of a later move is its own."""
     work, runner, clock, _ = parts
     assert not work.is_ready_for(a_start())
-    clock.instant = MOST_READYING_SECONDS + 1.0
+    clock.instant = MOST_SECONDS + 1.0
     assert work.is_ready_for(a_start())
     work._queue.active["a"].generation = 2
     assert not work.is_ready_for(a_start(generation=3))
@@ -84,5 +85,5 @@ def test_a_fault_holds_no_move_up(parts: tuple[Work, Readier, ManualClock, list[
     assert said == ["job a moves without being made ready: no space left on device"]
     assert work.is_ready_for(a_start(generation=1))
     assert len(runner.asked) == 1
-    work._runner = object()  # type: ignore[assignment]
+    work._readying._runner = object()  # type: ignore[assignment]
     assert work.is_ready_for(a_start())
