@@ -144,7 +144,6 @@ class ArtifactsAnswer(TypedDict):
 class ExecAnswer(TypedDict):
     """How a command beside a job ended; `exit_code` is None where it has none, and `why` says why."""
 
-    as_of: float
     job: str
     is_over: bool
     exit_code: int | None
