@@ -3,8 +3,9 @@
     python benchmarks/restart.py [--times 4] [--job numpy|ddp]
 
 A daemon in a process of its own with jobs as processes; the width of the class is edited and read anew, as an
-operator would. A line for each part: the job stops, the daemon notices and starts the next generation, and
-that makes its first step. Many resizes within an hour would be held back as a loop.
+operator would. A line for each part: the next start is made ready while the job goes on, the job stops, the
+daemon notices and starts the next generation, and that makes its first step. Cards wait in the last three.
+Many resizes within an hour would be held back as a loop.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from daemon_site import Site, wait_for  # noqa: E402
 
 from boa_daemon.api.client import Client  # noqa: E402
-from boa_daemon.engines.layout import Layout  # noqa: E402
+from boa_daemon.engines.layout import OWN, Layout  # noqa: E402
 
 SETTINGS = """
 [budget]
@@ -82,7 +83,8 @@ def main() -> None:
 
 def _resize(site: Site, run: str, times: int) -> dict[str, list[float]]:
     """Return the seconds of each part of each resize."""
-    parts: dict[str, list[float]] = {"stop": [], "notice and start": [], "first step": [], "in all": []}
+    names = ("made ready, the job goes on", "stop", "notice and start", "first step", "in all, cards wait")
+    parts: dict[str, list[float]] = {name: [] for name in names}
     with Client(site.socket) as boa:
         (job,) = boa.submit({"name": "job", "class": "real", "run": run, "elastic": True})
         layout = Layout(root=(site.folder / "state" / "jobs").resolve())
@@ -94,15 +96,22 @@ def _resize(site: Site, run: str, times: int) -> dict[str, list[float]]:
             (site.folder / "classes.yaml").write_text(CLASSES.format(width=width))
             assert site.process is not None
             site.process.send_signal(signal.SIGHUP)
+            asked_at = time.time()
             after = layout.generation(job, now + 1)
-            wait_for((after / "n0" / "unit.json").exists, site)
-            wait_for(lambda file=after / "progress.json": _step(file) > 0, site)
+            progress = after / OWN / "progress.json"
+            wait_for((after / "generation.json").exists, site)
+            wait_for(lambda file=progress: _step(file) > 0, site)
             stop_at = (before / "stop").stat().st_mtime
             end_at = json.loads((before / "n0" / "exit.json").read_text())["ended_at"]
-            start_at = (after / "n0" / "unit.json").stat().st_mtime
-            seconds = json.loads((after / "progress.json").read_text())
-            first_at = seconds["at"]
-            found = (end_at - stop_at, start_at - end_at, first_at - start_at, first_at - stop_at)
+            start_at = (after / "generation.json").stat().st_mtime
+            first_at = json.loads(progress.read_text())["at"]
+            found = (
+                stop_at - asked_at,
+                end_at - stop_at,
+                start_at - end_at,
+                first_at - start_at,
+                first_at - stop_at,
+            )
             for label, one in zip(parts, found, strict=True):
                 parts[label].append(one)
     return parts

@@ -3,8 +3,9 @@
     python benchmarks/soak.py [--jobs 2000] [--kills 40]
 
 A group of jobs, each of which notes that it began and ended; a daemon in a process of its own that is killed
-every few seconds and started again; keepers of jobs that run are killed as well. At the end every job has
-finished and noted its end, twice only where its keeper was killed in between, and no process is left.
+and started again, and keepers of jobs that run, with kills spread over the first part of the jobs. At the end
+every job has finished and noted its end, twice only where its keeper was killed in between, and no process is
+left. What the daemon holds is measured all along: growth is told as rates, not as ends.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -46,9 +49,34 @@ idle_hold_seconds = 60
 JOB = "echo begin >> $NOTES/$BOA_INDEX; sleep 0.5; echo end >> $NOTES/$BOA_INDEX"
 
 
+PART_WITH_KILLS = 0.6
+SAMPLE_SECONDS, SETTLED_SECONDS = 2.0, 20.0
+"""The daemon is measured this often; what a life holds in its first seconds is its start, not growth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What the daemon with this process id held when so many jobs were over."""
+
+    pid: int
+    life_seconds: float
+    jobs_done: int
+    rss_mb: float
+    open_files: int
+    threads: int
+    files: int
+    files_of_jobs: int
+    database_mb: float
+    rows: dict[str, int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Soaked:
-    """What was found at the end: jobs by status and by how many ends they noted, and what is left."""
+    """What was found at the end: jobs by status and by how many ends they noted, and what is left.
+
+    `growth` are rates: of memory, files and threads of the daemon per 1,000 jobs within its lives, once it
+    has settled; of files and rows per job, in the first and in the second half of the jobs.
+    """
 
     jobs: int
     counts: dict[str, int]
@@ -58,6 +86,7 @@ class Soaked:
     processes_left: int
     database_bytes: int
     seconds: float
+    growth: dict[str, float]
 
 
 def soak(folder: Path, *, jobs: int, kills: int, seed: int = 0) -> Soaked:
@@ -68,6 +97,8 @@ def soak(folder: Path, *, jobs: int, kills: int, seed: int = 0) -> Soaked:
     site = Site(folder, SETTINGS)
     site.up()
     killed: Counter[str] = Counter()
+    samples: list[Sample] = []
+    up_at = sampled_at = time.monotonic()
     try:
         with Client(site.socket) as boa:
             job = {
@@ -83,8 +114,16 @@ def soak(folder: Path, *, jobs: int, kills: int, seed: int = 0) -> Soaked:
         counts: dict[str, int] = {}
         while set(counts) != {"finished"}:
             time.sleep(draw.uniform(0.5, 1.5))
-            if killed.total() < kills:
-                killed[_kill(site, draw, killed.total())] += 1
+            done = counts.get("finished", 0)
+            # The last part of the jobs is one life of the daemon, so that growth can be seen in it.
+            if killed.total() < kills and done * kills >= killed.total() * jobs * PART_WITH_KILLS:
+                kind = _kill(site, draw, killed.total())
+                killed[kind] += 1
+                up_at = time.monotonic() if kind == "daemon" else up_at
+            if time.monotonic() - sampled_at >= SAMPLE_SECONDS:
+                sampled_at = time.monotonic()
+                with suppress(OSError, sqlite3.Error):
+                    samples.append(_sample(site, life_seconds=sampled_at - up_at, jobs_done=done))
             with suppress(BoaError), Client(site.socket) as boa:
                 counts = boa.group(group)["counts"]
                 if set(counts) & {"failed", "cancelled"}:
@@ -101,7 +140,76 @@ def soak(folder: Path, *, jobs: int, kills: int, seed: int = 0) -> Soaked:
         processes_left=len(carrying(f"NOTES={notes}")),
         database_bytes=sum(file.stat().st_size for file in (folder / "state").glob("boa.sqlite*")),
         seconds=time.monotonic() - began,
+        growth=growth_of(samples),
     )
+
+
+def _sample(site: Site, *, life_seconds: float, jobs_done: int) -> Sample:
+    """Measure the daemon and what it has written down."""
+    assert site.process is not None
+    process, state = Path(f"/proc/{site.process.pid}"), site.folder / "state"
+    words = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    with closing(sqlite3.connect(f"file:{state / 'boa.sqlite'}?mode=ro", uri=True, timeout=10.0)) as database:
+        tables = database.execute("select name from sqlite_master where type = 'table'").fetchall()
+        rows = {name: database.execute(f'select count(*) from "{name}"').fetchone()[0] for (name,) in tables}
+    jobs = sum(len(files) for _, _, files in os.walk(state / "jobs"))
+    return Sample(
+        pid=site.process.pid,
+        life_seconds=life_seconds,
+        jobs_done=jobs_done,
+        rss_mb=int(words["VmRSS"].split()[0]) / 1024.0,
+        open_files=len(os.listdir(process / "fd")),
+        threads=int(words["Threads"]),
+        files=sum(len(files) for _, _, files in os.walk(site.folder)) - jobs,
+        files_of_jobs=jobs,
+        database_mb=sum(file.stat().st_size for file in state.glob("boa.sqlite*")) / 1e6,
+        rows=rows,
+    )
+
+
+def growth_of(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return the rates of growth: within lives of the daemon per 1,000 jobs, else by half of the jobs."""
+    lives: dict[int, list[Sample]] = {}
+    for one in samples:
+        if one.life_seconds >= SETTLED_SECONDS:
+            lives.setdefault(one.pid, []).append(one)
+    of_lives: dict[str, Callable[[Sample], float]] = {
+        "rss_mb": lambda one: one.rss_mb,
+        "open_files": lambda one: one.open_files,
+        "threads": lambda one: one.threads,
+    }
+    found = {
+        f"{name}_per_1000_jobs": 1000.0 * _slope(list(lives.values()), value)
+        for name, value in of_lives.items()
+    }
+    if not samples:
+        return found
+    middle = samples[-1].jobs_done / 2.0
+    halves = {
+        "first_half": [one for one in samples if one.jobs_done <= middle],
+        "second_half": [one for one in samples if one.jobs_done >= middle],
+    }
+    for half, part in halves.items():
+        found[f"files_per_job_{half}"] = _slope([part], lambda one: one.files)
+        found[f"files_of_jobs_per_job_{half}"] = _slope([part], lambda one: one.files_of_jobs)
+        found[f"database_mb_per_1000_jobs_{half}"] = 1000.0 * _slope([part], lambda one: one.database_mb)
+        for table in samples[-1].rows:
+            rate = _slope([part], lambda one, table=table: one.rows.get(table, 0))
+            if abs(rate) > 1e-3:
+                found[f"rows_{table}_per_job_{half}"] = rate
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def _slope(groups: Sequence[Sequence[Sample]], value: Callable[[Sample], float]) -> float:
+    """Return what a value grows by per job, by least squares with a level of its own for each group."""
+    above = below = 0.0
+    for group in groups:
+        jobs = [one.jobs_done for one in group]
+        values = [value(one) for one in group]
+        middle_job, middle_value = sum(jobs) / max(len(jobs), 1), sum(values) / max(len(values), 1)
+        above += sum((a - middle_job) * (b - middle_value) for a, b in zip(jobs, values, strict=True))
+        below += sum((a - middle_job) ** 2 for a in jobs)
+    return above / below if below else 0.0
 
 
 def _kill(site: Site, draw: random.Random, number: int) -> str:

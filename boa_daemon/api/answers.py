@@ -141,6 +141,17 @@ class ArtifactsAnswer(TypedDict):
     files: list[ArtifactAnswer]
 
 
+class ExecAnswer(TypedDict):
+    """How a command beside a job ended; `exit_code` is None where it has none, and `why` says why."""
+
+    job: str
+    is_over: bool
+    exit_code: int | None
+    why: str
+    output: str
+    dropped_bytes: int
+
+
 class _Cancelled(TypedDict):
     as_of: float
     job: str

@@ -15,8 +15,9 @@ command that met it.
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ from boa_daemon.api.answers import (
     CancelAnswer,
     CostAnswer,
     DownAnswer,
+    ExecAnswer,
     ExplainAnswer,
     GroupAnswer,
     InstancesAnswer,
@@ -53,6 +55,8 @@ ACTIVE = frozenset({"queued", "running", "cancelling"})
 MOST_ASKED_ONE_BY_ONE = 20
 """Of more jobs the list of all that are active is asked for."""
 MOST_LISTED = 20_000
+LOOK_SECONDS, MOST_LOOK_SECONDS = 0.1, 1.0
+"""How soon the end of a command is asked for, and how seldom in the end."""
 RESTART_SECONDS = 300.0
 """So long a daemon may be gone while somebody waits for a job: that is a restart."""
 
@@ -304,6 +308,29 @@ class Client:
         """
         kind = "groups" if _is_group(name) else "jobs"
         return cast(CancelAnswer, self.post(f"/{kind}/{_quoted(name)}/cancel"))
+
+    def exec(
+        self, name: str, command: str | Sequence[str], *, node: int = 0, seconds: float = 60.0
+    ) -> ExecAnswer:
+        """Run a command beside a job that runs, and return how it ended, with the newest of what it printed.
+
+        Args:
+            name: id of the job.
+            command: a line for the shell, or the words of a command.
+            node: the node of the job, from 0 on.
+            seconds: after so many it is ended.
+
+        Raises:
+            RefusedByDaemon: when the job does not run or is not yours, or it has no such node.
+        """
+        text = command if isinstance(command, str) else shlex.join(command)
+        path = f"/jobs/{_quoted(name)}/exec"
+        word = self.post(path, {"command": text, "node": node, "seconds": seconds})["command"]
+        pause = LOOK_SECONDS
+        while not (said := self.get(f"{path}/{word}"))["is_over"]:
+            time.sleep(pause)
+            pause = min(pause * 1.5, MOST_LOOK_SECONDS)
+        return cast(ExecAnswer, said)
 
     def artifacts(self, name: str) -> ArtifactsAnswer:
         """List the files that a job has left, by the `artifacts` of its file.

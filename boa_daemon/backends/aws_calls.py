@@ -268,6 +268,11 @@ class ServiceCalls:
         return partial(self._calls.call, self._operations[method])
 
 
+def own_ssm(region: str) -> Any:
+    """Return a client of SSM for what a person does by hand, with the credentials of that person's shell."""
+    return boto3.session.Session().client("ssm", region_name=region or None)
+
+
 def known_regions() -> list[str]:
     """Return the regions that this boto3 knows, of all partitions."""
     session = boto3.session.Session()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import shutil
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, NoReturn, TypeAlias
 from urllib.parse import quote
 
@@ -16,17 +13,13 @@ import typer
 from boa_daemon.cli.completing import JobArgument
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, print_text, stderr_console
 from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client
-from boa_daemon.errors import FAILED, BoaError, InputError
+from boa_daemon.engines.ssm_session import Session, carry
+from boa_daemon.errors import FAILED, InputError
 
-LOOK_SECONDS, MOST_LOOK_SECONDS = 0.1, 1.0
 NodeOption: TypeAlias = Annotated[int, typer.Option("--node", min=0, help="The node of the job, from 0 on.")]
 PrintOption: TypeAlias = Annotated[
     bool, typer.Option("--print", help="Print the command of the session, and run nothing.")
 ]
-
-
-class NoSession(BoaError):
-    """The program that opens sessions is not here."""
 
 
 def execute(
@@ -45,14 +38,8 @@ def execute(
 
     One word is a line for the shell. Exit code 0 where the command's own is 0, else 1.
     """
-    text = command[0] if len(command) == 1 else shlex.join(command)
     with a_client(config, socket) as client:
-        order = {"command": text, "node": node, "seconds": seconds}
-        word = client.post(f"/jobs/{_quoted(job)}/exec", order)["command"]
-        pause = LOOK_SECONDS
-        while not (said := client.get(f"/jobs/{_quoted(job)}/exec/{word}"))["is_over"]:
-            time.sleep(pause)
-            pause = min(pause * 1.5, MOST_LOOK_SECONDS)
+        said = client.exec(job, command[0] if len(command) == 1 else command, node=node, seconds=seconds)
     if output is OutputFormat.json:
         print_json(said)
     else:
@@ -76,7 +63,7 @@ def shell(
 ) -> None:
     """Open a shell beside a job: on its node, as its user, in its folder, with its GPUs.
 
-    On a rented node it is a session of SSM, which needs `aws` and its session manager plugin here.
+    On a rented node it is a session of SSM of your own, which needs AWS's session manager plugin here.
     """
     from boa_daemon.cli.terminal import Terminal, is_on_terminal  # noqa: PLC0415 - one verb needs it
 
@@ -125,41 +112,35 @@ def port_forward(
     relay_port(here, port)
 
 
-def shell_session(way: Mapping[str, Any]) -> list[str]:
-    """Return the command line of a session that opens a shell beside a job on a rented node."""
-    parameters = {"command": [shlex.join(way["shell"])]}
-    return _start_session(way, "AWS-StartInteractiveCommand", parameters)
+def shell_session(way: Mapping[str, Any]) -> Session:
+    """Return the session that opens a shell beside a job on a rented node."""
+    command = {"command": [shlex.join(way["shell"])]}
+    return Session(
+        target=str(way["node"]),
+        document="AWS-StartInteractiveCommand",
+        parameters=command,
+        region=str(way["region"]),
+    )
 
 
-def port_session(way: Mapping[str, Any], port: int, here: int) -> list[str]:
-    """Return the command line of a session that brings a port of a rented node here."""
-    parameters = {"portNumber": [str(port)], "localPortNumber": [str(here)]}
-    return _start_session(way, "AWS-StartPortForwardingSession", parameters)
+def port_session(way: Mapping[str, Any], port: int, here: int) -> Session:
+    """Return the session that brings a port of a rented node here."""
+    return Session(
+        target=str(way["node"]),
+        document="AWS-StartPortForwardingSession",
+        parameters={"portNumber": [str(port)], "localPortNumber": [str(here)]},
+        region=str(way["region"]),
+    )
 
 
-def _start_session(way: Mapping[str, Any], document: str, parameters: Mapping[str, Any]) -> list[str]:
-    """Return the command line of a session with a node."""
-    region = ["--region", str(way["region"])] if way["region"] else []
-    words = ["aws", "ssm", "start-session", *region, "--target", str(way["node"])]
-    return [*words, "--document-name", document, "--parameters", json.dumps(parameters)]
-
-
-def _session(words: Sequence[str], *, prints: bool) -> NoReturn:
-    """Become a session of SSM, or print the command that would.
-
-    Raises:
-        NoSession: when the program is not here.
-    """
+def _session(session: Session, *, prints: bool) -> NoReturn:
+    """Open a session of SSM and stay until its end, or print the command that would."""
     if prints:
-        print_text(f"{shlex.join(words)}\n")
+        print_text(f"{shlex.join(session.command)}\n")
         raise typer.Exit
-    for program in (words[0], "session-manager-plugin"):
-        if shutil.which(program) is None:
-            raise NoSession(
-                f"a session of SSM needs {program}, which is not here; --print shows the command to run "
-                "where it is"
-            )
-    os.execvp(words[0], list(words))
+    from boa_daemon.backends.aws_calls import own_ssm  # noqa: PLC0415 - one verb needs boto3
+
+    raise typer.Exit(carry(session, own_ssm(session.region), profile=os.environ.get("AWS_PROFILE", "")))
 
 
 def _quoted(name: str) -> str:

@@ -23,6 +23,7 @@ from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
 from boa_daemon.daemon.purses import Purses
+from boa_daemon.daemon.readying import Readying
 from boa_daemon.engines.breaker import Failure, GiveUp, RestartBreaker
 from boa_daemon.engines.patience import Patience
 from boa_daemon.inputs.job_file import DEFAULT_RETRIES
@@ -38,7 +39,7 @@ from boa_daemon.tick.state import JobState, JobTerms, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.links.machines import off_market
-from policies.model import Job, JobClass, JobId, Width
+from policies.model import Job, JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD, mean_left
 
 BREAKER_SECONDS = 30 * 86_400.0
@@ -88,6 +89,7 @@ class Work:
         self._ended_as: dict[JobId, JobStatus] = {}
         self._stopping: set[JobId] = set()
         self._over: set[JobId] = set()
+        self._readying = Readying(runner, clock, alert)
         self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
 
     def reattach(self) -> int:
@@ -362,6 +364,7 @@ class Work:
     def _ended(self, job: JobRecord, report: RunReport, now: float) -> JobRecord:
         """Return a job with what the report of its generation's end says."""
         self.liveness.forget(job.id)
+        self._readying.forget(job.id)
         step = job.step if report.step is None else report.step
         if report.lost_steps:
             step = 0 if report.manifest is None else report.manifest.step
@@ -502,6 +505,15 @@ class Work:
                 status="failed" if is_final else "queued",
             )
         return answer
+
+    def is_ready_for(self, action: StartJob) -> bool:
+        """Return whether a job may be stopped for its next start; it goes on where it is until then."""
+        job = self._queue.active.get(action.job)
+        return job is None or action.generation != job.generation + 1 or self._readying.is_ready(action)
+
+    def awaited_nodes(self) -> frozenset[NodeId]:
+        """Return the nodes to which jobs are about to move: those are not idle."""
+        return self._readying.nodes(self._stopping)
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Checkpoint and stop a job; its GPUs are free once the engine says so."""

@@ -185,6 +185,7 @@ class Daemon:
                 may_act=books.check_leads,
                 machines=lambda: tuple(self.planner.machines.values()),
                 spot=self.spot,
+                awaited=self.work.awaited_nodes,
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,

@@ -75,6 +75,7 @@ class Fleet:
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
         may_act: Callable[[], None] = lambda: None,
         machines: Callable[[], Collection[InstanceType]] = tuple,
+        awaited: Callable[[], Collection[NodeId]] = tuple,
         missing_seconds: float = MISSING_SECONDS,
         spot: SpotHistory | None = None,
     ) -> None:
@@ -88,6 +89,7 @@ class Fleet:
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
         self._machines, self._spot = machines, spot or SpotHistory()
+        self._awaited = awaited
         self._as_planned: dict[tuple[InstanceType, str, str], InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
@@ -103,8 +105,16 @@ class Fleet:
         # After the ended ones: a job that was on one of them lets its other nodes go as well.
         held = self._queue.holders()
         changed: list[InstanceRecord] = []
+        awaited = self._awaited()
         nodes = [
-            self._noted(node, prepared.get(node.id, Accepted()), held.get(node.id, {}), now, changed)
+            self._noted(
+                node,
+                prepared.get(node.id, Accepted()),
+                held.get(node.id, {}),
+                now,
+                changed,
+                is_awaited=node.id in awaited,
+            )
             for node in self._with_warnings(listed.values())
             if node.ended_at is None
         ]
@@ -219,6 +229,8 @@ class Fleet:
         held: Mapping[int, str],
         now: float,
         changed: list[InstanceRecord],
+        *,
+        is_awaited: bool = False,
     ) -> NodeState:
         """Return a node with its jobs; what is new about it joins `changed`."""
         is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
@@ -232,7 +244,7 @@ class Fleet:
         if ready_at is None and node.phase == "ready":
             ready_at = now
         idle = None
-        if node.phase == "ready" and not held:
+        if node.phase == "ready" and not held and not is_awaited:
             idle = before.idle_since or now
         record = InstanceRecord(
             node=replace(node, gpus=(), idle_since=None),

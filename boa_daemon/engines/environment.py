@@ -17,10 +17,15 @@ def workdir_of(spec: JobSpec, layout: Layout) -> str:
     return str(layout.work(spec.job) / spec.workdir) if spec.code else spec.workdir
 
 
+def code_script(spec: JobSpec, layout: Layout, *, code_at: str) -> str:
+    """Return the script that has a job's code in its folder on a node."""
+    words = (code_at, spec.code, str(layout.code), str(layout.work(spec.job)))
+    return f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}'
+
+
 def around(spec: JobSpec, layout: Layout, errands: Errands, folder: Path, *, code_at: str) -> Errands:
     """Return the errands of the unit of a folder, with its code and its data brought first."""
-    words = (code_at, spec.code, str(layout.code), str(layout.work(spec.job)))
-    scripts = [f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}'] if spec.code else []
+    scripts = [code_script(spec, layout, code_at=code_at)] if spec.code else []
     if spec.data:
         scripts.append(f'exec "$BOA_PYTHON" -m boa_daemon.job.data {quote(str(folder))}')
     return replace(errands, bring=" && ".join(scripts))

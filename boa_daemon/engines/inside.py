@@ -18,6 +18,7 @@ from shlex import quote
 
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
+from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
 from policies.model import JobId
 
@@ -51,7 +52,7 @@ class _Begun:
     until: float
 
 
-class _Commands:
+class RunningCommands:
     """The commands on their way, each by a word that nobody guesses."""
 
     def __init__(self) -> None:
@@ -90,7 +91,7 @@ def no_such_node(job: JobId, node: int) -> Refused:
     return Refused(reason=f"job {job} has no node {node}; its nodes count from 0", kind="bad-request")
 
 
-_FULL = Refused(reason=f"{MOST_AT_ONCE} commands run beside jobs already; wait for one of them")
+FULL = Refused(reason=f"{MOST_AT_ONCE} commands run beside jobs already; wait for one of them")
 
 
 class LocalInside:
@@ -100,7 +101,7 @@ class LocalInside:
         self, folder_of: Callable[[JobId, int], Path | Refused], environment: Callable[[], Mapping[str, str]]
     ) -> None:
         self._folder_of, self._environment = folder_of, environment
-        self._commands = _Commands()
+        self._commands = RunningCommands()
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
         """Return where a unit runs."""
@@ -113,7 +114,7 @@ class LocalInside:
         """Start a command beside a unit; return the word by which its end is asked for."""
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused) or self._commands.is_full():
-            return folder if isinstance(folder, Refused) else _FULL
+            return folder if isinstance(folder, Refused) else FULL
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed where its end is read
         process = subprocess.Popen(
             [sys.executable, "-m", MODULE, str(folder), "--seconds", f"{seconds:g}", command],
@@ -177,7 +178,7 @@ class SsmInside:
         region: str = "",
     ) -> None:
         self._ssm, self._place_of, self._region = commands, place_of, region
-        self._commands = _Commands()
+        self._commands = RunningCommands()
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
         """Return the node of a unit, and what opens a shell beside it there."""
@@ -186,13 +187,13 @@ class SsmInside:
             return place
         name, folder, root = place
         shell = ("sudo", "env", f"PYTHONPATH={library(root)}", "python3", "-m", MODULE, folder)
-        return WayIn(kind="ssm", node=name, folder=folder, shell=shell, region=self._region)
+        return WayIn(kind="ssm", node=instance_of(name), folder=folder, shell=shell, region=self._region)
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
         """Start a command beside a unit by Run Command; return the word by which its end is asked for."""
         place = self._place_of(job, node)
         if isinstance(place, Refused) or self._commands.is_full():
-            return place if isinstance(place, Refused) else _FULL
+            return place if isinstance(place, Refused) else FULL
         name, folder, root = place
         words = ("python3", "-m", MODULE, folder, "--seconds", f"{seconds:g}", command)
         script = f"PYTHONPATH={quote(library(root))} exec {' '.join(map(quote, words))}\n"

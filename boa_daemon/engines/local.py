@@ -21,6 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from boa_daemon.engines.accounts import UnixAccount, account_here
+from boa_daemon.engines.ahead import FORGET_SECONDS, Ahead, drop_units, with_waits
 from boa_daemon.engines.inside import LocalInside, no_such_node
 from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
@@ -30,13 +31,13 @@ from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.code import forget_code
 from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
-from boa_daemon.job.keeper import settle, start_apart
+from boa_daemon.job.keeper import GO, settle, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import is_alive, send
 from boa_daemon.job.seal import KEY_FILE, key_of, sealed
 from boa_daemon.job.unit import Unit, read_json, read_own, status_of, write_json
 from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.ports import Accepted, Inside, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
@@ -68,7 +69,8 @@ class LocalEngine:
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
-        self.inside = LocalInside(self._running_at, lambda: job_environment(os.environ))
+        self._ahead: dict[JobId, Ahead] = {}
+        self.inside: Inside = LocalInside(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
         """Return the folder of a job's unit that runs on this machine."""
@@ -129,33 +131,79 @@ class LocalEngine:
             return Refused(reason=f"cannot start {action.job}: {error}")
         return Accepted()
 
+    def ahead(self, action: StartJob) -> bool:
+        """Have a coming generation wait for its turn; return whether waiting on makes it no readier."""
+        spec, run = self._specs.get(action.job), self._runs.get(action.job)
+        if spec is None or run is None or run.number >= action.generation or self._look(run).is_over:
+            return True
+        now = self._ahead.get(action.job)
+        if now is not None and now.is_for(action):
+            now.asked_at = time.monotonic()
+            return now.is_ready
+        self._drop_ahead(action.job)
+        running = self.layout.generation(action.job, run.number)
+        units = with_waits(
+            spec,
+            self._units(self._hooked(spec), action),
+            [Unit.read(folder) for folder in _unit_folders(running)],
+        )
+        self._write(units)
+        self._ahead[action.job] = Ahead(action=action, units=units)
+        self._launch(units, _nodes_of(action))
+        return False
+
+    def _drop_ahead(self, job: JobId) -> None:
+        """End what waits for its turn, if anything does."""
+        ahead = self._ahead.pop(job, None)
+        if ahead is not None:
+            ahead.drop()
+
     def _start(self, spec: JobSpec, action: StartJob) -> None:
-        """Write everything down, then start; a crash in between leaves a generation without keepers."""
+        """Write everything down, then start; a crash in between leaves a generation without keepers.
+
+        One that waits for its turn has it now; what leads there is written last.
+        """
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
-        nodes = dict.fromkeys(slot.node for slot in action.slots)
-        account = self._account(spec)
-        if account is None:
+        ahead = self._ahead.get(action.job)
+        if ahead is not None and not (ahead.is_for(action) and ahead.can_go):
+            self._drop_ahead(action.job)
+            ahead = None
+        if self._account(spec) is None:
             set_fence(self.layout.checkpoints(action.job), action.generation)
-        spec = self._gated(spec, action, nodes)
-        units = units_of(
+        spec = self._gated(spec, action, _nodes_of(action))
+        folder = self.layout.generation(action.job, action.generation)
+        if ahead is None:
+            units = self._units(spec, action)
+            self._write(units)
+        write_json(folder / "generation.json", asdict(run))
+        self._runs[action.job] = run
+        if ahead is None:
+            self._launch(units, _nodes_of(action))
+        else:
+            del self._ahead[action.job]
+            ahead.go()
+
+    def _units(self, spec: JobSpec, action: StartJob) -> tuple[Unit, ...]:
+        """Return the units of a generation."""
+        return units_of(
             spec,
             action,
             self.layout,
-            addresses=self._addresses(nodes),
+            addresses=self._addresses(_nodes_of(action)),
             port=_free_port(),
             code_at=str(self._archive(spec.code)),
-            account=account,
+            account=self._account(spec),
             secrets_file=self._secrets_file,
         )
-        folder = self.layout.generation(action.job, action.generation)
+
+    def _write(self, units: Sequence[Unit]) -> None:
+        """Write down the units of a generation, and the key of what their keepers will say."""
+        folder = units[0].folder.parent
         (folder / KEY_FILE).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         write_token(folder / KEY_FILE, secrets.token_hex(32))
         for unit in units:
             unit.write()
-        write_json(folder / "generation.json", asdict(run))
-        self._runs[action.job] = run
-        self._launch(units, tuple(nodes))
 
     def _gated(self, spec: JobSpec, action: StartJob, nodes: Iterable[NodeId]) -> JobSpec:
         """Write down where a generation finds the gate, and put the hook into a job that wants it."""
@@ -174,7 +222,11 @@ class LocalEngine:
         except (OSError, ValueError) as fault:
             _LOG.warning("%s sends without asking the gate: %s", action.job, fault)
             return spec
-        if not spec.gate:
+        return self._hooked(spec)
+
+    def _hooked(self, spec: JobSpec) -> JobSpec:
+        """Return a job with the hook of the gate put in, where it wants that."""
+        if self._gate is None or not spec.gate:
             return spec
         path = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         return replace(spec, environment=self._gate.hooked({**path, **spec.environment}))
@@ -276,6 +328,12 @@ class LocalEngine:
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the newest generation of every job."""
+        for job, ahead in list(self._ahead.items()):
+            run = self._runs.get(job)
+            if run is not None and run.is_stop_ordered and not self._look(run).is_over:
+                ahead.asked_at = time.monotonic()
+            elif time.monotonic() - ahead.asked_at > FORGET_SECONDS:
+                self._drop_ahead(job)
         return {job: self._look(run) for job, run in list(self._runs.items())}
 
     def _look(self, run: Generation) -> RunReport:
@@ -331,6 +389,8 @@ class LocalEngine:
             number = max(self._generations(job), default=None)
             if number is not None:
                 self._runs[job] = self._read_generation(job, number)
+            for folder in file.parent.glob("g*"):
+                _take_over(folder)
         return self.poll()
 
     def _generations(self, job: JobId) -> list[int]:
@@ -353,6 +413,7 @@ class LocalEngine:
         run = self._runs.get(job)
         if run is not None and not self._look(run).is_over:
             return
+        self._drop_ahead(job)
         with suppress(OSError):
             (self.layout.job(job) / "forgotten").touch()
         self._runs.pop(job, None)
@@ -390,6 +451,20 @@ def job_environment(own: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in own.items() if name in PASSED_ON or name.startswith(PASSED_PREFIXES)
     }
+
+
+def _take_over(generation: Path) -> None:
+    """Let a generation that waited for its turn under an earlier process go; end one that had no turn."""
+    if not (generation / "generation.json").exists():
+        drop_units(generation)
+    for folder in generation.glob("n*"):
+        if (read_json(folder / "unit.json") or {}).get("waits") and not (folder / "exit.json").exists():
+            (folder / GO).touch()
+
+
+def _nodes_of(action: StartJob) -> tuple[NodeId, ...]:
+    """Return the nodes of a generation, in the order of its slots."""
+    return tuple(dict.fromkeys(slot.node for slot in action.slots))
 
 
 def _unit_folders(generation: Path) -> list[Path]:

@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.engines.local import LocalEngine, believed, look_at, send_to_keeper
+from boa_daemon.engines.ray_inside import RayInside, run_inside
 from boa_daemon.engines.reading import Status
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, lost_end, own, read_json, write_json
+from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
 from boa_daemon.tick.state import NodeState
-from policies.model import JobId, NodeId
+from policies.model import NodeId
 
 ANSWER_SECONDS = 10.0
 """A node that has not answered by then is unknown for this look."""
@@ -65,15 +67,20 @@ class RayEngine(LocalEngine):
             ray.init(address=address, namespace="boa", log_to_driver=False)
         # A job that says `ray.init(address="auto")` finds this cluster, whatever else runs on its node.
         self._environment = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, **(environment or {})}
-        self._launch_task, self._look_task, self._signal_task = (
-            ray.remote(function) for function in (_launch, _look, _signal)
+        self._launch_task, self._look_task, self._signal_task, self._inside_task = (
+            ray.remote(function) for function in (_launch, _look, _signal, _inside)
         )
+        self.inside = RayInside(ray, self._running_at, self._begin_inside)
 
-    def _running_at(self, job: JobId, node: int) -> Path | Refused:
-        """Refuse: the units are on other machines, and nobody is let into those."""
-        del node
-        said = f"job {job} is on a node of Ray, into which this engine lets nobody; `ray attach` may"
-        return Refused(reason=said, kind="bad-request")
+    def _begin_inside(self, folder: Path, command: str, seconds: float) -> Any:
+        """Start a command beside a unit, on its node."""
+        task = self._on(self._inside_task, _node_of(folder))
+        return task.remote(str(folder), command, seconds, self._environment)
+
+    def ahead(self, action: StartJob) -> bool:
+        """Make nothing ready: the cards of the next generation are the present one's in Ray's books."""
+        del action
+        return True
 
     @property
     def runs_jobs_as_daemon(self) -> bool:
@@ -193,8 +200,18 @@ def _gone(folder: Path, asked: int) -> Status | None:
 
 def _launch(folder: str, environment: Mapping[str, str]) -> None:
     """Start a keeper on this node, in an environment without what Ray adds for its own tasks."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_"))}
-    start_apart(Path(folder), {**clean, **environment}).wait()
+    start_apart(Path(folder), _clean(environment)).wait()
+
+
+def _inside(folder: str, command: str, seconds: float, environment: Mapping[str, str]) -> str:
+    """Run a command beside a unit on this node."""
+    return run_inside(folder, command, seconds, _clean(environment))
+
+
+def _clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment, and this process's without what Ray adds for its own tasks."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_"))}
+    return {**own, **environment}
 
 
 def _look(folder: str, asked: int) -> Status | None:

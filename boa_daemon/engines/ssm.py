@@ -27,6 +27,7 @@ from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
 from boa_daemon.engines.s3_files import bucket_and_key, drop_files, list_files, list_folders, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
+from boa_daemon.engines.ssm_ahead import Bringing, bring_script
 from boa_daemon.engines.ssm_commands import (
     Preparer,
     SsmClient,
@@ -121,6 +122,7 @@ class SsmEngine:
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
         self._preparer = Preparer(self._commands, lambda: self._now())  # noqa: PLW0108 - a later clock too
+        self._bringing = Bringing(self._commands)
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
         self._memory: _Memory | None = None
@@ -200,6 +202,21 @@ class SsmEngine:
             known.run.harvest(now)
             self._save()
         return Accepted()
+
+    def ahead(self, action: StartJob) -> bool:
+        """Have code and image on the nodes to which a job moves; return whether none is on its way."""
+        known = self._jobs.get(action.job)
+        if known is None or known.run is None or known.run.generation.number >= action.generation:
+            return True
+        nodes = {slot.node for slot in action.slots}.difference(known.run.nodes)
+        scripts = {}
+        for node in sorted(nodes):
+            root = self._root(node)
+            code_at = self._code_uri(known.spec.code)
+            script = bring_script(known.spec, Layout(root=Path(root) / "jobs"), root, code_at=code_at)
+            if script:
+                scripts[node] = script
+        return self._bringing.is_done(action.job, action.generation, scripts)
 
     def _give_up_gone(self, run: SsmRun) -> None:
         """Count units as lost whose nodes are gone: the next generation is ordered, and they are not listed.
@@ -608,6 +625,7 @@ class SsmEngine:
         if known is not None and (known.run is None or self._look(known).is_over):
             # What is kept is written at each word of a node: jobs that are over may not be in it.
             del self._jobs[job]
+            self._bringing.forget(job)
             self._save()
 
     def _save(self) -> None:

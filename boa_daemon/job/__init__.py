@@ -26,6 +26,7 @@ and one for Ray Train with `ray_workers()`.
 
 from __future__ import annotations
 
+from boa_daemon.job.ahead import wait_for_turn
 from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
 from boa_daemon.job.crew import PeerLost, Ranks, ranks
 from boa_daemon.job.failures import record_exceptions
@@ -65,3 +66,4 @@ __all__ = [
 ]
 
 record_exceptions()
+wait_for_turn()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shlex import quote
 
 from boa_daemon.job.account import drops
 from boa_daemon.job.unit import Unit
@@ -174,6 +176,26 @@ def _owner(unit: Unit, tool: str) -> list[str]:
     return ["--userns=keep-id"] if tool == "podman" else ["--user", f"{os.getuid()}:{os.getgid()}"]
 
 
+def pull(image: str) -> int:
+    """Have an image here, unless it is; return the exit code. What apptainer runs, the start pulls."""
+    tool = usable_tool()
+
+    def told(*words: str) -> int:
+        nothing = subprocess.DEVNULL
+        return subprocess.run([tool, *words, image], stdin=nothing, stdout=nothing, check=False).returncode
+
+    return 0 if tool == "apptainer" or told("image", "inspect") == 0 else told("pull")
+
+
+def pull_script(image: str) -> str:
+    """Return the script that has an image on a node; that it cannot be had is for the start to say."""
+    return f'{{ "$BOA_PYTHON" -m boa_daemon.job.container {quote(image)} || true; }}'
+
+
 def end_script(name: str) -> str:
     """Return the script that ends a container whose command line was killed: docker's outlive it."""
     return "; ".join(f"{tool} rm -f {name} >/dev/null 2>&1" for tool in TOOLS[:2]) + "; true"
+
+
+if __name__ == "__main__":
+    sys.exit(pull(sys.argv[1]))

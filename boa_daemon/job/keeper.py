@@ -9,6 +9,8 @@ kernel ends its child, and whoever looks next ends the rest.
     keeper.json  out   the keeper's process
     exit.json    out   how it ended
     out-*.log    out   what it printed
+    go           in    the turn of a unit that waits for it
+    ready        out   that it waits, with all that can be had before its turn
 
 SIGTERM asks for a checkpoint and an end; SIGUSR1 ends it at once.
 """
@@ -29,6 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job import ahead
 from boa_daemon.job.account import drops, hand_over, popen_as
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
@@ -62,6 +65,9 @@ TELLING = ("word", "before", "keep")
 """Errands that find the unit's status in `BOA_STATUS`; to work it out may mean to read a whole checkpoint."""
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is looked at with each so many beats, and for so long at the most."""
+GO, READY = "go", "ready"
+TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
+"""How often a unit that waits looks whether its turn has come, and when it does not wait any longer."""
 TRIM_SECONDS = 5.0
 """What ranks print is cut to its limit this often."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -100,23 +106,29 @@ class Keeper:
         if self._do_errand(self.unit.bring, slot="bring", seconds=None, wait=True):
             self._before_failed = self._said("bring") or "its code could not be fetched"
         hand_over(self.unit)
-        if not self._before_failed and self._do_errand(
+        log, child = LogWriter(self.unit.folder, self.unit.log_bytes), None
+        if self.unit.waits and not self._before_failed:
+            child = self._wait_for_turn(log)
+        if not self._is_over_already and self._do_errand(
             self.unit.before, slot="before", seconds=None, wait=True
         ):
             self._before_failed = self._said("before") or "its checkpoint could not be fetched"
-        with suppress(OSError), self.unit.as_user():
-            set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
-        log = LogWriter(self.unit.folder, self.unit.log_bytes)
+        # Never before its turn: the generation that runs could not save any more.
+        if not self.unit.waits or (self.unit.folder / GO).exists():
+            with suppress(OSError), self.unit.as_user():
+                set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         if self.unit.note:
             log.write(f"boa: {self.unit.note}\n".encode())
         if self._before_failed:
             log.write(f"{self._before_failed}\nboa: it is not started without what it needs\n".encode())
-        if self._stop_asked_at is not None or self._kill_asked or self._before_failed:
+        if self._is_over_already:
+            self._hard = child is not None
+            self._gather()
             log.close()
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
             return
         try:
-            child = self._start(log, values_of(self.unit.secrets, self.unit.secrets_file))
+            child = self._go_on(child) or self._start(log)
         except (OSError, NoContainers, SecretMissing) as error:
             what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
             log.write(f"boa: cannot start{what}: {error}\n".encode())
@@ -124,11 +136,9 @@ class Keeper:
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
-        pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
-        pump.start()
         code = self._watch(child.pid)
         lingering = self._gather()
-        pump.join(5.0)
+        self._pump.join(5.0)
         if self.unit.artifacts and self._stop_asked_at is None and not self._hard:
             for fault in collect(self.unit):
                 log.write(f"boa: {fault}\n".encode())
@@ -137,9 +147,43 @@ class Keeper:
             remove_rank_files(self.unit.own)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
 
-    def _start(self, log: LogWriter, secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    @property
+    def _is_over_already(self) -> bool:
+        """Whether its command is not to begin, or not to go on."""
+        return self._stop_asked_at is not None or self._kill_asked or bool(self._before_failed)
+
+    def _wait_for_turn(self, log: LogWriter) -> subprocess.Popen[bytes] | None:
+        """Wait for the word to go on; return the command where it was started before that, and waits, too."""
+        unit, child = self.unit, None
+        if unit.waits == "start" and ahead.has_room_for(unit.wait_bytes):
+            with suppress(OSError, NoContainers, SecretMissing):
+                child = self._start(log, early=True)
+        write_json(unit.folder / READY, own(unit.folder, {"is_started": child is not None}))
+        until = time.monotonic() + MOST_WAIT_SECONDS
+        while not (unit.folder / GO).exists() and not self._is_over_already:
+            self._listen(TURN_SECONDS, None if child is None else child.pid)
+            self._kill_asked |= time.monotonic() > until
+        self.unit = Unit.read(unit.folder)  # What leads to the last checkpoint is known only now.
+        hand_over(self.unit)
+        return child
+
+    def _go_on(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
+        """Tell a command that waits to go on; None where there is none, or it has ended."""
+        if child is None:
+            return None
+        if child.pid in self._ended:
+            self._gather()
+            return None
+        with self.unit.as_user():
+            (self.unit.own / GO).touch()
+        return child
+
+    def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are in its environment, and nowhere else."""
+        secrets = values_of(self.unit.secrets, self.unit.secrets_file)
         environment = {**os.environ, **self.unit.environment, **secrets}
+        if early:
+            environment[ahead.GO_FILE] = str(self.unit.own / GO)
         if drops(self.unit):
             environment.pop("XDG_RUNTIME_DIR", None)
         argv, note = command_of(self.unit, environment)
@@ -153,7 +197,7 @@ class Keeper:
             if os.getppid() != parent:
                 os._exit(1)
 
-        return subprocess.Popen(
+        child = subprocess.Popen(
             argv,
             cwd=self.unit.workdir,
             env=environment,
@@ -165,6 +209,9 @@ class Keeper:
             # Inside its container a command is the job's user; who asks docker for one is the keeper's.
             **({} if argv[0] in RUN_AS_USER else popen_as(self.unit)),
         )
+        self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
+        self._pump.start()
+        return child
 
     def _watch(self, child: int) -> int:
         """Wait for the command's end, hand on stops, and end it when its grace is over; return its status."""

@@ -33,7 +33,9 @@ class Unit:
     beat, and where the command fails.
     With `uid` a keeper that is root runs the command, and what moves its checkpoints, as that user, in the
     group `gid` and in `groups`; the folders above let the group `door_gid` through. `secrets` are references.
-    `data` are sources by name, linked in `data` of its folder from `data_cache`.
+    `data` are sources by name, linked in `data` of its folder from `data_cache`. A unit that `waits` was made
+    ready before its turn, which comes with the file `go`: for "bring" its command is started then, for
+    "start" it is started before, where `wait_bytes` of memory can be spared, and waits in `boa_daemon.job`.
     """
 
     name: str
@@ -72,6 +74,8 @@ class Unit:
     secrets_file: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
     data_cache: str = ""
+    waits: str = ""
+    wait_bytes: float = 0.0
 
     @property
     def own(self) -> Path:

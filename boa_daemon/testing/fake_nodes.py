@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.testing.fake_answers import Answer, Call, iso, json_answer, json_error
+from boa_daemon.testing.fake_sessions import FakeSessions
 from boa_daemon.testing.fake_ssm import FakeSsm, NoSuchInstance
 from boa_daemon.testing.fake_terms import Lifetime
 
@@ -27,12 +28,14 @@ class FakeNodes:
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str], agent_seconds: float = 2.0) -> None:
         self.ssm = FakeSsm(folder, environment=environment, rewrite=self._rewrite, gpus_of=self._gpus_of)
+        self.sessions = FakeSessions(self.ssm.environment_of, self._rewrite)
         self.agent_seconds = agent_seconds
         self._folder = folder
         self._gpus: dict[str, int] = {}
 
     def close(self) -> None:
         """End everything on all nodes."""
+        self.sessions.close()
         self.ssm.close()
 
     def end(self, node: str) -> None:
@@ -70,6 +73,15 @@ class FakeNodes:
             return self._send(document, online)
         if call.operation == "GetCommandInvocation":
             return self._result(document, lives)
+        if call.operation == "StartSession":
+            if document["Target"] not in online:
+                return json_error("TargetNotConnected", f"{document['Target']} is not connected.")
+            opened, refused = self.sessions.start(document)
+            code, _, said = refused.partition(": ")
+            return json_error(code, said) if refused else json_answer(opened)
+        if call.operation == "TerminateSession":
+            self.sessions.end(document["SessionId"])
+            return json_answer({"SessionId": document["SessionId"]})
         return None
 
     def _send(self, document: Mapping[str, Any], online: Mapping[str, Lifetime]) -> Answer:

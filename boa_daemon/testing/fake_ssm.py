@@ -23,6 +23,9 @@ for ((i = 0; i < ${BOA_FAKE_GPUS:-8}; i++)); do echo "$i, 570.172.08, 0, 0"; don
 DMESG = """#!/bin/bash
 if [ -e "$HOME/dmesg" ]; then cat "$HOME/dmesg"; fi
 """
+SUDO = """#!/bin/bash
+exec "$@"
+"""
 PYTHON = """#!/bin/bash
 if [ "$1 $2" = "-m pip" ]; then echo "$@" >> "$HOME/pip"; exit 0; fi
 exec @PYTHON@ "$@"
@@ -72,7 +75,7 @@ class FakeSsm:
             program = f"{self._python} -S -P {here / 'boa_daemon' / 'testing' / 'shims.py'} {name}"
             file.write_text(f'#!/bin/bash\nPYTHONPATH={here} exec {program} "$@"\n')
             file.chmod(0o755)
-        for name, script in (("nvidia-smi", NVIDIA_SMI), ("dmesg", DMESG)):
+        for name, script in (("nvidia-smi", NVIDIA_SMI), ("dmesg", DMESG), ("sudo", SUDO)):
             (self._shims / name).write_text(script)
             (self._shims / name).chmod(0o755)
         python = self._shims / "python3"

@@ -367,6 +367,15 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class Readies(Protocol):
+    """An engine that can have a job's next start made ready before its stop."""
+
+    def is_ready_for(self, action: StartJob) -> bool:
+        """Return whether a job that runs may be stopped for this start; asked again until it may."""
+        ...
+
+
 class Links(Protocol):
     """The links that jobs share, where somebody puts their messages in order."""
 
@@ -417,6 +426,19 @@ class Runner(Engine, Protocol):
 
     def forget(self, job: JobId) -> None:
         """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
+        ...
+
+
+@runtime_checkable
+class GoesAhead(Protocol):
+    """An engine that makes a generation ready on its nodes while the one before still runs."""
+
+    def ahead(self, action: StartJob) -> bool:
+        """Have a coming generation wait for its turn; return whether waiting on makes it no readier.
+
+        It is asked again until that is so. What waits holds no GPU and writes nothing; what is not asked for
+        any more ends by itself.
+        """
         ...
 
 

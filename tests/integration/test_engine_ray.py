@@ -42,9 +42,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     cluster.shutdown()
 
 
-NOT_RAYS = {"test_a_command_runs_beside_a_job_and_ends_with_it": "this engine lets nobody in, and says so"}
-
-
 def contract() -> dict[str, Callable[..., None]]:
     """Return what every engine does, by name: the tests of the contract suite, one for each parameter."""
     place = Path(__file__).parents[1] / "boa_daemon" / "engines" / "test_contract.py"
@@ -55,7 +52,7 @@ def contract() -> dict[str, Callable[..., None]]:
     spec.loader.exec_module(module)
     found: dict[str, Callable[..., None]] = {}
     for name, test in vars(module).items():
-        if not name.startswith("test_") or name in NOT_RAYS:
+        if not name.startswith("test_"):
             continue
         marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
         for mark in marks:

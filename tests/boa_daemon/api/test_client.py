@@ -22,6 +22,7 @@ from verbs import exit_code
 
 import boa_daemon
 from boa_daemon.api import answers, client, connection
+from boa_daemon.api.answers import ExecAnswer
 from boa_daemon.api.client import (
     MOST_ASKED_ONE_BY_ONE,
     Client,
@@ -86,6 +87,25 @@ def test_a_job_from_submission_to_its_end(boa: Client, site: Site) -> None:
     assert first not in {job["id"] for job in boa.jobs()["jobs"]}
     assert first in {job["id"] for job in boa.jobs(ended=True)["jobs"]}
     assert "finished" in boa.explain(first)["text"]
+
+
+def test_a_command_runs_beside_a_job(boa: Client) -> None:
+    """With words or a line for the shell; with its exit code, or why it has none."""
+    (job,) = boa.submit(a_job("echo ready; sleep 600"))
+    try:
+        assert "ready" in next(boa.follow(job))
+        said = boa.exec(job, ["printf", "%s", "a b"])
+        assert (said["exit_code"], said["output"]) == (0, "a b")
+        assert said.keys() == ExecAnswer.__annotations__.keys()
+        assert boa.exec(job, "echo $BOA_NODE_RANK; exit 3")["exit_code"] == 3
+        assert boa.exec(job, "sleep 60", seconds=0.2)["why"] == "its 0.2 s are over"
+        with pytest.raises(RefusedByDaemon, match="has no node 5"):
+            boa.exec(job, "true", node=5)
+    finally:
+        boa.cancel(job)
+    boa.wait(job, timeout_seconds=PATIENCE_SECONDS)
+    with pytest.raises(RefusedByDaemon):
+        boa.exec(job, "true")
 
 
 def test_answers_have_the_keys_that_their_types_say(boa: Client) -> None:

@@ -22,6 +22,7 @@ from boa_daemon.job.container import (
     NoContainers,
     command_of,
     in_container,
+    pull,
     usable_tool,
     within_limits,
 )
@@ -245,3 +246,19 @@ def test_where_nothing_runs_images_the_job_fails_once_and_says_so(bench: Bench, 
     assert (end.phase, end.cause, end.is_retryable) == ("failed", "missing-command", False)
     assert "`image` needs one of podman, docker, apptainer, and none may run here" in bench.printed()
     assert "started" not in bench.printed().splitlines()
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_an_image_is_pulled_where_it_is_not_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool
+) -> None:
+    """Once, by the tool that will run it."""
+    said = tmp_path / "said"
+    (tmp_path / "podman").write_text(
+        f'#!/bin/bash\necho "$@" >> {said}\n[ "$1 $2" != "image inspect" ] || exit {0 if is_here else 1}\n'
+    )
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert pull("pytorch:2") == 0
+    asked = ["info", "image inspect pytorch:2", *([] if is_here else ["pull pytorch:2"])]
+    assert said.read_text().splitlines() == asked

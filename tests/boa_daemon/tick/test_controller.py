@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob
+from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob
 from boa_daemon.tick.controller import ActsFailed, Controller, Ports
 from boa_daemon.tick.limits import Act, Caps, Steady
 from boa_daemon.tick.offers import Offer
@@ -381,3 +381,26 @@ def test_what_a_policy_remembers_is_kept_and_told_to_it_again() -> None:
     a_controller(world, Remembers(), store).run_once()
     assert a_controller(world, Wishes(widths={}), store).run_once().state.memory == ((1.0, 2.0), 50.0)
     assert store.memory() == ((1.0, 2.0), 50.0)
+
+
+@pytest.mark.parametrize("has_to_leave", [False, True])
+def test_a_job_is_stopped_when_its_next_start_is_ready(has_to_leave: bool) -> None:
+    """It goes on where it is until then, nothing of the move is written down; who has to leave leaves."""
+    node = replace(a_node("n"), ends_by=500.0 if has_to_leave else None)
+    others = [a_node("m")] if has_to_leave else []
+    world = Ideal(a_state(a_job("a"), nodes=[node, *others], held={"a": some_slots("n", 0)}))
+    ready: list[StartJob] = []
+    world.is_ready_for = lambda start: bool(ready.append(start)) or len(ready) > 2  # type: ignore[attr-defined]
+    spy = Spy()
+    controller = a_controller(world, Wishes(widths={"a": 2}), spy)
+
+    first = controller.run_once()
+    assert bool(world.done) == has_to_leave
+    if not has_to_leave:
+        assert [start.slots for start in ready] == [some_slots("n", 0, 1)]
+        assert spy.log == []
+        assert first.wake_at == world.clock.now() + 1.0
+        controller.run_once()
+        assert world.done == []
+        controller.run_once()
+    assert isinstance(world.done[0], StopJob)
