@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from boa_daemon.daemon.markets import answer_as_planned, as_rented, offers_as_planned, planned_name
-from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.daemon.refused_launches import RefusedLaunches
+from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
