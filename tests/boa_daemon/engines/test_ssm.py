@@ -16,7 +16,7 @@ from engine_bench import Bench
 from boa_daemon.engines import ssm
 from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
-from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, bundle, start_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, prepare_script, start_script
 from boa_daemon.inputs import messages
 from boa_daemon.inputs.messages import Refusals
 from boa_daemon.job.seal import KEY_FILE, sealed
@@ -460,7 +460,7 @@ def test_a_checkpoint_that_no_node_has_brought_to_s3_counts_for_nothing(stage: S
 
 def test_scripts_fit_into_a_command_and_quote_what_people_write() -> None:
     """SSM takes 64 KiB; a job's id and command may hold quotes."""
-    assert len(bundle()[1]) < 52_000
+    assert len(prepare_script("/var/lib/boa", gpus=8, efa=32)) < 58_000
     spec = JobSpec(job="it's", name="n", class_name="c", run="echo 'a b'")
     unit = {"folder": "/x/it's", "name": "boa-it_s", "checkpoint_dir": "/c", "workdir": "/w", "run": spec.run}
     script = start_script("/var/lib/boa", unit)
