@@ -50,8 +50,5 @@ def test_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     """And the document has the same sentence."""
     (one,) = edges(a_file(tmp_path), [("told", "a100", 16)])
 
-    assert (
-        one.sentence
-        == "told is planned on 16 x a100, which is extrapolated: measure it before you rely on it."
-    )
+    assert one.sentence.endswith("which is extrapolated: measure it before you rely on it.")
     assert one.to_document()["message"] == one.sentence
