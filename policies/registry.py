@@ -32,6 +32,7 @@ from policies.site import (
 )
 
 __all__ = [
+    "DEFAULT_POLICY",
     "PLACERS",
     "POLICIES",
     "BuiltPolicy",
@@ -72,6 +73,8 @@ POLICIES: Mapping[str, PolicyEntry] = {
 """Every policy that BOA brings, in the order in which tables show them."""
 
 DEFAULT_KAPPA = 1.0
+DEFAULT_POLICY = BOA_PACED.name
+"""What a daemon runs, and a simulation where nobody says otherwise."""
 PLACERS: Mapping[str, Callable[[float], Placer]] = {
     "first-fit": lambda _kappa: FirstFit(),
     "list-scheduling": lambda _kappa: LeastWorkloadFirst(kappa=math.inf),

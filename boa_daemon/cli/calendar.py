@@ -26,9 +26,13 @@ from boa_daemon.planning.calendar_plan import (
     is_rate,
     read_quota,
 )
+from boa_daemon.planning.calendar_range import range_said
 from boa_daemon.planning.gantt import draw_gantt, gantt_figure
 from boa_daemon.planning.plots import check_plot_path
+from boa_daemon.planning.spot_list import terms_said
 from boa_daemon.planning.timed_capacity import with_blocks
+from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.spot_market import with_spot
 from boa_daemon.units import SECONDS_PER_HOUR
 
 _ROWS = 60
@@ -48,6 +52,8 @@ class CalendarFlags:
     old: Mapping[str, Any] | None = None
     off: tuple[str, ...] = ()
     blocks: Path | None = None
+    market: WorldSettings | None = None
+    spread: float | None = None
 
     @property
     def are_given(self) -> bool:
@@ -62,6 +68,8 @@ class CalendarFlags:
             or self.old is not None
             or bool(self.off)
             or self.blocks is not None
+            or self.market is not None
+            or self.spread is not None
         )
 
 
@@ -93,19 +101,24 @@ def plan_calendar(
         )
     boot_hours = flags.boot_seconds / SECONDS_PER_HOUR
     off = (*listed.off, *flags.off)
+    if flags.market is not None and flags.blocks is not None:
+        raise InputError("--market spot and --blocks are two ways to rent", hint="Plan with one of the two")
     start = listed.start or since(flags.start)
     working = working_time(off, start, boot_hours=boot_hours, file=path)
     timed = with_blocks(file, () if flags.blocks is None else read_blocks(flags.blocks), start, working)
+    machines = file.instance_types if flags.market is None else with_spot(file, flags.market).instance_types
     with stderr_console().status(f"placing {len(listed.jobs)} jobs"):
         plan = calendar_plan(
             timed.file,
             listed.jobs,
             budget=None if flags.budget is None else calendar_budget(flags.budget),
-            quota={**read_quota(flags.quota, file.instance_types), **timed.quota},
+            quota={**read_quota(flags.quota, machines), **timed.quota},
             start=start if timed.windows else listed.start,
             boot_hours=boot_hours,
             working=working,
             windows=timed.windows,
+            market=flags.market,
+            spread=flags.spread,
         )
     if flags.gantt is not None:
         draw_gantt(plan, flags.gantt, f"{path.name}: when each job runs")
@@ -114,13 +127,16 @@ def plan_calendar(
     if timed.windows:
         document |= {"blocks_usd": timed.usd}
         stderr_console().print(timed.sentence, markup=False)
+    if flags.market is not None:
+        document["spot"] = terms_said(flags.market)
     limits = {
         "list": str(path),
         "budget": "no limit of money" if plan.budget is None else plan.budget.said(),
         "quota": ", ".join(flags.quota) or "none",
         "boot": f"{flags.boot_seconds:g} seconds, waited for and paid",
         "hours off": "; ".join(off) or "none",
-    }
+        "low and high": range_said(plan.between),
+    } | ({} if flags.market is None else terms_said(flags.market))
     write_report(
         flags.report,
         f"{path.name}: when each job runs",

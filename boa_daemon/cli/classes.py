@@ -123,7 +123,7 @@ def _print_widths(row: dict[str, Any]) -> None:
             _with_interval(width),
             f"{width['stated']:.3g}",
             "-" if speed is None else f"{speed:.4g}",
-            f"{width['measured_seconds'] / 3600.0:.1f} h",
+            "extrapolated" if width["is_extrapolated"] else f"{width['measured_seconds'] / 3600.0:.1f} h",
         )
     stdout_console().print(table)
 

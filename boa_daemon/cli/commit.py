@@ -76,7 +76,7 @@ def commit(
     write_report(
         report,
         "What to commit to",
-        "The commitment of least bill at the same waiting, and how sure that is.",
+        _lead(found.advice),
         document=document,
         table=lambda: _print(found.advice, found.proofs, found.terms),
         figures=list,
@@ -97,6 +97,17 @@ def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None
         assert trace is not None
         classes = trace.with_name("classes.yaml")
     return read_problem(classes, prices, require_rates=trace is None)
+
+
+def _lead(found: Sequence[Advice]) -> str:
+    """Return the term that saves most, in a sentence."""
+    best = max(found, key=lambda one: one.likely.on_demand - one.likely.advised, default=None)
+    if best is None or not best.lines:
+        return "Commit to nothing: on demand is cheapest."
+    years = f"{best.term_years} year{'s' if best.term_years > 1 else ''}"
+    saved = HOURS_PER_MONTH * (best.likely.on_demand - best.likely.advised)
+    usd = sum(line.usd_per_hour for line in best.lines)
+    return f"Commit to ${usd:,.2f}/h for {years}: that saves ${saved:,.0f} a month at the same waiting."
 
 
 def _print(found: Sequence[Advice], proven: Sequence[Proof], terms: CommitmentsFile) -> None:

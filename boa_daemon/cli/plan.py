@@ -28,16 +28,17 @@ from boa_daemon.cli.planning import (
     BestEffortOption,
     ClassesOrTraceOption,
     CommitmentsOption,
+    MarketName,
     MarketOption,
     PricesOption,
     best_effort_is_named,
     budgeted,
     cell,
+    chosen_market,
     committed,
     curve_answers,
     money,
     phases_text,
-    read_market,
     read_problem,
     runs,
     said,
@@ -125,7 +126,17 @@ def plan(
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
     commitments: CommitmentsOption = None,
+    market: Annotated[
+        MarketName | None,
+        typer.Option(help="Plan on spot as well: default terms, or those of --world.", show_default=False),
+    ] = None,
     world: MarketOption = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=0.9, help="With --jobs: hours differ by this part in nine of ten cases; 0.1 if unsaid."
+        ),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
     ] = False,
@@ -144,8 +155,8 @@ def plan(
     if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
         problem = "--quota, --start, --off and --gantt need --jobs"
         raise InputError(problem, hint="They are about a list of jobs")
-    if jobs is not None and world is not None:
-        raise InputError("--world is for a stream of jobs", hint="A list is planned on demand")
+    if jobs is None and spread is not None:
+        raise InputError("--spread needs --jobs", hint="It is about the hours of a list's jobs")
     check_report(report)
     old = saved_plan(diff)
     file = _read(classes, trace, jobs, prices)
@@ -172,6 +183,8 @@ def plan(
             old=old,
             off=tuple(off or ()),
             blocks=blocks,
+            market=chosen_market(market, world, file),
+            spread=spread,
         )
         listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
         if not (flags.are_given or listed.has_arrivals or listed.off):
@@ -191,8 +204,8 @@ def plan(
         raise InputError(
             "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
         )
-    market = None if world is None else read_market(world, file)
-    file = file if market is None else on_both_markets(file, market)
+    terms = chosen_market(market, world, file)
+    file = file if terms is None else on_both_markets(file, terms)
     file, asked = budgeted(file, budget, is_plan=True)
     paid = None
     if commitments is not None:
@@ -211,13 +224,13 @@ def plan(
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
-    saves = () if market is None else spot_advice(result.solution, file.instance_types, market)
-    said_of_spot = [] if market is None else [advice_sentence(saves, saves_of(market))]
+    saves = () if terms is None else spot_advice(result.solution, file.instance_types, terms)
+    said_of_spot = [] if terms is None else [advice_sentence(saves, saves_of(terms))]
     document = (
         result.to_document()
         | _price_document(file)
         | ({} if bill is None else {"commitments": bill})
-        | ({} if market is None else {"checkpoints": advice_document(saves)})
+        | ({} if terms is None else {"checkpoints": advice_document(saves)})
     )
     write_report(
         report,
@@ -388,7 +401,8 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
     if result.not_spent > 0.005 * result.budget.amount:
         month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
         found.append(f"Of the budget {money(result.not_spent, unit)}{month} is not spent.")
-    return found + [one.sentence for one in result.unused]
+    found += [one.sentence for one in result.unused]
+    return found + [one.sentence for one in result.edges]
 
 
 def _show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:

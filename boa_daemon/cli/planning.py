@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -20,7 +21,7 @@ from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.planning.paid_anyway import PaidAnyway
-from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_file import load_world
 from boa_daemon.units import parse_budget
@@ -54,6 +55,15 @@ MarketOption: TypeAlias = Annotated[
         help="Plan on the spot market of a world file as well: its price, interruptions and checkpoints.",
     ),
 ]
+
+
+class MarketName(StrEnum):
+    """Where a plan may rent."""
+
+    on_demand = "on-demand"
+    spot = "spot"
+
+
 _NO_PRICES = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}"
 
 BestEffortOption: TypeAlias = Annotated[
@@ -102,6 +112,23 @@ def read_market(path: Path, file: ProblemFile) -> WorldSettings:
     if not file.has_prices:
         raise MissingPrice("a spot market needs prices", file=file.path, hint=_NO_PRICES)
     return world
+
+
+def chosen_market(name: MarketName | None, world: Path | None, file: ProblemFile) -> WorldSettings | None:
+    """Return the terms of the spot market that flags ask for; None for on demand alone.
+
+    Raises:
+        InputError: when a file says nothing of a spot market, or flags contradict each other.
+    """
+    if name is MarketName.on_demand and world is not None:
+        raise InputError("--market on-demand and --world exclude each other", hint="Leave one out")
+    if world is not None:
+        return read_market(world, file)
+    if name is not MarketName.spot:
+        return None
+    if not file.has_prices:
+        raise MissingPrice("a spot market needs prices", file=file.path, hint=_NO_PRICES)
+    return WorldSettings(spot=Spot(), checkpoints=Checkpoints())
 
 
 def budgeted(file: ProblemFile, text: str | None, *, is_plan: bool = False) -> tuple[ProblemFile, Budget]:

@@ -95,7 +95,7 @@ def _parts(printed: Sequence[object]) -> list[str | PageTable]:
 
 def _table(table: Table) -> PageTable:
     """Return a table of a terminal as one of a page; bars of blocks stay behind."""
-    columns = [c for c in table.columns if _plain(c.header) or not "".join(map(_plain, c.cells)).strip("█ ")]
+    columns = [c for c in table.columns if _plain(c.header) or "".join(map(_plain, c.cells)).strip("█ ")]
     cells = [list(column.cells) for column in columns]
     rows = [tuple(_plain(text) for text in row) for row in zip(*cells, strict=True)]
     return PageTable(

@@ -40,12 +40,12 @@ from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.rehearsal import rehearsed
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.stopped import START_SECONDS
-from boa_daemon.sim.wiring import PreparedRun, prepare, site_of
+from boa_daemon.sim.wiring import PreparedRun, check_budget, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
-from policies.registry import DEFAULT_KAPPA, PLACERS, POLICIES, find_policy, parse_options
+from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
 MOST_JOBS = 100
@@ -68,7 +68,9 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     trace: TraceOption,
     classes: ClassesOption,
     budget: Annotated[str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48.")],
-    policy: Annotated[str, typer.Option(help=f"{_POLICIES}.", autocompletion=complete_policies)] = "boa",
+    policy: Annotated[
+        str, typer.Option(help=f"{_POLICIES}.", autocompletion=complete_policies)
+    ] = DEFAULT_POLICY,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="key=value for the policy, such as gpus_per_job=4.")
     ] = None,
@@ -150,6 +152,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         settings = replace(settings, planning_budget=replace(settings.budget, amount=planned))
     with best_effort_is_named():
         run = prepare(rehearsed(settings) if rehearse else settings)
+        check_budget(settings)
     with progress_of(run) as on_tick:
         result = run.finish(on_tick)
     if bound is BoundChoice.boots or (bound is BoundChoice.auto and _is_cheap(run)):

@@ -114,7 +114,7 @@ def whatif(
 def _lines(kind: Kind, document: Row) -> list[str]:
     """Return the answer in words, the first line what a page begins with."""
     rows = document["scenarios"]
-    lines = [_lead(rows), *(why_later(rows) if kind == "list" else [])]
+    lines = [_lead(rows, "/h" if kind == "stream" else ""), *(why_later(rows) if kind == "list" else [])]
     if kind == "trace":
         lines = sentences(rows)
     seen = document.get("happened")
@@ -139,7 +139,7 @@ def _agreement(seen: Row, base: Row, days: float) -> str:
     )
 
 
-def _lead(rows: list[Row]) -> str:
+def _lead(rows: list[Row], per: str) -> str:
     """Return what the changes do, in a sentence."""
     planned = [row for row in rows if row["mean_jct_hours"] is not None]
     if not planned:
@@ -147,7 +147,8 @@ def _lead(rows: list[Row]) -> str:
     best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
     words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
     return (
-        f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, for ${best['spend']:,.2f}."
+        f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, "
+        f"for ${best['spend']:,.2f}{per}."
     )
 
 

@@ -22,8 +22,8 @@ from boa_daemon.sim.settings import Spot
 from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.sim.world_file import load_world
 from boa_daemon.units import SECONDS_PER_HOUR, parse_budget
+from policies.registry import DEFAULT_POLICY
 
-DAEMONS_POLICY = "boa-paced"
 Row: TypeAlias = dict[str, Any]
 
 
@@ -95,7 +95,7 @@ def of_trace(trace: Path, flags: Flags) -> Asked:
     file = flags.classes or trace.with_name("classes.yaml")
     budget = parse_budget(flags.budget)
     settings = settings_in_world(trace, file, budget, world=flags.world, spot=False, boot=None)
-    settings = replace(settings, policy=DAEMONS_POLICY, boot_seconds=flags.boot_seconds)
+    settings = replace(settings, policy=DEFAULT_POLICY, boot_seconds=flags.boot_seconds)
     return _replays(
         trace.name, settings, flags.budget, flags.quota, {"trace": str(trace), "classes": str(file)}
     )

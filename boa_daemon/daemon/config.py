@@ -25,7 +25,7 @@ from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
 from policies.errors import UnknownPolicy
 from policies.online.pacing import MONTH_HOURS
-from policies.registry import DEFAULT_KAPPA, find_placer, find_policy
+from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, find_placer, find_policy
 
 FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
@@ -189,7 +189,7 @@ class WorkloadSettings(Strict):
     """What runs."""
 
     classes: str | None = Field(default=None, description="class file: the classes of a problem file")
-    policy: str = Field(default="boa-paced", description="a policy of boa simulate")
+    policy: str = Field(default=DEFAULT_POLICY, description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
     kappa: float = Field(
         default=DEFAULT_KAPPA, ge=1, description="widest job that lwf may spread over nodes' leftovers, GPUs"

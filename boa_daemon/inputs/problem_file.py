@@ -19,9 +19,19 @@ from boa_daemon.inputs.gpu_file import GpuRow, read_machines
 from boa_daemon.inputs.needs import Excluded, NeedsRow, excluded_for, without
 from boa_daemon.inputs.placements import take_placements
 from boa_daemon.inputs.price_age import PriceNote
-from boa_daemon.inputs.schema import Gpus, Name, NotNegative, Positive, Strict, a_kind, checked, spoken
+from boa_daemon.inputs.schema import (
+    Fraction,
+    Gpus,
+    Name,
+    NotNegative,
+    Positive,
+    Strict,
+    a_kind,
+    checked,
+    spoken,
+)
 from boa_daemon.inputs.speedup_file import limited, read_speedups
-from boa_daemon.inputs.step_times import work_of_steps
+from boa_daemon.inputs.step_times import AMOUNTS, RATES, Measured, measured_work
 from boa_daemon.inputs.yaml_file import At, Document, read_document
 from policies.links.contention import Link
 from policies.links.link_share import across_nodes, network_share
@@ -39,7 +49,9 @@ class ProblemFile:
     Classes in `classes_without_rates` stand at 1 arrival per hour until somebody estimates theirs.
     `has_prices` is false where `gpu_types` was left out.
     `prices` say of which day each is.
-    `warnings` are sentences for the person who plans. `needs` are those of classes, beside GPUs.
+    `warnings` are sentences for the person who plans. `needs` are those of classes, beside GPUs. `spreads`
+    say of classes by how much hours of jobs may differ, `extrapolated` which widths of a class on a GPU type
+    nobody measured.
     """
 
     path: str
@@ -51,6 +63,8 @@ class ProblemFile:
     warnings: tuple[str, ...] = ()
     prices: tuple[PriceNote, ...] = ()
     needs: Mapping[str, NeedsRow] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    extrapolated: Mapping[tuple[str, str], frozenset[int]] = field(default_factory=dict)
 
 
 class _Budget(Strict):
@@ -66,7 +80,17 @@ class _Phase(Strict):
         default=None, description="table, amdahl, power or usl, or one of them for each GPU type"
     )
     steps: Positive | None = Field(default=None, description="steps of training, in place of size_gpu_hours")
+    samples: Positive | None = Field(default=None, description="samples to train on, in place of steps")
+    tokens: Positive | None = Field(default=None, description="tokens to train on, in place of steps")
+    epochs: Positive | None = Field(default=None, description="epochs of training, in place of steps")
     step_seconds: object = Field(default=None, description="seconds of a step by width, for each GPU type")
+    steps_per_second: object = Field(default=None, description="steps per second by width, for each GPU type")
+    samples_per_second: object = Field(default=None, description="samples per second, in the same way")
+    tokens_per_second: object = Field(default=None, description="tokens per second, in the same way")
+    epoch_seconds: object = Field(default=None, description="seconds of an epoch, in the same way")
+    extrapolate_to: Gpus | None = Field(
+        default=None, description="the widest width to offer beyond the measured ones, GPUs"
+    )
 
     @classmethod
     def _hint(cls, key: object) -> str:
@@ -90,6 +114,9 @@ class _Class(Strict):
     rescale_hours: NotNegative = Field(default=0.0, description="hours at each change of type or width")
     min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
     max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
+    spread: Fraction | None = Field(
+        default=None, description="part by which a job's hours may differ, up or down, in nine of ten cases"
+    )
     network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
     needs: NeedsRow | None = Field(default=None, description="cores and memory that each of its GPUs needs")
     phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
@@ -139,7 +166,14 @@ def parse_problem(
         message = "gpu_types is missing: a budget in dollars needs the price of a GPU-hour"
         raise document.error(message, at=("budget",), hint=_HOW_TO_PRICE, kind=MissingPrice)
     machines = read_machines(file.gpu_types, document=document, catalog=catalog)
-    stated = _job_classes(file.classes, machines, document, require_rates=require_rates)
+    measured = [
+        [
+            _measured(row.name, phase, machines, document, ("classes", number, "phases", place))
+            for place, phase in enumerate(row.phases)
+        ]
+        for number, row in enumerate(file.classes)
+    ]
+    stated = _job_classes(file.classes, machines, document, measured, require_rates=require_rates)
     needs = {row.name: row.needs for row in file.classes if row.needs is not None}
     classes, excluded = _within_needs(stated, needs, machines, catalog or Catalog.load(), document)
     problem = Problem(
@@ -159,8 +193,26 @@ def parse_problem(
         has_prices=file.gpu_types is not None,
         warnings=(*_warnings(machines, catalog), *(one.sentence for one in excluded)),
         needs=needs,
+        spreads=_spreads(file.classes, measured),
+        extrapolated={
+            (row.name, kind): widths
+            for row, phases in zip(file.classes, measured, strict=True)
+            for one in phases
+            if one is not None
+            for kind, widths in one.extrapolated.items()
+        },
         prices=_price_notes(file, machines, catalog, document) if file.gpu_types is not None else (),
     )
+
+
+def _spreads(rows: Sequence[_Class], measured: Sequence[Sequence[Measured | None]]) -> dict[str, float]:
+    """Return by how much hours of a class's jobs may differ, as stated, or as measurements lie apart."""
+    found = {}
+    for row, phases in zip(rows, measured, strict=True):
+        apart = max((one.spread for one in phases if one is not None), default=0.0)
+        if row.spread is not None or apart > 0.0:
+            found[row.name] = apart if row.spread is None else row.spread
+    return found
 
 
 def with_budget(file: ProblemFile, budget: Budget) -> ProblemFile:
@@ -228,6 +280,7 @@ def _job_classes(
     rows: Sequence[_Class],
     machines: Mapping[str, InstanceType],
     document: Document,
+    measured: Sequence[Sequence[Measured | None]],
     *,
     require_rates: bool,
 ) -> tuple[JobClass, ...]:
@@ -243,8 +296,8 @@ def _job_classes(
         job_class = JobClass(
             name=row.name,
             phases=tuple(
-                _phase(row, phase, machines, document, (*at, "phases", number))
-                for number, phase in enumerate(row.phases)
+                _phase(row, phase, one, machines, document=document, at=(*at, "phases", number))
+                for number, (phase, one) in enumerate(zip(row.phases, measured[index], strict=True))
             ),
             arrivals_per_hour=1.0 if row.arrivals_per_hour is None else row.arrivals_per_hour,
             weight=row.weight,
@@ -281,10 +334,16 @@ def _within_needs(
 
 
 def _phase(
-    row: _Class, phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+    row: _Class,
+    phase: _Phase,
+    measured: Measured | None,
+    machines: Mapping[str, InstanceType],
+    *,
+    document: Document,
+    at: At,
 ) -> Phase:
     """Return one phase, with the widths that its class allows and what sending between nodes costs."""
-    size_gpu_hours, curves = _work(phase, machines, document, at)
+    size_gpu_hours, curves = _work(phase, measured, machines, document, at)
     if row.min_gpus is not None or row.max_gpus is not None:
         curves = limited(curves, min_gpus=row.min_gpus, max_gpus=row.max_gpus)
         if not curves:
@@ -304,21 +363,18 @@ def _phase(
 
 
 def _work(
-    phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+    phase: _Phase,
+    measured: Measured | None,
+    machines: Mapping[str, InstanceType],
+    document: Document,
+    at: At,
 ) -> tuple[float, Mapping[str, SpeedupCurve]]:
-    """Return work and speed-ups of a phase: stated, or from measured steps."""
-    is_measured = phase.steps is not None or phase.step_seconds is not None
-    given = phase.model_fields_set
-    if is_measured and given & {"size_gpu_hours", "speedup"}:
-        hint = "Measured steps say both the work and the speed-up"
-        problem = f"{spoken(at, document.content)} has steps besides size_gpu_hours or speedup"
-        raise document.error(problem, at=at, hint=hint)
-    for key in ("steps", "step_seconds") if is_measured else ("size_gpu_hours", "speedup"):
-        if key not in given:
+    """Return work and speed-ups of a phase: measured, or as stated."""
+    if measured is not None:
+        return measured.size_gpu_hours, measured.curves
+    for key in ("size_gpu_hours", "speedup"):
+        if key not in phase.model_fields_set:
             raise document.error(f"{spoken((*at, key), document.content)} is missing", at=(*at, key))
-    if phase.steps is not None:
-        there: At = (*at, "step_seconds")
-        return work_of_steps(phase.steps, phase.step_seconds, machines, document=document, at=there)
     if phase.size_gpu_hours is None:
         where: At = (*at, "size_gpu_hours")
         raise document.error(f"{spoken(where, document.content)} must be a number; got nothing", at=where)
@@ -327,3 +383,41 @@ def _work(
     if placed and not rest:
         return phase.size_gpu_hours, placed
     return phase.size_gpu_hours, read_speedups(rest, tuple(machines), document=document, at=here) | placed
+
+
+def _measured(
+    name: str, phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+) -> Measured | None:
+    """Return what the measurements of a phase say; None where it has none."""
+    given = phase.model_fields_set
+    amounts, rates = [key for key in AMOUNTS if key in given], [key for key in RATES if key in given]
+    if not amounts and not rates:
+        if "extrapolate_to" in given:
+            problem = f"{spoken(at, document.content)}: extrapolate_to goes with measurements"
+            raise document.error(problem, at=(*at, "extrapolate_to"), hint="Give steps and step_seconds")
+        return None
+    what = (*amounts, *rates)[0]
+    if given & {"size_gpu_hours", "speedup"}:
+        hint = "Measured steps say both the work and the speed-up"
+        problem = f"{spoken(at, document.content)} has {what} besides size_gpu_hours or speedup"
+        raise document.error(problem, at=at, hint=hint)
+    wanted = RATES[rates[0]] if rates else amounts[0]
+    if wanted not in amounts or not rates:
+        key = next(rate for rate, unit in RATES.items() if unit == wanted) if not rates else wanted
+        raise document.error(f"{spoken((*at, key), document.content)} is missing", at=(*at, key))
+    if len(amounts) > 1 or len(rates) > 1:
+        problem = f"{spoken(at, document.content)} has {' and '.join((*amounts, *rates))}: give one of each"
+        raise document.error(problem, at=at, hint=f"For example {wanted} and {rates[0]}")
+    amount = getattr(phase, wanted)
+    if amount is None:
+        raise document.error(f"{spoken((*at, wanted), document.content)} is missing", at=(*at, wanted))
+    return measured_work(
+        amount,
+        rates[0],
+        getattr(phase, rates[0]),
+        machines,
+        extrapolate_to=phase.extrapolate_to,
+        class_name=name,
+        document=document,
+        at=(*at, rates[0]),
+    )

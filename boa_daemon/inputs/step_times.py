@@ -1,40 +1,85 @@
-"""A phase as people measure it: how many steps, and the seconds of one at each width and machine.
+"""A phase as people measure it: how much work, and how fast it is done at each width and machine.
 
     steps: 90000
     step_seconds: {a100: {1: 0.42, 2: 0.23, 4: 0.12, 8: 0.066}}
 
-The first type's narrowest width becomes the reference of the phase: its work is in hours on that width, and
-speeds are ratios of seconds. Only measured widths may be used: nothing is extrapolated.
+Work may be in steps, samples, tokens or epochs (`RATES` lists what goes with each), and the measurements may
+stand in a CSV file (`boa_daemon.inputs.measurements`). The first type's narrowest width becomes the
+reference of the phase: its work is in hours on that width, and speeds are ratios of seconds. Only measured
+widths may be used, unless `extrapolate_to` names a wider one. Widths beyond the measured ones take the time
+of the line a + b / k, a >= 0, through the last three; they are marked wherever they are planned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.measurements import read_measurements
 from boa_daemon.inputs.schema import LEAST, MOST, a_kind, spoken
 from boa_daemon.inputs.yaml_file import At, Document
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType
 from policies.speedup import MAX_GPUS, SpeedupCurve, Table
 
+RATES: Mapping[str, str] = {
+    "step_seconds": "steps",
+    "steps_per_second": "steps",
+    "samples_per_second": "samples",
+    "tokens_per_second": "tokens",
+    "epoch_seconds": "epochs",
+}
+"""What says how fast work is done, and in what the work then is."""
+AMOUNTS = tuple(dict.fromkeys(RATES.values()))
+LAST = 3
+"""Measured widths that a line goes through, the widest ones."""
 
-def work_of_steps(
-    steps: float, raw: object, machines: Mapping[str, InstanceType], *, document: Document, at: At
-) -> tuple[float, dict[str, SpeedupCurve]]:
-    """Return the work, GPU-hours of the reference, and the curves of each type; `at` is where `raw` stands.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Work, GPU-hours of the reference, and the curve of each type.
+
+    `extrapolated` are the widths of each type that nobody measured, `spread` how far measurements lie apart.
+    """
+
+    size_gpu_hours: float
+    curves: Mapping[str, SpeedupCurve]
+    extrapolated: Mapping[str, frozenset[int]]
+    spread: float = 0.0
+
+
+def measured_work(
+    amount: float,
+    rate: str,
+    raw: object,
+    machines: Mapping[str, InstanceType],
+    *,
+    extrapolate_to: int | None,
+    class_name: str,
+    document: Document,
+    at: At,
+) -> Measured:
+    """Return what so much work is, by the measurements in `raw`, which stands at `at`.
 
     A type is named as in `gpu_types`, or by its instance type; with one type the widths may stand alone.
 
     Raises:
         InputError: when a name, a width or a time means nothing, with file and line.
     """
+    spread = 0.0
+    if isinstance(raw, str):
+        raw, spread = read_measurements(Path(document.name).parent / raw, rate, class_name)
     if not isinstance(raw, Mapping) or not raw:
-        problem = f"{spoken(at, document.content)} must map widths to seconds; got {a_kind(raw)}"
-        raise document.error(problem, at=at, hint=f"Write {{{next(iter(machines))}: {{1: 0.42, 2: 0.23}}}}")
+        problem = f"{spoken(at, document.content)} must map widths to {_what(rate)}; got {a_kind(raw)}"
+        hint = f"Write {{{next(iter(machines))}: {{1: 0.42, 2: 0.23}}}}, or the name of a CSV file"
+        raise document.error(problem, at=at, hint=hint)
     names = {machine.name: name for name, machine in machines.items()} | {name: name for name in machines}
     if all(str(key).isdigit() for key in raw) and len(machines) == 1:
-        seconds = {next(iter(machines)): _seconds(raw, document, at)}
+        seconds = {next(iter(machines)): _seconds(raw, rate, document, at)}
     else:
         seconds = {}
         for name, times in raw.items():
@@ -44,14 +89,38 @@ def work_of_steps(
             if names[name] in seconds:
                 problem = f"{spoken(at, document.content)} names GPU type {names[name]!r} twice"
                 raise document.error(problem, at=(*at, str(name)))
-            seconds[names[name]] = _seconds(times, document, (*at, name))
+            seconds[names[name]] = _seconds(times, rate, document, (*at, name))
     first = next(iter(seconds.values()))
     reference = first[min(first)]
-    curves: dict[str, SpeedupCurve] = {
-        name: Table(gpus=tuple(times), speeds=tuple(reference / times[width] for width in times))
-        for name, times in seconds.items()
-    }
-    return steps * reference / SECONDS_PER_HOUR, curves
+    beyond = {name: _beyond(times, extrapolate_to) for name, times in seconds.items()}
+    curves: dict[str, SpeedupCurve] = {}
+    for name, times in seconds.items():
+        whole = {**times, **beyond[name]}
+        curves[name] = Table(gpus=tuple(whole), speeds=tuple(reference / whole[width] for width in whole))
+    return Measured(
+        size_gpu_hours=amount * reference / SECONDS_PER_HOUR,
+        curves=curves,
+        extrapolated={name: frozenset(wider) for name, wider in beyond.items() if wider},
+        spread=spread,
+    )
+
+
+def _beyond(seconds: Mapping[int, float], most: int | None) -> dict[int, float]:
+    """Return the seconds of widths beyond the measured ones, each twice the one before, up to a widest."""
+    widest = max(seconds)
+    if most is None or len(seconds) < 2:
+        return {}
+    widths = np.array(sorted(seconds)[-LAST:], dtype=float)
+    times = np.array([seconds[int(width)] for width in widths])
+    # The line goes through the widest width, so that nothing jumps there.
+    parts = 1.0 / widths - 1.0 / widths[-1]
+    slope = float(parts @ (times - times[-1]) / (parts @ parts))
+    slope = min(max(slope, 0.0), float(times[-1] * widths[-1]))
+    found, width = {}, widest
+    while width < most:
+        width = min(2 * width, most)
+        found[width] = float(times[-1] + slope * (1.0 / width - 1.0 / widest))
+    return found
 
 
 def _known(name: str, names: Sequence[str]) -> str:
@@ -59,10 +128,15 @@ def _known(name: str, names: Sequence[str]) -> str:
     return did_you_mean(name, names) or f"Known: {', '.join(names)}"
 
 
-def _seconds(raw: object, document: Document, at: At) -> dict[int, float]:
-    """Return the seconds of a step by width, the narrowest first."""
+def _what(rate: str) -> str:
+    """Return what the numbers of a rate are."""
+    return "seconds" if rate.endswith("_seconds") else rate.replace("_", " ")
+
+
+def _seconds(raw: object, rate: str, document: Document, at: At) -> dict[int, float]:
+    """Return the seconds of one unit of work by width, the narrowest first."""
     if not isinstance(raw, Mapping) or not raw:
-        problem = f"{spoken(at, document.content)} must map widths to seconds; got {a_kind(raw)}"
+        problem = f"{spoken(at, document.content)} must map widths to {_what(rate)}; got {a_kind(raw)}"
         raise document.error(problem, at=at, hint="Write {1: 0.42, 2: 0.23}")
     found = {}
     for key, value in raw.items():
@@ -70,9 +144,10 @@ def _seconds(raw: object, document: Document, at: At) -> dict[int, float]:
             problem = f"widths are whole GPUs, from 1 to {MAX_GPUS}; got {a_kind(key)}"
             raise document.error(f"{spoken(at, document.content)}: {problem}", at=(*at, str(key)))
         if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST <= value <= MOST:
-            problem = (
-                f"a step at {key} GPUs must take a number of seconds, more than zero; got {a_kind(value)}"
-            )
+            what = "a step at {} GPUs must take a number of seconds, more than zero"
+            if not rate.endswith("_seconds"):
+                what = f"{_what(rate)} at {{}} GPUs must be a number, more than zero"
+            problem = f"{what.format(key)}; got {a_kind(value)}"
             raise document.error(f"{spoken(at, document.content)}: {problem}", at=(*at, str(key)))
-        found[int(key)] = float(value)
+        found[int(key)] = float(value) if rate.endswith("_seconds") else 1.0 / float(value)
     return dict(sorted(found.items()))

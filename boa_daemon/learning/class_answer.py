@@ -84,4 +84,6 @@ def _speedups(gpu_type: str, curve: SpeedupCurve, found: CurveEstimate | None) -
             "samples_per_second": None if one is None else one.samples_per_second,
             "measured_seconds": 0.0 if one is None else one.measured_seconds,
             "measurements": 0 if one is None else one.measurements,
+            # Estimated from other widths alone.
+            "is_extrapolated": one is not None and not one.measurements,
         }

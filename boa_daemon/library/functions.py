@@ -17,13 +17,13 @@ from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.budget_plan import budget_plan
 from boa_daemon.planning.curve import Curve
 from boa_daemon.sim.rehearsal import rehearsed
-from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for
+from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, settings_for
 from boa_daemon.traces.reader import Trace, TraceFault, TraceJob, check_classes, read_trace
 from policies.model import Budget
 from policies.model import Problem as Model
 from policies.optimum.boa import solve as solve_problem
 from policies.optimum.solution import Solution, Version
-from policies.registry import find_policy, parse_options
+from policies.registry import DEFAULT_POLICY, find_policy, parse_options
 
 Arrivals: TypeAlias = str | PathLike[str] | Iterable[tuple[float, str]]
 """A trace file, or pairs of (seconds from the start, name of a class)."""
@@ -157,7 +157,7 @@ def simulate(
     trace: Arrivals,
     budget: str | float | None = None,
     *,
-    policy: str = "boa",
+    policy: str = DEFAULT_POLICY,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
     boot_seconds: float = 180.0,
@@ -173,7 +173,9 @@ def simulate(
     settings = replace(_settings(problem, trace, budget), seed=seed, boot_seconds=boot_seconds, policy=policy)
     words = {key: str(value) for key, value in (options or {}).items()}
     settings = replace(settings, options=parse_options(find_policy(policy), words))
-    found = prepare(rehearsed(settings) if rehearse else settings).finish()
+    run = prepare(rehearsed(settings) if rehearse else settings)
+    check_budget(settings)
+    found = run.finish()
     document = found.to_document()
     return Simulated(
         title=f"{policy}: {found.finished} of {found.jobs} jobs finished",

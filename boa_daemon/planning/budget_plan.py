@@ -13,6 +13,7 @@ import numpy as np
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.edges import Edge, edges, widths_of
 from boa_daemon.planning.unused_types import Unused, unused_by_plans
 from boa_daemon.planning.without_machines import Without, without_machines
 from boa_daemon.tick.shortfall import shortfall_document
@@ -76,6 +77,7 @@ class BudgetPlan:
     packing: tuple[Packing, ...]
     without: tuple[Without, ...] = ()
     unused: tuple[Unused, ...] = ()
+    edges: tuple[Edge, ...] = ()
 
     @property
     def not_spent(self) -> float:
@@ -107,6 +109,7 @@ class BudgetPlan:
             **landmarks(self.curve),
             "not_spent": self.not_spent,
             "unused": [one.to_document() for one in self.unused],
+            "edges": [one.to_document() for one in self.edges],
             "packing_waste_fraction": {"least": least, "most": most},
             "swing": [
                 {
@@ -146,6 +149,7 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
         next_unit_saves_hours=float(here - there),
         without=without_machines(problem, file.instance_types, solution, budget.amount),
         unused=unused_by_plans(problem, file.instance_types, [solution]),
+        edges=edges(file, widths_of(solution)),
         packing=tuple(
             Packing(
                 gpu_type=swing.gpu_type,

@@ -12,7 +12,12 @@ import numpy as np
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.calendar_range import SPREAD, Range, calendar_range, job_range, range_document
+from boa_daemon.planning.edges import Edge, edges
+from boa_daemon.planning.spot_list import SpotList, quota_of_both, spot_sentence
 from boa_daemon.planning.unused_types import Unused, unused_by_calendar
+from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.spot_market import with_spot
 from boa_daemon.units import (
     HOURS_PER_DAY,
     HOURS_PER_MONTH,
@@ -60,6 +65,9 @@ class CalendarPlan:
     machines: Mapping[str, InstanceType]
     start: datetime | None
     changes: Mapping[str, Change]
+    between: Range
+    spot: SpotList | None = None
+    edges: tuple[Edge, ...] = ()
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -111,12 +119,18 @@ class CalendarPlan:
             "weighted_mean_jct_hours": found.calendar.weighted_hours / weight if entries else None,
             "dual_bound_hours": found.bound_weighted_hours / weight if is_whole else None,
             "gap": found.gap,
+            "gap_with_dates": found.gap_with_dates,
             "least_missed_deadlines": found.least_missed,
             "periods": self._periods(),
-            "jobs": [self._entry_document(entry) for entry in entries],
+            "range": range_document(self.between, self.at),
+            "jobs": [
+                self._entry_document(entry) | job_range(self.between, self.spot, entry, self.at)
+                for entry in entries
+            ],
             "missed": [self._missed_document(job) for job in found.calendar.missed],
             "left_out": [job.job.id for job in found.calendar.left_out],
             "unused": [one.to_document() for one in self.unused],
+            "edges": [one.to_document() for one in self.edges],
         }
 
     def _periods(self) -> list[dict[str, Any]]:
@@ -187,10 +201,10 @@ class CalendarPlan:
             return f"a quota of {change.instances} x {name}{more}"
         if change.kind == "always":
             return f"no hours off{more}"
-        if change.kind == "first":
+        if change.kind in ("first", "on-demand"):
             others = ", ".join(change.misses)
             instead = f"; then late: {others}" if others else "; nobody else is late then"
-            return f"put it first{more}{instead}"
+            return f"{'put it first' if change.kind == 'first' else 'on demand, and first'}{more}{instead}"
         if np.isfinite(change.ends):
             return f"another date: {self.when(change.ends)}"
         return "nothing that was tried: no width fits the budget and the quota"
@@ -202,22 +216,35 @@ class CalendarPlan:
             np.isfinite(job.due_hours) for job in calendar.left_out
         )
         late = len(calendar.missed)
-        said = [f"All done by {self.when(calendar.all_done)}, for ${calendar.spend:,.2f}."]
+        low, high = self.between.low, self.between.high
+        said = [
+            f"All done by {self.when(calendar.all_done)}, for ${calendar.spend:,.2f}.",
+            f"From low to high: {self.when(low.all_done)} to {self.when(high.all_done)}, "
+            f"${low.spend:,.2f} to ${high.spend:,.2f}.",
+        ]
         if due:
             least = f"; no calendar meets more than {due - found.least_missed}" if found.least_missed else ""
             said.append(f"{due - late} of {counted(due, 'deadline')} met{least}.")
+        if risky := [job.job.id for job in self.between.at_risk if job.job.id not in self.changes]:
+            more = f" and {len(risky) - 10} more" if len(risky) > 10 else ""
+            said.append(f"Met by a small margin, late if all goes slowly: {', '.join(risky[:10])}{more}.")
         if calendar.left_out:
             names = ", ".join(job.job.id for job in calendar.left_out[:10])
             said.append(f"No place within the budget and the quota for: {names}.")
         elif found.gap is not None:
-            said.append(f"By the bound no calendar cuts the mean JCT by more than {found.gap:.0%}.")
+            which = " that keeps these dates" if due else ""
+            gap = found.gap_with_dates
+            said.append(f"By the bound no calendar{which} cuts the mean JCT by more than {gap:.0%}.")
+        if self.spot is not None:
+            said.append(spot_sentence(self.spot, calendar))
         if self.budget is not None:
             said += [
                 f"{(self.budget.per).capitalize()} {number}: ${part['spend']:,.2f} spent, "
                 f"${part['not_spent']:,.2f} not spent."
                 for number, part in enumerate(self._periods()[:12], start=1)
             ]
-        return said + [one.sentence for one in self.unused]
+        said += [one.sentence for one in self.unused]
+        return said + [one.sentence for one in self.edges]
 
 
 def calendar_plan(
@@ -231,20 +258,32 @@ def calendar_plan(
     working: WorkingTime = ALWAYS,
     known: CalendarPlan | None = None,
     windows: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    market: WorldSettings | None = None,
+    spread: float | None = None,
 ) -> CalendarPlan:
     """Return the best calendar found for a list, and what would save each deadline that it misses.
 
-    It is no worse than a `known` one of the same list at the same prices, where that fits these limits.
+    It is no worse than a `known` one of the same list at the same prices, where that fits these limits. With
+    a `market` jobs may be on spot as well. `spread` is by how much hours may differ, up or down, of classes
+    whose file does not say.
     """
+    file = file if market is None else with_spot(file, market)
     machines = file.instance_types
+    quota = quota if market is None else quota_of_both(quota, machines)
     limits = Limits(instances=quota) if budget is None else budget.limits(quota)
     limits = replace(limits, working=working, windows=windows)
     prices = {name: machine.usd_per_hour for name, machine in machines.items()}
     before = known.found if known is not None and limits.allows(known.limits) else None
-    found = search(
-        calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours), limits, prices, known=before
-    )
+    spot = None if market is None else SpotList.of(file, jobs, market, boot_hours=boot_hours)
+    listed = calendar_jobs(file.problem, jobs, machines, boot_hours=boot_hours) if spot is None else spot.jobs
+    found = search(listed, limits, prices, known=before)
+    wide = {one.name: SPREAD if spread is None else spread for one in file.problem.classes}
     return CalendarPlan(
+        between=calendar_range(found, limits, {**wide, **file.spreads}, spot),
+        spot=spot,
+        edges=edges(
+            file, ((e.job.job.class_name, e.option.gpu_type, e.option.gpus) for e in found.calendar.entries)
+        ),
         found=found,
         budget=budget,
         limits=limits,

@@ -48,6 +48,7 @@ def learnt_classes(rows: Sequence[Mapping[str, Any]]) -> str:
         lines += [
             f"  - name: {_text(row['name'])}",
             f"    arrivals_per_hour: {_best(rate):.6g}  # from {rate['jobs']} jobs",
+            *_spread(size),
             "    phases:",
             f"      - size_gpu_hours: {_best(size):.6g}  # from {size['ended']} that ended",
             "        speedup:",
@@ -70,6 +71,14 @@ def _speedups(kind: str, widths: Sequence[Mapping[str, Any]]) -> str:
     hours = sum(float(one["measured_seconds"]) for one in widths) / 3600.0
     note = f"measured for {hours:.1f} h" if measured else "as stated: nothing of it was measured"
     return f"          {_text(kind)}: {{table: {{{table}}}}}  # {note}"
+
+
+def _spread(size: Mapping[str, Any]) -> list[str]:
+    """Return the line that says by how much hours may differ: as far as the size is not known."""
+    best, low, high = (size.get(key) for key in ("estimate", "low", "high"))
+    if not best or low is None or high is None:
+        return []
+    return [f"    spread: {min(max(high / best - 1.0, 1.0 - low / best), 0.9):.3g}  # 95 % of its mean size"]
 
 
 def _best(figure: Mapping[str, Any]) -> float:

@@ -29,11 +29,12 @@ DARK = """
 :root { color-scheme: light dark; }
 @media screen and (prefers-color-scheme: dark) { body { color: #e4e7eb; background: #14191f; }
   th, td { border-color: #323f4b; } p.note, footer { color: #9aa5b1; } tr.boa td { color: #62b0e8; }
-  svg { filter: invert(.92) hue-rotate(180deg); } td.bad { color: #ff8787; } }
+  svg { filter: invert(.92) hue-rotate(180deg); mix-blend-mode: lighten; } td.bad { color: #ff8787; } }
 """
 REPORT_STYLE = """
 p.lead { font-size: 1.25rem; font-weight: 600; } .table { overflow-x: auto; margin: 1rem 0; }
-th.text, td.text { text-align: left; white-space: normal; }
+th.text, td.text { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+td.text.short { white-space: nowrap; }
 th:not(.text), td:not(.text) { text-align: right; white-space: nowrap; }
 footer { color: #52606d; font-size: .85rem; }
 td.bad { color: #c92a2a; font-weight: 600; }
@@ -41,6 +42,8 @@ td.bad { color: #c92a2a; font-weight: 600; }
   h2, caption { break-after: avoid; } tr, svg { break-inside: avoid; } .table { overflow: visible; }
   svg { max-height: 24cm; } th, td { padding: .15rem .3rem; } thead { display: table-header-group; } }
 """
+SHORT = 22
+"""Texts up to this length, such as instants, stay on one line."""
 JCT = "JCT is job completion time: from the submission of a job to its end, waiting included."
 
 
@@ -61,6 +64,7 @@ class PageTable:
         def one(tag: str, at: int, text: str, row: int = -1) -> str:
             names = [] if at in self.right else ["text"]
             names += ["bad"] if (row, at) in self.bad else []
+            names += ["short"] if row >= 0 and at not in self.right and len(text) <= SHORT else []
             kind = f' class="{" ".join(names)}"' if names else ""
             return f"<{tag}{kind}>{escape(text)}</{tag}>"
 

@@ -18,7 +18,7 @@ from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, calendar_plan, read_quota
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_anyway import PaidAnyway
-from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
@@ -34,7 +34,6 @@ _HINT = (
 )
 _NOT_FOR: Mapping[str, tuple[Kind, str, str]] = {
     "quota": ("stream", "a quota is for a list or a trace", "Add --jobs FILE or --trace FILE"),
-    "market": ("list", "market is for a stream or a trace", "A list is planned on demand"),
     "commit": ("list", "commit is for a stream or a trace", "A list ends long before a term"),
 }
 
@@ -167,11 +166,13 @@ def planned(
     """
     machines = scenario.machines(file.instance_types)
     now = replace(file, problem=scenario.problem(file.problem), instance_types=machines)
-    if scenario.spot is not None:
-        now = on_both_markets(now, WorldSettings(spot=scenario.spot))
     if listed is None:
+        if scenario.spot is not None:
+            now = on_both_markets(now, WorldSettings(spot=scenario.spot))
         return _stream(now, scenario)
-    is_alike = (scenario.prices, scenario.load, scenario.sizes) == (base.prices, base.load, base.sizes)
+    is_alike = (scenario.prices, scenario.load, scenario.sizes, scenario.spot) == (
+        *(base.prices, base.load, base.sizes, base.spot),
+    )
     before = _calendar(now, base, listed, boot_hours) if is_alike and scenario != base else None
     return _list(scenario, _calendar(now, scenario, listed, boot_hours, before))
 
@@ -219,6 +220,9 @@ def _calendar(
         boot_hours=boot_hours,
         working=working_time(listed.off, listed.start, boot_hours=boot_hours),
         known=known,
+        market=None
+        if scenario.spot is None
+        else WorldSettings(spot=scenario.spot, checkpoints=Checkpoints()),
     )
 
 

@@ -35,6 +35,7 @@ from policies.registry import (
     BuiltPolicy,
     PolicyOptions,
     Site,
+    build_policy,
     find_policy,
     shortfall_of_site,
 )
@@ -282,6 +283,18 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         )
         controller = replace(controller, allocator=learning)
     return PreparedRun(settings=settings, policy=policy, world=world, controller=controller, shortfall=short)
+
+
+def check_budget(settings: SimulationSettings) -> None:
+    """Refuse a budget that no plan of an optimum meets, unless a best effort is asked for.
+
+    A paced policy would run the cheapest widths and spend more.
+
+    Raises:
+        InfeasibleBudget: naming the least that would do.
+    """
+    if find_policy(settings.policy).kind == "optimum" and not (settings.best_effort or settings.learns):
+        build_policy("boa", site_of(settings), PolicyOptions())
 
 
 def _record_of(settings: SimulationSettings) -> tuple[PolicyRecord, Shortfall | None]:

@@ -37,13 +37,17 @@ MOST_OPTIONS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Whole instances of one type, with the hours that they are held and the dollars that this costs."""
+    """Whole instances of one type, with the hours that they are held and the dollars that this costs.
+
+    Where the hours are a mean, as on the spot market, `sure_hours` are what a date is kept by.
+    """
 
     gpu_type: str
     instances: int
     gpus: int
     hours: float
     usd: float
+    sure_hours: float = 0.0
 
     @property
     def usd_per_hour(self) -> float:
@@ -115,14 +119,19 @@ class Entry:
     @property
     def ends(self) -> float:
         """Hours after the calendar's beginning."""
+        return self._after(self.option.hours)
+
+    def _after(self, hours: float) -> float:
+        """Return the moment so many hours at work after the start."""
         if self.working.is_always:
-            return self.starts + self.option.hours
-        return self.working.end(self.working.worked(self.starts) + self.option.hours)
+            return self.starts + hours
+        return self.working.end(self.working.worked(self.starts) + hours)
 
     @property
     def is_late(self) -> bool:
-        """Whether it ends after its deadline."""
-        return self.ends > self.job.due_hours * (1.0 + TIE)
+        """Whether it ends after its deadline, or may on spot."""
+        surely = self._after(max(self.option.hours, self.option.sure_hours))
+        return surely > self.job.due_hours * (1.0 + TIE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from policies.optimum.calendar import Calendar, CalendarJob, Limits, placed
 from policies.optimum.calendar_bound import bound_weighted_hours, least_missed
+from policies.optimum.calendar_prices import Priced, bound_at_prices
 from policies.optimum.working_time import ALWAYS
 
 WORK = 150_000
@@ -47,13 +48,23 @@ class Found:
     own: Mapping[str, float]
     bound_weighted_hours: float
     least_missed: int
+    bound_with_dates: float = 0.0
 
     @property
     def gap(self) -> float | None:
         """Part of the weighted waiting that a better calendar might save; None where jobs are left out."""
+        return self._gap(self.bound_weighted_hours)
+
+    @property
+    def gap_with_dates(self) -> float | None:
+        """The same where the better calendar keeps the dates that this one keeps."""
+        return self._gap(max(self.bound_with_dates, self.bound_weighted_hours))
+
+    def _gap(self, bound: float) -> float | None:
+        """Return the part of the weighted waiting that is above a bound."""
         if self.calendar.left_out:
             return None
-        return max(0.0, 1.0 - self.bound_weighted_hours / self.calendar.weighted_hours)
+        return max(0.0, 1.0 - bound / self.calendar.weighted_hours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +72,7 @@ class Change:
     """One change that saves a deadline: of which kind, to what, and what the calendar then costs more.
 
     `factor` multiplies the budget (kind `budget`), `instances` is the quota of `gpu_type` (kind `quota`),
-    kind `always` works through what is off,
+    kind `always` works through what is off, kind `on-demand` takes the job off the spot market,
     `misses` are the jobs that are late instead (kind `first`), `ends` is the date to agree on (kind `date`).
     """
 
@@ -112,14 +123,43 @@ def search(
     if known is not None and known.calendar.key <= best.calendar.key:
         best = _Best(known.calendar, known.order, known.hours_per_usd, known.own)
     prices = dict(usd_per_hour)
+    free = with_dates = None
+    if not best.calendar.left_out:
+        free = bound_at_prices(jobs, limits, prices, best.calendar)
+        best = _rounded(best, jobs, limits, free)
+        with_dates = bound_at_prices(jobs, limits, prices, best.calendar, keeps_dates=True)
+        rounded = _rounded(best, jobs, limits, with_dates)
+        if rounded is not best:
+            best = rounded
+            with_dates = bound_at_prices(jobs, limits, prices, best.calendar, keeps_dates=True)
     return Found(
         calendar=best.calendar,
         order=best.order,
         hours_per_usd=best.hours_per_usd,
         own=best.own,
-        bound_weighted_hours=bound_weighted_hours(jobs, limits, prices),
+        bound_weighted_hours=max(
+            bound_weighted_hours(jobs, limits, prices), 0.0 if free is None else free.bound
+        ),
         least_missed=least_missed(jobs, limits, prices),
+        bound_with_dates=0.0 if with_dates is None else with_dates.bound,
     )
+
+
+def _rounded(best: _Best, jobs: Sequence[CalendarJob], limits: Limits, priced: Priced) -> _Best:
+    """Return the best calendar of the orders in which jobs start at prices, those with dates first or not."""
+    kept = {entry.job.job.id for entry in best.calendar.entries if not entry.is_late}
+    for has_dates_first in (True, False):
+        order = sorted(
+            jobs,
+            key=lambda job: (
+                has_dates_first and not (job.job.id in kept and np.isfinite(job.due_hours)),
+                priced.starts[job.job.id],
+            ),
+        )
+        found = placed(order, limits, 0.0, priced.hours_per_usd)
+        if found.key < best.calendar.key:
+            best = _Best(found, tuple(order), 0.0, priced.hours_per_usd)
+    return best
 
 
 def _starts(jobs: Sequence[CalendarJob]) -> Iterator[tuple[list[CalendarJob], float]]:
@@ -210,14 +250,17 @@ def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
                 if job.job.id not in late and kind not in tried:
                     answers[job.job.id].append(replace(change, extra_usd=extra))
     for job in hopeful[: WORK // (50 * len(found.order))]:
-        order = (job, *(other for other in found.order if other is not job))
-        first = placed(order, limits, found.hours_per_usd, found.own)
-        late = {other.job.id for other in (*first.missed, *first.left_out)}
-        if job.job.id not in late:
-            extra = max(0.0, first.spend - found.calendar.spend)
-            answers[job.job.id].append(
-                Change(kind="first", extra_usd=extra, misses=tuple(sorted(met & late)))
-            )
+        firm = tuple(option for option in job.options if not option.sure_hours)
+        is_spot = 0 < len(firm) < len(job.options)
+        ways = [("first", job), *([("on-demand", replace(job, options=firm))] if is_spot else [])]
+        for way, one in ways:
+            order = (one, *(other for other in found.order if other is not job))
+            first = placed(order, limits, found.hours_per_usd, found.own)
+            late = {other.job.id for other in (*first.missed, *first.left_out)}
+            if job.job.id not in late:
+                extra = max(0.0, first.spend - found.calendar.spend)
+                misses = tuple(sorted(met & late))
+                answers[job.job.id].append(Change(kind=way, extra_usd=extra, misses=misses))
     for job in missed:
         end = ends.get(job.job.id, np.inf)
         answers[job.job.id].append(Change(kind="date", ends=end))

@@ -122,6 +122,8 @@ def test_what_is_believed_is_exported_as_a_class_file(
 
     assert found.arrivals_per_hour == pytest.approx(row["arrivals_per_hour"]["estimate"], rel=1e-5)
     assert found.size_gpu_hours == pytest.approx(row["size_gpu_hours"]["estimate"], rel=1e-5)
+    assert 0.0 < load_problem(path).spreads["default"] <= 0.9
+    assert all(one["is_extrapolated"] == (not one["measurements"]) for one in row["speedups"])
     assert found.phases[0].speedups["a10g"].whole_widths().tolist() == [one["gpus"] for one in measured]
     monkeypatch.setattr("sys.argv", ["boa", "classes", "--export", str(path)])
     with pytest.raises(SystemExit):

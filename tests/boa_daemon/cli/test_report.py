@@ -153,7 +153,7 @@ def test_the_figures_of_a_calendar_are_those_of_the_answer(
     assert cells(page, "$") == [f"{job['spend']:,.2f}" for job in jobs]
     assert cells(page, "GPUs") == [str(job["gpus"]) for job in jobs]
     assert f"for ${document['spend']:,.2f}." in page
-    assert page.count('class="text bad"') == len(document["missed"]) == 1
+    assert page.count('class="text bad') == len(document["missed"]) == 1
 
 
 def test_the_figures_of_scenarios_and_of_a_plan_are_those_of_the_answer(
@@ -178,3 +178,22 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
 
     assert exit_code(monkeypatch, *CASES["plan"], "--report", "page.pdf") == 2
     assert "--report page.pdf: .pdf is no page" in capsys.readouterr().err
+
+
+def test_a_commitment_is_said_first_and_its_cases_have_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The column without a heading holds low, likely and high; bars of blocks stay behind."""
+    (tmp_path / "offers.toml").write_text(
+        'as_of = 2026-11-01\nsource = "the test"\n'
+        '[[offers]]\nname = "c1"\nkind = "compute"\nterm_years = 1\ndiscounts = {p4d = 0.5}\n'
+    )
+    words = ("commit", "--offers", "offers.toml", "--classes", "classes.yaml", "--budget", "4000/h")
+    answer, page = reported(monkeypatch, capsys, tmp_path, *words, size="800.0")
+    (term,) = answer["terms"]
+    usd, saved = term["committed_usd_per_hour"], term["saved_usd_per_month"]
+
+    assert f"Commit to ${usd:,.2f}/h for 1 year: that saves ${saved:,.0f} a month" in page
+    assert all(f">{name}</td>" in page for name in ("low", "likely", "high"))
+    _, curve = reported(monkeypatch, capsys, tmp_path, "frontier", "classes.yaml")
+    assert "█" not in curve

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from boa_daemon import Problem, simulate
 from boa_daemon.cli import app, main
+from boa_daemon.daemon.config import Settings
 from boa_daemon.errors import InputError
 from policies.errors import InfeasibleBudget, PolicyError
+from policies.registry import DEFAULT_POLICY
 
 CLASSES = """
 gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}
@@ -47,6 +50,14 @@ def test_json_is_one_document_with_the_promised_keys(case: list[str], policy: st
     document = json.loads(result.stdout)
     assert document.keys() >= PROMISED
     assert (document["policy"], document["finished"]) == (policy, 10)
+
+
+def test_the_default_policy_is_the_daemons(case: list[str]) -> None:
+    """Of the command, of the function, and of the daemon's settings."""
+    document = json.loads(boa(*case, "--budget", "20/h", "--json").stdout)
+    called = simulate(Problem.from_file(case[3]), case[1], "20/h")
+
+    assert document["policy"] == called.policy == Settings().workload.policy == DEFAULT_POLICY
 
 
 def test_tables_and_csv_say_the_same(case: list[str]) -> None:
@@ -110,7 +121,8 @@ def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
         (["--budget", "20/h", "--set", "nodes=1"], PolicyError, "no option 'nodes'"),
         (["--budget", "20/h", "--placer", "lfw"], PolicyError, "Did you mean 'lwf'"),
         (["--budget", "20/h", "--placer", "random", "--kappa", "2"], InputError, "goes with --placer lwf"),
-        (["--budget", "1/h"], InfeasibleBudget, ""),
+        (["--budget", "1/h"], InfeasibleBudget, "--best-effort"),
+        (["--budget", "1/h", "--policy", "boa"], InfeasibleBudget, "--best-effort"),
     ],
 )
 def test_wrong_flags_say_what_to_mend(
@@ -246,7 +258,9 @@ def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str
 
     def spent(*flags: str) -> float:
         world = ("--world", str(tmp_path / "world.yaml"))
-        document = json.loads(boa(*case, *world, *flags, "--budget", "14/h", "--json").stdout)
+        document = json.loads(
+            boa(*case, *world, *flags, "--policy", "boa", "--budget", "14/h", "--json").stdout
+        )
         return float(document["mean_usd_per_hour"])
 
     assert spent("--learn") > 1.05 * spent()

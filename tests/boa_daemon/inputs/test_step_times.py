@@ -55,6 +55,13 @@ def test_with_one_type_the_widths_may_stand_alone(tmp_path: Path) -> None:
         ("{steps: 10, step_seconds: {a100: {0: 1}}}", "widths are whole GPUs, from 1"),
         ("{steps: 10, step_seconds: {a100: {1: 1}, p4d.24xlarge: {1: 1}}}", "names GPU type 'a100' twice"),
         ("{steps: 10, step_seconds: {1: 1}, size_gpu_hours: 4}", "has steps besides size_gpu_hours"),
+        ("{samples: 10}", "samples_per_second is missing"),
+        ("{tokens_per_second: {1: 1}}", "tokens is missing"),
+        ("{steps: 10, epochs: 2, step_seconds: {1: 1}}", "give one of each"),
+        ("{epochs: 2, step_seconds: {1: 1}}", "steps is missing"),
+        ("{tokens: 10, tokens_per_second: {1: 0}}", "tokens per second at 1 GPUs must be a number"),
+        ("{extrapolate_to: 8, size_gpu_hours: 1, speedup: {table: {1: 1}}}", "goes with measurements"),
+        ("{steps: 10, step_seconds: none.csv}", "none.csv"),
         ("{speedup: {table: {1: 1}}}", "size_gpu_hours is missing"),
         ("{size_gpu_hours: null, speedup: {table: {1: 1}}}", "size_gpu_hours must be a number; got nothing"),
     ],
@@ -65,3 +72,71 @@ def test_what_means_nothing_is_refused(tmp_path: Path, phase: str, says: str) ->
         read(tmp_path, ONE, phase)
 
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "{steps: 7200, steps_per_second: {1: 2, 2: 4}}",
+        "{samples: 14400, samples_per_second: {1: 4, 2: 8}}",
+        "{tokens: 3.6e9, tokens_per_second: {1: 1.0e6, 2: 2.0e6}}",
+        "{epochs: 2, epoch_seconds: {1: 1800, 2: 900}}",
+    ],
+)
+def test_work_and_speed_come_in_whatever_was_counted(tmp_path: Path, phase: str) -> None:
+    """An hour on one GPU, half an hour on two."""
+    (found,) = read(tmp_path, ONE, phase).problem.classes[0].phases
+
+    assert found.size_gpu_hours == pytest.approx(1.0)
+    assert float(found.speedups["a100"].speed_at(2)) == pytest.approx(2.0)
+
+
+def test_measurements_may_stand_in_a_table_beside_the_file(tmp_path: Path) -> None:
+    """Rows of one width are averaged; 10 % apart is what the hours of a job may differ by."""
+    (tmp_path / "times.csv").write_text(
+        "class_name,machine,gpus,step_seconds\nc,p4d.24xlarge,1,0.45\nc,a100,1,0.5\nd,a100,1,9\nc,a100,2,0.3\n"
+    )
+    with pytest.raises(InputError, match="twice"):
+        read(tmp_path, ONE, "{steps: 7200, step_seconds: times.csv}")
+    (tmp_path / "times.csv").write_text(
+        "class_name,machine,gpus,step_seconds\nc,a100,1,0.45\nc,a100,1,0.55\nd,a100,1,9\n\nc,a100,2,0.3\n"
+    )
+    file = read(tmp_path, ONE, "{steps: 7200, step_seconds: times.csv}")
+    (found,) = file.problem.classes[0].phases
+
+    assert found.size_gpu_hours == pytest.approx(1.0)
+    assert float(found.speedups["a100"].speed_at(2)) == pytest.approx(0.5 / 0.3)
+    assert file.spreads == {"c": pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("machine,gpus\na100,1\n", ":1: column 'step_seconds' must be there once"),
+        ("machine,gpu,step_seconds\n", ":1: unknown column 'gpu'"),
+        ("machine,gpus,step_seconds\na100,1\n", ":2: 2 cells where the header has 3"),
+        ("machine,gpus,step_seconds\na100,1,soon\n", ":2: step_seconds must be a number, more than zero"),
+        ("class_name,machine,gpus,step_seconds\nother,a100,1,1\n", "no row is about class 'c'"),
+    ],
+)
+def test_a_wrong_table_is_blamed_by_its_line(tmp_path: Path, table: str, says: str) -> None:
+    """File, line, and what to write."""
+    (tmp_path / "times.csv").write_text(table)
+
+    with pytest.raises(InputError) as error:
+        read(tmp_path, ONE, "{steps: 7200, step_seconds: times.csv}")
+    assert says in str(error.value)
+
+
+def test_wider_widths_follow_the_line_through_the_widest_and_are_marked(tmp_path: Path) -> None:
+    """Seconds of 0.02 + 0.4 / k are met exactly, and never fall below a perfect speed-up."""
+    phase = "{steps: 100, step_seconds: {1: 0.42, 2: 0.22, 4: 0.12}, extrapolate_to: 24}"
+    file = read(tmp_path, ONE, phase)
+    (found,) = file.problem.classes[0].phases
+    curve = found.speedups["a100"]
+
+    assert curve.whole_widths().tolist() == [1, 2, 4, 8, 16, 24]
+    assert file.extrapolated == {("c", "a100"): frozenset({8, 16, 24})}
+    for width in (8, 16, 24):
+        assert 0.42 / float(curve.speed_at(width)) == pytest.approx(0.02 + 0.4 / width)
+    assert read(tmp_path, ONE, "{steps: 1, step_seconds: {1: 1}, extrapolate_to: 8}").extrapolated == {}

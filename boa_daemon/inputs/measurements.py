@@ -1,0 +1,70 @@
+"""Measurements as a spreadsheet has them: ``machine,gpus,step_seconds``, and a class where there are several.
+
+A machine is a GPU type or an instance type. Rows for the same machine and width are averaged; how far they
+lie apart says by how much a job's hours may differ.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+from boa_daemon.errors import InputError, column_hint
+from boa_daemon.inputs.yaml_file import read_text
+
+CLASS, MACHINE, GPUS = "class_name", "machine", "gpus"
+
+
+def read_measurements(path: Path, value: str, class_name: str) -> tuple[dict[str, dict[str, float]], float]:
+    """Return the mean of a column by machine and width, of one class, and the part by which rows lie apart.
+
+    Raises:
+        InputError: naming file and line, when the file cannot be read or a row is no measurement.
+    """
+    rows = csv.reader(read_text(path).splitlines())
+    header = [cell.strip() for cell in next(rows, [])]
+    known = (CLASS, MACHINE, GPUS, value)
+    for name in header:
+        if name not in known:
+            raise InputError(f"unknown column {name!r}", file=path, line=1, hint=column_hint(name, known))
+    for name in (MACHINE, GPUS, value):
+        if header.count(name) != 1:
+            hint = f"The first line names the columns: {MACHINE},{GPUS},{value}, and {CLASS} of several"
+            raise InputError(f"column {name!r} must be there once", file=path, line=1, hint=hint)
+    found: dict[str, dict[str, list[float]]] = {}
+    for cells in rows:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells where the header has {len(header)}"
+            raise InputError(problem, file=path, line=rows.line_num, hint="Is the file whole?")
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        if row.get(CLASS, class_name) != class_name:
+            continue
+        found.setdefault(row[MACHINE], {}).setdefault(row[GPUS], []).append(
+            _number(value, row[value], path, rows.line_num)
+        )
+    if not found:
+        raise InputError(f"no row is about class {class_name!r}", file=path, hint=f"Check {CLASS}")
+    means = {
+        machine: {gpus: sum(each) / len(each) for gpus, each in widths.items()}
+        for machine, widths in found.items()
+    }
+    apart = max(
+        max(abs(one / means[machine][gpus] - 1.0) for one in each)
+        for machine, widths in found.items()
+        for gpus, each in widths.items()
+    )
+    return means, apart
+
+
+def _number(name: str, cell: str, path: Path, line: int) -> float:
+    """Return a positive finite number."""
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0.0):
+        raise InputError(f"{name} must be a number, more than zero; got {cell!r}", file=path, line=line)
+    return number

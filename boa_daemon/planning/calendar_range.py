@@ -1,0 +1,128 @@
+"""A calendar's low, likely and high: the same jobs in the same order on the same machines, played again.
+
+*Low*: every job is quicker by its spread, nothing is taken back on spot, and spot is cheap. *High*: every job
+is slower, and what is on spot takes the hours that 19 of 20 runs do not exceed, at a dear price. Limits of
+money and of machines hold in both, so a month whose money is gone makes the rest wait. All jobs are quick or
+slow together, so the range is wider than chance alone would make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from boa_daemon.planning.spot_list import SpotList
+from boa_daemon.sim.spot_market import SPOT, is_spot
+from policies.optimum.calendar import Calendar, CalendarJob, Entry, Limits, Option, placed
+from policies.optimum.calendar_search import Found
+
+SPREAD = 0.1
+"""By how much a job's hours may differ where nobody says: nine of ten lie within."""
+LEAST = 0.01
+"""No job is quicker than this part of its hours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """The calendar where jobs are quick and spot is calm, and where they are slow and it is not."""
+
+    low: Calendar
+    high: Calendar
+    spread: Mapping[str, float]
+
+    @property
+    def at_risk(self) -> tuple[CalendarJob, ...]:
+        """Jobs with a date that the high calendar misses."""
+        return self.high.missed
+
+    @cached_property
+    def by_job(self) -> Mapping[str, tuple[Entry | None, Entry | None]]:
+        """The places of each job, low and high; None where it has none."""
+        low, high = ({e.job.job.id: e for e in one.entries} for one in (self.low, self.high))
+        return {name: (low.get(name), high.get(name)) for name in {**low, **high}}
+
+
+def calendar_range(
+    found: Found, limits: Limits, spread: Mapping[str, float], spot: SpotList | None = None
+) -> Range:
+    """Return the range of a calendar; `spread` is by class."""
+    chosen = {entry.job.job.id: entry.option for entry in found.calendar.entries}
+    order = [job for job in found.order if job.job.id in chosen]
+
+    def again(changed: Callable[[CalendarJob, Option], Option]) -> Calendar:
+        jobs = [replace(job, options=(changed(job, chosen[job.job.id]),)) for job in order]
+        return placed(jobs, limits, 0.0)
+
+    def low(job: CalendarJob, option: Option) -> Option:
+        calm, price = option.hours, 1.0
+        if spot is not None and is_spot(option.gpu_type):
+            calm = spot.calm_hours[job.job.id, option.gpu_type, option.gpus]
+            price = spot.price_range[0]
+        return _taking(option, calm * max(1.0 - spread[job.job.class_name], LEAST), price)
+
+    def high(job: CalendarJob, option: Option) -> Option:
+        price = spot.price_range[1] if spot is not None and is_spot(option.gpu_type) else 1.0
+        slow = max(option.hours, option.sure_hours)
+        return _taking(option, slow * (1.0 + spread[job.job.class_name]), price)
+
+    return Range(low=again(low), high=again(high), spread=spread)
+
+
+def _taking(option: Option, hours: float, price: float) -> Option:
+    """Return an option that takes other hours, at another price."""
+    usd = option.usd / option.hours * hours * price
+    return replace(option, hours=hours, usd=usd, sure_hours=0.0)
+
+
+def range_document(between: Range, at: Callable[[float], str | None]) -> dict[str, Any]:
+    """Return the range as JSON; `at` says the instant of an hour."""
+
+    def one(calendar: Calendar) -> dict[str, Any]:
+        return {
+            "all_done_hours": calendar.all_done,
+            "all_done_at": at(calendar.all_done),
+            "spend": calendar.spend,
+            "missed": [job.job.id for job in calendar.missed],
+            "left_out": [job.job.id for job in calendar.left_out],
+        }
+
+    return {
+        "spread": dict(between.spread),
+        "low": one(between.low),
+        "high": one(between.high),
+    }
+
+
+def job_range(
+    between: Range, spot: SpotList | None, entry: Entry, at: Callable[[float], str | None]
+) -> dict[str, Any]:
+    """Return what a job's row has of the range, and of the market that it is on."""
+    low, high = between.by_job[entry.job.job.id]
+    is_on_spot = is_spot(entry.option.gpu_type)
+    per_hour = spot.per_node_hour * entry.option.instances if spot and is_on_spot else 0.0
+    ends = [entry.ends, *(one.ends for one in (low, high) if one is not None)]
+    spends = [entry.option.usd, *(one.option.usd for one in (low, high) if one is not None)]
+    latest = None if high is None else max(ends)
+    return {
+        "market": SPOT if is_on_spot else "on-demand",
+        "interruptions": per_hour * entry.option.hours,
+        "end_low_hours": min(ends),
+        "end_high_hours": latest,
+        "end_low_at": at(min(ends)),
+        "end_high_at": None if latest is None else at(latest),
+        "spend_low": min(spends),
+        "spend_high": max(spends),
+        "is_at_risk": high is None or high.is_late,
+    }
+
+
+def range_said(between: Range) -> str:
+    """Return what low and high mean, for people."""
+    wide = sorted(set(between.spread.values()))
+    parts = f"{wide[0]:.0%}" if len(wide) == 1 else f"{wide[0]:.0%} to {wide[-1]:.0%}"
+    return (
+        f"every job quicker, or slower, by {parts}; what is on spot calm and cheap, or dear and taken back "
+        "as often as in the worst of twenty runs"
+    )

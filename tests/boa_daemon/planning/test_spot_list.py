@@ -1,0 +1,114 @@
+"""Lists on both markets: mean hours, the hours that dates rest on, and low, likely, high."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boa_daemon.inputs.problem_file import ProblemFile, load_problem
+from boa_daemon.planning.calendar_plan import CalendarBudget, CalendarPlan, calendar_plan
+from boa_daemon.planning.spot_list import at_most, quota_of_both
+from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
+from policies.optimum.job_list import ListedJob
+
+CLASSES = """
+gpu_types: {gpu: {usd_per_gpu_hour: 2.0, gpus_per_instance: 4}}
+classes:
+- name: vision
+  spread: 0.2
+  phases: [{size_gpu_hours: 32.0, speedup: {table: {4: 3.2}}}]
+"""
+WORLD = WorldSettings(
+    spot=Spot(
+        price_fraction=0.25, price_volatility=0.0, mean_interruption_hours=10.0, unannounced_fraction=1.0
+    ),
+    checkpoints=Checkpoints(every_seconds=3600.0),
+)
+"""A job takes ten hours of one node, which is taken back every ten hours, at a quarter of the price."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> ProblemFile:
+    """Return one class."""
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    return load_problem(tmp_path / "classes.yaml", require_rates=False)
+
+
+def plan(file: ProblemFile, due: float | None, market: WorldSettings | None = WORLD) -> CalendarPlan:
+    """Return the calendar of one job at 3 dollars an hour, which pays for spot alone, or at 10."""
+    return calendar_plan(
+        file,
+        [ListedJob(id="a", class_name="vision", deadline_hours=due)],
+        budget=CalendarBudget(amount=40.0 if due is None else 200.0, per="all"),
+        quota={"gpu": 1},
+        start=None,
+        boot_hours=0.0,
+        market=market,
+    )
+
+
+def test_a_job_on_spot_takes_its_mean_hours(file: ProblemFile) -> None:
+    """One interruption in ten hours costs half an hour of work, and its own interruptions."""
+    (entry,) = plan(file, None).entries
+
+    assert entry.option.gpu_type == "gpu@spot"
+    # (exp(1/10) - 1) x 10 hours for each of ten stretches.
+    assert entry.option.hours == pytest.approx(10 * 10 * np.expm1(0.1))
+    assert entry.option.usd == pytest.approx(entry.option.hours * 2.0)
+    # In 19 of 20 runs at most three, each of which costs an hour.
+    assert entry.option.sure_hours == pytest.approx(10.0 + 3.0)
+
+
+@pytest.mark.parametrize(("due", "kind"), [(12.0, "gpu"), (13.5, "gpu@spot")])
+def test_a_date_is_kept_by_sure_hours(file: ProblemFile, due: float, kind: str) -> None:
+    """On average both end in time on spot; only one does surely, though the machine is the faster one."""
+    only_spot = replace(WORLD, on_demand=True)
+    found = plan(file, due, only_spot)
+
+    assert found.is_met
+    if kind == "gpu":
+        assert found.entries[0].option.gpu_type == kind
+
+
+def test_low_and_high_are_played_with_the_spread_of_the_file(file: ProblemFile) -> None:
+    """Low: ten calm hours less a fifth. High: thirteen and a fifth. Dollars go with them."""
+    document = plan(file, None).to_document()
+    (job,) = document["jobs"]
+
+    assert (job["market"], job["end_low_hours"]) == ("spot", pytest.approx(8.0))
+    assert job["end_high_hours"] == pytest.approx(13.0 * 1.2)
+    assert (job["spend_low"], job["spend_high"]) == (pytest.approx(16.0), pytest.approx(31.2))
+    assert document["range"]["spread"] == {"vision": 0.2}
+    assert document["range"]["low"]["spend"] == pytest.approx(16.0)
+    assert document["range"]["high"]["all_done_hours"] == pytest.approx(15.6)
+    assert job["interruptions"] == pytest.approx(0.1 * 10 * 10 * np.expm1(0.1))
+
+
+def test_a_date_that_is_missed_if_all_goes_slowly_is_at_risk(file: ProblemFile) -> None:
+    """Ten hours, due after eleven; a fifth more would be late."""
+    found = plan(file, 11.0, None)
+
+    assert found.is_met
+    assert [job.job.id for job in found.between.at_risk] == ["a"]
+    assert found.to_document()["jobs"][0]["is_at_risk"]
+    assert any("late if all goes slowly: a." in line for line in found.sentences())
+
+
+def test_spot_has_the_quota_of_its_type_unless_it_has_its_own(file: ProblemFile) -> None:
+    """As many again on the other market."""
+    machines = dict.fromkeys(("gpu", "gpu@spot"), file.instance_types["gpu"])
+
+    assert quota_of_both({"gpu": 3}, machines) == {"gpu": 3, "gpu@spot": 3}
+    assert quota_of_both({"gpu": 3, "gpu@spot": 1}, machines) == {"gpu": 3, "gpu@spot": 1}
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.05, 1.0, 7.3, 40.0, 2000.0])
+def test_at_most_is_a_quantile(mean: float) -> None:
+    """Drawn."""
+    drawn = np.random.default_rng(1).poisson(mean, 20_000)
+
+    assert np.mean(drawn <= at_most(mean)) >= 0.945
+    assert at_most(mean) == 0 or np.mean(drawn < at_most(mean)) <= 0.955
