@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from boa_daemon.planning.spot_list import SpotList
-from boa_daemon.sim.spot_market import SPOT, is_spot
+from policies.links.machines import SPOT, is_spot
 from policies.optimum.calendar import Calendar, CalendarJob, Entry, Limits, Option, placed
 from policies.optimum.calendar_search import Found
 
