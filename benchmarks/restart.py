@@ -26,6 +26,7 @@ from daemon_site import Site, wait_for  # noqa: E402
 
 from boa_daemon.api.client import Client  # noqa: E402
 from boa_daemon.engines.layout import OWN, Layout  # noqa: E402
+from boa_daemon.job.processes import kill_all_carrying  # noqa: E402
 
 SETTINGS = """
 [budget]
@@ -55,6 +56,7 @@ classes:
     arrivals_per_hour: 0.1
     phases: [{{size_gpu_hours: 1.0, speedup: {{a10g: {{table: {{{width}: {width}.0}}}}}}}}]
 """
+MARK = "RESTARTS_OF"
 _FLAGS = "--steps 1000000 --pause 0.005"
 RUNS = {
     "numpy": f"{sys.executable} {ROOT}/examples/train_numpy.py {_FLAGS}",
@@ -76,6 +78,8 @@ def main() -> None:
             parts = _resize(site, RUNS[asked.job], asked.times)
         finally:
             site.end(signal.SIGTERM)
+            # A daemon that ends leaves its jobs running.
+            kill_all_carrying(f"{MARK}={site.folder}")
     print(f"{asked.job}, {asked.times} resizes, median seconds")
     for label, seconds in parts.items():
         print(f"  {label}: {median(seconds):.2f}  ({min(seconds):.2f} to {max(seconds):.2f})")
@@ -86,7 +90,8 @@ def _resize(site: Site, run: str, times: int) -> dict[str, list[float]]:
     names = ("made ready, the job goes on", "stop", "notice and start", "first step", "in all, cards wait")
     parts: dict[str, list[float]] = {name: [] for name in names}
     with Client(site.socket) as boa:
-        (job,) = boa.submit({"name": "job", "class": "real", "run": run, "elastic": True})
+        content = {"name": "job", "class": "real", "run": run, "elastic": True}
+        (job,) = boa.submit({**content, "environment": {MARK: str(site.folder)}})
         layout = Layout(root=(site.folder / "state" / "jobs").resolve())
         wait_for(lambda: (boa.job(job)["step"] or 0) > 3, site)
         for number in range(times):
