@@ -250,7 +250,7 @@ def _command(name: str, verb: Verb) -> Any:
         group: Any = typer.main.get_group(found)
         group.name = name
         group.commands = {own: _with_json(command) for own, command in group.commands.items()}
-        return group
+        return _with_json(group)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(found)
     return _with_json(typer.main.get_command(alone))

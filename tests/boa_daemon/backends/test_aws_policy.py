@@ -381,6 +381,8 @@ def test_nodes_may_do_what_their_scripts_do_and_nothing_else() -> None:
         found
         for folder in ("job", "engines")
         for path in (CODE / folder).rglob("*.py")
+        # Sessions are opened where the person is, with their own rights.
+        if path.name != "ssm_session.py"
         for found in written.findall(path.read_text())
     }
 
