@@ -18,6 +18,7 @@ from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
+from boa_daemon.job.inject import hooked
 from policies.links.contention import Link
 
 RANKS = 3
@@ -40,7 +41,7 @@ def a_port() -> int:
 class Ranks:
     """The ranks of one job, each on a node of its own by name."""
 
-    def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS) -> None:
+    def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS, hook: bool = False) -> None:
         port = str(a_port())
         self.processes = []
         for rank in range(ranks):
@@ -63,7 +64,7 @@ class Ranks:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
-                    env=environment,
+                    env=hooked(environment, gate=gate) if hook else environment,
                 )
             )
 
