@@ -50,7 +50,8 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
     end a reserve before the date; what needs the reserve itself goes the surest way.
     """
     hours_left, boot = (due.at - state.now) / SECONDS_PER_HOUR, boot_hours + due.startup_hours
-    rungs = _thinned(due.hours, held=job.job.width)
+    held = job.job.width
+    rungs = _thinned(due.hours, held=held)
     plan, fastest = programme(state, rules, due, rungs, hours=hours_left, boot_hours=boot_hours)
     markets = {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
     is_up = _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
@@ -59,12 +60,10 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
     is_spot = markets == {"spot"}
 
     def advice(size: float) -> Advice:
-        planned = plan.advise(
-            hours_left - reserve, size * fastest, held=job.job.width, is_spot=is_spot, is_up=is_up
-        )
+        planned = plan.advise(hours_left - reserve, size * fastest, held=held, is_spot=is_spot, is_up=is_up)
         if planned.kept >= SAFE:
             return planned
-        surest = _surest(state, rules, job, rungs, size, hours_left=hours_left, boot=boot, is_spot=is_spot)
+        surest = _surest(rules, held, rungs, size, hours_left=hours_left, boot=boot, is_spot=is_spot)
         return planned if surest is None or surest.kept <= planned.kept else surest
 
     by_size = {size: advice(size) for size, _ in due.sizes}
@@ -79,9 +78,8 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
 
 
 def _surest(
-    state: ClusterState,
     rules: Rules,
-    job: JobState,
+    held: Width | None,
     rungs: Hours,
     size: float,
     *,
@@ -95,9 +93,7 @@ def _surest(
     """
     fastest = min(rungs, key=lambda one: one[1])
     ways = [(fastest, boot, FAILURE_HOURS)]
-    ways += [
-        (one, 0.0, SPOT.up_hours if is_spot else FAILURE_HOURS) for one in rungs if one[0] == job.job.width
-    ]
+    ways += [(one, 0.0, SPOT.up_hours if is_spot else FAILURE_HOURS) for one in rungs if one[0] == held]
     found = []
     for (width, hours), start, safe_hours in ways:
         took = size * hours + start
