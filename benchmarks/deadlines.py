@@ -1,6 +1,6 @@
 """Dates kept and what that costs: the programme beside Uniform Progress, greedy and on demand.
 
-    python benchmarks/deadlines.py [--jobs 10000]
+    python benchmarks/deadlines.py [--jobs 10000] [--tick-jobs 1000]
 
 48 hours of work at one GPU, spot at 0.3 of the price, six minutes lost at every start, machines on demand
 that fail once in 1,000 hours; widths 2 and 4 are 95 and 85 % efficient. Spot comes and goes in Markov
@@ -10,26 +10,41 @@ three keep two starts in hand. Under each line stands what hindsight would have 
 will be there, a bound that no policy beats, and the most that could be saved of the best rival. `x 2` and
 `/ 2` are markets whose rates are twice and half of what the programme believes. Costs are dollars per job of
 one dollar per GPU-hour on demand.
+
+Below, `decide()` of the daemon is asked at every step, all stages, with a policy that gives one GPU: shorter
+jobs, for a tick takes a millisecond. `x 2` goes twice as often and stays away twice as long there, `/ 2` the
+other way. What is taken back loses the step, as after a warning in which a checkpoint was written; a start
+takes as long as the tick believes.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.model import Width
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.limits import Caps
+from boa_daemon.tick.offers import Cooldown, Offer
+from boa_daemon.tick.state import DateNote, Due, JobTerms
+from policies.answer import Allocation
+from policies.model import Job, Money, Width
 from policies.online.date_programme import date_plan
 from policies.online.deadlines import FAILURE_HOURS, NOTHING, DatePlan, Rung, SpotMarket
+from policies.placement.first_fit import FirstFit
 
 WORK_HOURS, BOOT_HOURS, STEP_HOURS, SPOT = 48.0, 0.1, 0.1, 0.3
 EFFICIENCY = {1: 1.0, 2: 0.95, 4: 0.85}
 CASES = ((4.0, 2.0, 52.0), (4.0, 2.0, 70.0), (2.0, 4.0, 52.0), (8.0, 1.0, 60.0))
 """Hours that spot is there, hours that it is not, hours to the date."""
+TICK_CASES = ((6.0, 7.0), (6.0, 10.0), (16.0, 6.0))
+"""Hours of work on one GPU, hours to the date, for what goes through the tick."""
 Numbers = NDArray[np.float64]
 Choices = NDArray[np.intp]
 Chooser = Callable[[int, Numbers, Choices, NDArray[np.bool_]], Choices]
@@ -66,21 +81,22 @@ def simulate(
     jobs: int,
     seed: int = 1,
     work_hours: float = WORK_HOURS,
+    step_hours: float = STEP_HOURS,
 ) -> Outcome:
-    """Run jobs to their end or date, in steps of six minutes; all start with spot there or not, at random."""
+    """Run jobs to their end or date, step by step; all start with spot there or not, at random."""
     rng = np.random.default_rng(seed)
     up_share = market.up_hours / (market.up_hours + market.down_hours)
     up = rng.random(jobs) < up_share
     left = np.full(jobs, work_hours)
     held, boots = np.zeros(jobs, dtype=np.intp), np.zeros(jobs, dtype=np.intp)
     usd = np.zeros(jobs)
-    speed = np.array([0.0, *(r.speed for r in widths), *(r.speed for r in widths)]) * STEP_HOURS
+    speed = np.array([0.0, *(r.speed for r in widths), *(r.speed for r in widths)]) * step_hours
     prices = [rung.usd_per_hour for rung in widths]
-    price = np.array([0.0, *prices, *(SPOT * usd for usd in prices)]) * STEP_HOURS
+    price = np.array([0.0, *prices, *(SPOT * usd for usd in prices)]) * step_hours
     first_spot = 1 + len(widths)
-    stays, returns = np.exp(-STEP_HOURS / market.up_hours), 1.0 - np.exp(-STEP_HOURS / market.down_hours)
-    fails, boot = 1.0 - np.exp(-STEP_HOURS / FAILURE_HOURS), round(BOOT_HOURS / STEP_HOURS)
-    for steps_left in range(round(date / STEP_HOURS), 0, -1):
+    stays, returns = np.exp(-step_hours / market.up_hours), 1.0 - np.exp(-step_hours / market.down_hours)
+    fails, boot = 1.0 - np.exp(-step_hours / FAILURE_HOURS), round(BOOT_HOURS / step_hours)
+    for steps_left in range(round(date / step_hours), 0, -1):
         wanted = np.where(boots > 0, held, choose(steps_left, left, held, up))
         wanted[(wanted >= first_spot) & ~up] = NOTHING
         boots = np.where(wanted != held, boot, boots)
@@ -96,12 +112,12 @@ def simulate(
     return Outcome(usd=float(usd.mean()), kept=float(np.mean(left <= 1e-9)))
 
 
-def by_plan(plan: DatePlan, widths: list[Rung]) -> Chooser:
+def by_plan(plan: DatePlan, widths: list[Rung], *, step_hours: float = STEP_HOURS) -> Chooser:
     """Return the programme's choice, looked up for all jobs at once."""
     fastest = max(rung.speed for rung in widths)
 
     def choose(steps_left: int, left: Numbers, held: Choices, up: NDArray[np.bool_]) -> Choices:
-        time, _ = plan.cells(steps_left * STEP_HOURS, 0.0)
+        time, _ = plan.cells(steps_left * step_hours, 0.0)
         cells = np.ceil(left / fastest / plan.step_hours - 1e-9).astype(int)
         found = plan.best[time, held, up.astype(int), np.clip(cells, 0, plan.best.shape[3] - 1)]
         return found.astype(np.intp)
@@ -109,17 +125,82 @@ def by_plan(plan: DatePlan, widths: list[Rung]) -> Chooser:
     return choose
 
 
-def uniform_progress(date: float) -> Chooser:
+class OneGpu:
+    """A policy that gives every job one GPU."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return one GPU for each."""
+        return Allocation(widths={job.id: Width("gpu", 1) for job in jobs})
+
+
+class Tick:
+    """The daemon's choice: `decide()` on a state of one job with a date and single GPUs to rent."""
+
+    def __init__(self, widths: list[Rung], *, step_hours: float = STEP_HOURS) -> None:
+        self.widths, self.step_hours, self.now = widths, step_hours, 10_000_000.0
+        machine = an_instance_type(gpus=1)
+        self.spot = Offer(instance_type=machine.name, zone="a", market="spot", usd_per_hour=SPOT)
+        demand = Offer(instance_type=machine.name, zone="a", market="on-demand", usd_per_hour=1.0)
+        self.offers = (self.spot, demand)
+        self.rules = rules(instance_types={"gpu": machine}, caps=Caps(tick_seconds=3600.0 * step_hours))
+        self.known: dict[tuple[int, float, int, bool], tuple[int, DateNote | None]] = {}
+
+    def __call__(self, steps_left: int, left: Numbers, held: Choices, up: NDArray[np.bool_]) -> Choices:
+        """Return the configurations, each state decided once."""
+        found = np.zeros(len(left), dtype=np.intp)
+        for number in np.flatnonzero(left > 1e-9):
+            found[number] = self.decided(
+                steps_left, float(left[number]), int(held[number]), bool(up[number])
+            )[0]
+        return found
+
+    def decided(self, steps_left: int, left: float, held: int, is_up: bool) -> tuple[int, DateNote | None]:
+        """Return the configuration that a tick goes to, and what it says of the date."""
+        key = (steps_left, round(left, 6), held, is_up)
+        if key not in self.known:
+            self.known[key] = self._decided(self.step_hours * steps_left, left, held, is_up=is_up)
+        return self.known[key]
+
+    def _decided(
+        self, hours_left: float, left: float, held: int, *, is_up: bool
+    ) -> tuple[int, DateNote | None]:
+        """Ask the tick itself."""
+        gpus = [rung.width.gpus for rung in self.widths]
+        holds = 0 if held == NOTHING else gpus[(held - 1) % len(gpus)]
+        market = "spot" if held > len(gpus) else "on-demand"
+        hours = tuple((rung.width, left / rung.speed) for rung in self.widths)
+        nodes = [replace(a_node(f"n{number}", gpus=1), market=market) for number in range(holds)]
+        slots = tuple(slot for number in range(holds) for slot in some_slots(f"n{number}", 0))
+        state = a_state(a_job("a"), nodes=nodes, held={"a": slots} if slots else {}, now=self.now)
+        terms = JobTerms(due=Due(at=self.now + 3600.0 * hours_left, hours=hours))
+        state = replace(
+            state,
+            jobs={"a": replace(state.jobs["a"], terms=terms)},
+            offers=self.offers,
+            cooldowns={} if is_up else {self.spot.key: Cooldown(until=self.now + 600.0)},
+        )
+        found = decide(state, allocator=OneGpu(), placer=FirstFit(), rules=self.rules)
+        wanted, note = found.plan.widths["a"].gpus, found.plan.dates.get("a")
+        if wanted == holds:
+            return held, note
+        orders = [one.offer for one in found.actions if isinstance(one, LaunchNodes)]
+        is_spot = (
+            all(one is not None and one.market == "spot" for one in orders) if orders else market == "spot"
+        )
+        return 1 + gpus.index(wanted) + (len(gpus) if is_spot else 0), note
+
+
+def uniform_progress(date: float, work_hours: float = WORK_HOURS) -> Chooser:
     """Return Uniform Progress at one GPU."""
-    return _rival(date, keeps_pace=True)
+    return _rival(date, work_hours, keeps_pace=True)
 
 
-def greedy(date: float) -> Chooser:
+def greedy(date: float, work_hours: float = WORK_HOURS) -> Chooser:
     """Return spot while there is time, on demand when there is none left."""
-    return _rival(date, keeps_pace=False)
+    return _rival(date, work_hours, keeps_pace=False)
 
 
-def _rival(date: float, *, keeps_pace: bool) -> Chooser:
+def _rival(date: float, work_hours: float, *, keeps_pace: bool) -> Chooser:
     """Return a rival: 1 is on demand, 2 is spot."""
 
     def choose(steps_left: int, left: Numbers, held: Choices, up: NDArray[np.bool_]) -> Choices:
@@ -127,7 +208,7 @@ def _rival(date: float, *, keeps_pace: bool) -> Chooser:
         is_last = hours - left <= 2.0 * BOOT_HOURS + STEP_HOURS + 1e-9
         otherwise = np.where(up, 2, NOTHING)
         if keeps_pace:
-            ahead = (WORK_HOURS - left) - (date - hours) * WORK_HOURS / date
+            ahead = (work_hours - left) - (date - hours) * work_hours / date
             on_demand = (ahead < 0.0) | ((held == 1) & (ahead < 2.0 * BOOT_HOURS))
             otherwise = np.where(up & (held != 1), 2, np.where(on_demand, 1, otherwise))
         return np.where(is_last & (held != 2), 1, otherwise)
@@ -181,7 +262,9 @@ def main() -> None:
     """Print a line for each market, date and belief."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
-    jobs = parser.parse_args().jobs
+    parser.add_argument("--tick-jobs", type=int, default=1000)
+    asked = parser.parse_args()
+    jobs = asked.jobs
     began = perf_counter()
     names = ("on demand", "greedy", "uniform progress", "programme, 1 GPU", "programme, 1 2 4")
     print(f"{'market':26}" + "".join(f"{name:>24}" for name in names) + "   saved of the best rival")
@@ -210,7 +293,34 @@ def main() -> None:
             line = "".join(f"{usd:14.2f} {'':8} " for usd in bounds)
             most = "".join(f"{1.0 - usd / best:6.0%}" for usd in bounds)
             print("  hindsight".ljust(26) + " " * 72 + line + most, flush=True)
+    through_the_tick(asked.tick_jobs)
     print(f"{perf_counter() - began:.1f} s")
+
+
+def through_the_tick(jobs: int) -> None:
+    """Print what the daemon's own tick pays and keeps beside the rivals; those cannot do 16 hours in six."""
+    believed, one, many = SpotMarket(), rungs(1), rungs(1, 2, 4)
+    names = ("on demand", "greedy", "uniform progress", "programme, 1 2 4", "through the tick", "it states")
+    print(f"\n{'through the tick':26}" + "".join(f"{name:>24}" for name in names))
+    for work, date in TICK_CASES:
+        plan = date_plan(
+            many, horizon_hours=date, boot_hours=BOOT_HOURS, market=believed, steps=round(date / STEP_HOURS)
+        )
+        tick = Tick(many)
+        _, note = tick.decided(round(date / STEP_HOURS), work, NOTHING, is_up=True)
+        for label, factor in (("", 1.0), (" x 2", 0.5), (" / 2", 2.0)):
+            market = SpotMarket(up_hours=believed.up_hours * factor, down_hours=believed.down_hours / factor)
+            choosers = [
+                (one, on_demand),
+                (one, greedy(date, work)),
+                (one, uniform_progress(date, work)),
+                (many, by_plan(plan, many)),
+                (many, tick),
+            ]
+            found = [simulate(w, market, date, c, jobs=jobs, work_hours=work) for w, c in choosers]
+            cells = "".join(f"{o.usd:14.2f} {o.kept:8.2%} " for o in found)
+            stated = "" if note is None else f"{note.usd:14.2f} {note.kept:8.2%}"
+            print(f"{work:g} h in {date:g} h{label:6}".ljust(26) + cells + stated, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ Cost: a look-up for each size, and a tenth of a second where a programme is new 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, log2
+from math import ceil, exp, log2
 from typing import TypeAlias
 
+from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.offers import open_offers
 from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -16,7 +17,7 @@ from policies.answer import NodePrices
 from policies.links.machines import off_market, spot_kind
 from policies.model import Width
 from policies.online.date_programme import date_plan
-from policies.online.deadlines import Advice, DatePlan, Rung
+from policies.online.deadlines import FAILURE_HOURS, TINY, Advice, DatePlan, Rung, SpotMarket
 
 LIKELY = 0.5
 """The size that a date is planned for is the largest with which it has this probability."""
@@ -26,6 +27,12 @@ RARE = 0.01
 """No date is planned for sizes with less probability than this."""
 NEARLY_ALL = 0.97
 """A size that would take this part of the time left is looked at as well."""
+SAFE = 0.99
+"""Where the programme promises less with its reserve left alone, the reserve may be used."""
+LOOKS = 2
+"""A plan ends so many looks and a start before the date: what is taken back is seen and started once more."""
+SPOT = SpotMarket()
+"""What is believed of every spot market."""
 MOST_RUNGS = 5
 """So many widths are weighed."""
 BOOT_HOURS = 0.1
@@ -40,7 +47,8 @@ _FINE = 4
 def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boot_hours: float) -> Advice:
     """Return what the programme of a job says now, with the probability over all sizes that it may have.
 
-    It is asked for the largest size that can still be met, all but the rarest being looked at.
+    It is asked for the largest size that can still be met, all but the rarest being looked at. It plans to
+    end a reserve before the date; what needs the reserve itself goes the surest way.
     """
     hours_left, boot = (due.at - state.now) / SECONDS_PER_HOUR, boot_hours + due.startup_hours
     held = base_width(job.job.width)
@@ -49,8 +57,15 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
     markets = {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
     is_up = _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
 
+    reserve = boot + LOOKS * look_hours_of(rules)
+    is_spot = markets == {"spot"}
+
     def advice(size: float) -> Advice:
-        return plan.advise(hours_left, size * fastest, held=held, is_spot=markets == {"spot"}, is_up=is_up)
+        planned = plan.advise(hours_left - reserve, size * fastest, held=held, is_spot=is_spot, is_up=is_up)
+        if planned.kept >= SAFE:
+            return planned
+        surest = _surest(rules, held, rungs, size, hours_left=hours_left, boot=boot, is_spot=is_spot)
+        return planned if surest is None or surest.kept <= planned.kept else surest
 
     by_size = {size: advice(size) for size, _ in due.sizes}
     kept = sum(by_size[size].kept * weight for size, weight in due.sizes)
@@ -61,6 +76,32 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
         if 0.0 < size <= largest and found.kept >= LIKELY:
             return replace(found, kept=kept)
     return replace(by_size[due.sizes[0][0]], kept=kept)
+
+
+def _surest(
+    rules: Rules,
+    held: Width | None,
+    rungs: Hours,
+    size: float,
+    *,
+    hours_left: float,
+    boot: float,
+    is_spot: bool,
+) -> Advice | None:
+    """Return how a job of a size ends in time most surely: as it is, or the fastest on demand; None: neither.
+
+    Exact to the second, as no grid is. What is taken back once counts as lost.
+    """
+    fastest = min(rungs, key=lambda one: one[1])
+    ways = [(fastest, boot, FAILURE_HOURS)]
+    ways += [(one, 0.0, SPOT.up_hours if is_spot else FAILURE_HOURS) for one in rungs if one[0] == held]
+    found = []
+    for (width, hours), start, safe_hours in ways:
+        took = size * hours + start
+        if took <= hours_left + TINY:
+            price = width.gpus * rules.instance_types[width.gpu_type].usd_per_gpu_hour
+            found.append(Advice(width=width, is_firm=True, usd=took * price, kept=exp(-took / safe_hours)))
+    return max(found, key=lambda one: one.kept, default=None)
 
 
 def programme(
@@ -79,6 +120,7 @@ def programme(
         [_rung(state, rules, width, fastest / took) for width, took in rungs],
         horizon_hours=2.0 ** (ceil(log2(max(hours, LEAST_HOURS)) * _FINE) / _FINE),
         boot_hours=boot_hours + due.startup_hours,
+        market=SPOT,
     )
     return plan, fastest
 
@@ -129,6 +171,11 @@ def on_market(rules: Rules, width: Width, *, is_firm: bool) -> Width:
     """Return a width on the market that a date asks for, where markets are planned apart."""
     kind = spot_kind(width.gpu_type)
     return width if is_firm or kind not in rules.instance_types else Width(kind, width.gpus)
+
+
+def look_hours_of(rules: Rules) -> float:
+    """Return the longest time between two looks."""
+    return (Caps() if rules.caps is None else rules.caps).tick_seconds / SECONDS_PER_HOUR
 
 
 def boot_hours_of(node_prices: NodePrices | None) -> float:

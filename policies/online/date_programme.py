@@ -24,6 +24,8 @@ from policies.speedup import Floats
 
 KEPT = 8
 """Programmes that are kept; one of six widths takes a dozen megabytes."""
+SAME_USD = 1e-6
+"""To wait is no better than to start unless it saves so much."""
 _Indices = NDArray[np.intp]
 
 
@@ -173,7 +175,9 @@ class _Grid:
             start = going[run.number] if self.boot == 0 else ahead[1].run(run, boot=self.boot)
             if not can_boot:
                 continue
-            better = _weighs(*start, miss) < _weighs(free_usd, free_kept, miss) - TINY
+            # What is as good now as later is done now: the next look may come late.
+            less = np.where(free_choice == NOTHING, -SAME_USD, TINY)
+            better = _weighs(*start, miss) < _weighs(free_usd, free_kept, miss) - less
             if run.is_spot:
                 better[0] = False
             free_usd, free_kept = np.where(better, start[0], free_usd), np.where(better, start[1], free_kept)

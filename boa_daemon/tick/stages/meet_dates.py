@@ -16,16 +16,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from boa_daemon.tick.dates import HOPELESS, advice_of, base_width, boot_hours_of, on_market
+from boa_daemon.tick.dates import (
+    HOPELESS,
+    advice_of,
+    base_width,
+    boot_hours_of,
+    look_hours_of,
+    on_market,
+)
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.state import ClusterState, DateNote, Rules
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.links.machines import is_spot
 from policies.model import JobId, Width
 
-LOOK_AGAIN_PART = 0.05
-"""The next look comes after this part of the time left, at the latest."""
+LOOK_AGAIN_PART = 0.005
+"""The next look comes after this part of the time left, as long as a step of a programme."""
 
 
 def meet_dates(state: ClusterState, draft: Draft) -> Draft:
@@ -49,7 +57,8 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         allocation, widths={**allocation.widths, **slow}, order=order, most_usd_per_hour=ceiling
     )
     left_out = {job: why for job, why in draft.left_out.items() if job not in slow}
-    again = state.now + LOOK_AGAIN_PART * (min(note.at for note in found.values()) - state.now)
+    first_seconds = min(note.at for note in found.values()) - state.now
+    again = state.now + max(LOOK_AGAIN_PART * first_seconds, SECONDS_PER_HOUR * look_hours_of(draft.rules))
     plan = replace(draft.plan, dates=found, widths=allocation.widths).looked_at_by(again)
     return replace(draft, allocation=allocation, left_out=left_out, plan=plan)
 
