@@ -178,5 +178,5 @@ def test_killed_at_every_boundary_of_every_kind_of_tick(
             shutil.rmtree(folder)
             cases += 1
             at += step
-    assert cases > 160 / step
+    assert cases >= max(1, 100 // step)
     print(f"{cases} kills in {len(story)} ticks")  # noqa: T201 - shown with -s
