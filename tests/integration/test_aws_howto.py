@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from boa_daemon.job.processes import kill_all_carrying
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
@@ -52,6 +53,8 @@ def test_every_step_runs(tmp_path: Path) -> None:
             "BOA_DAEMON_TICK_SECONDS": "1",
             "BOA_DAEMON_STATE_DIR": str(tmp_path / "state"),
         }
+        # The page leaves its daemon running, as whoever follows it does.
+        stack.callback(kill_all_carrying, f"BOA_DAEMON_STATE_DIR={tmp_path / 'state'}")
         python = f'"{sys.executable}"'
         verbs = f'boa() {{ {python} -m boa_daemon "$@"; }}\npython() {{ {python} "$@"; }}\nset -e\n'
         for kind, body in BLOCKS.findall(PAGE.read_text()):
