@@ -1,6 +1,6 @@
 """A study on one process, on two, killed and gone on with, and on Ray: the same answers, and how long.
 
-    python benchmarks/study.py                           # 240 runs of benchmarks/study.yaml, some minutes
+    python benchmarks/study.py                           # 239 runs of benchmarks/study.yaml, some minutes
     python benchmarks/study.py STUDY.yaml --only graph   # what 1 to 64 processes would take
 
 Each way runs `boa study` in a process of its own with an empty folder of answers. `killed` ends it, workers
