@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_modules import benchmark_module
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
@@ -77,12 +77,7 @@ MAY_CHANGE = {
 @pytest.fixture(scope="module")
 def house() -> ModuleType:
     """Return benchmarks/house.py as a module."""
-    spec = importlib.util.spec_from_file_location("benchmark_house", ROOT / "benchmarks/house.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_module("house")
 
 
 @pytest.mark.parametrize("package", sorted(AT_THE_ROOT))

@@ -60,7 +60,7 @@ def run(
         typer.Option(metavar="FILE", help="Measured link: the answer of `boa network fit -o json`."),
     ] = None,
     bucket_megabytes: Annotated[
-        float | None, typer.Option(min=0.001, help="Most that one grant covers.")
+        float | None, typer.Option(min=0.001, help="What one grant covers at least.")
     ] = None,
     patience_seconds: Annotated[float, typer.Option(min=0.001, help="Who waited longer goes first.")] = 5.0,
     always_on: Annotated[bool, typer.Option(help="Order messages even where it cannot pay.")] = False,

@@ -130,12 +130,15 @@ class Fleet:
 
     def _planned_with(self, node: NodeState) -> NodeState:
         """Return a node as the type that its machine and market are in the plan."""
-        listed, machines = node.instance_type, self._machines()
-        name = planned_name(listed.name, node.market, [one.name for one in machines])
-        kind = next((one.gpu_type for one in machines if one.name == name), off_market(listed.gpu_type))
+        listed = node.instance_type
+        name = planned_name(listed.name, node.market, self._names())
+        kinds = (one.gpu_type for one in self._machines() if one.name == name)
+        kind = next(kinds, off_market(listed.gpu_type))
         if (name, kind) == (listed.name, listed.gpu_type):
             return node
-        known = self._as_planned.setdefault((listed, name, kind), replace(listed, name=name, gpu_type=kind))
+        known = self._as_planned.get((listed, name, kind))
+        if known is None:
+            known = self._as_planned[listed, name, kind] = replace(listed, name=name, gpu_type=kind)
         return replace(node, instance_type=known)
 
     def _names(self) -> list[str]:

@@ -82,7 +82,7 @@ class GateSettings:
 
     @property
     def grant_bytes(self) -> float:
-        """The most bytes that one grant covers: a bucket, or any message."""
+        """What one grant covers, before `boa_daemon.gate.ahead` makes it longer: a bucket, or any message."""
         if self.policy != "ada-srsf-buckets":
             return math.inf
         return default_bucket_bytes(self.link) if self.bucket_bytes is None else self.bucket_bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_modules import module_of
 from engine_bench import EXAMPLES, NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines.ray import RayEngine
@@ -45,11 +45,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
 def contract() -> dict[str, Callable[..., None]]:
     """Return what every engine does, by name: the tests of the contract suite, one for each parameter."""
     place = Path(__file__).parents[1] / "boa_daemon" / "engines" / "test_contract.py"
-    spec = importlib.util.spec_from_file_location("engine_contract", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_of(place, "engine_contract")
     found: dict[str, Callable[..., None]] = {}
     for name, test in vars(module).items():
         if not name.startswith("test_"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from benchmark_modules import benchmark_module
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/soak.py"
 
@@ -15,12 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/soak.py"
 @pytest.mark.exhaustive
 def test_nothing_is_lost_run_twice_or_left_behind() -> None:
     """Every job finishes; one ends twice only where its keeper was killed before it could say so."""
-    spec = importlib.util.spec_from_file_location("benchmark_soak", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark_soak"] = module
-    spec.loader.exec_module(module)
+    module = benchmark_module("soak")
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         found = module.soak(Path(name), jobs=200, kills=12)
 

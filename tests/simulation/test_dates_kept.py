@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_modules import benchmark_module
 
 from policies.online.deadlines import NOTHING, SpotMarket
 
@@ -18,14 +16,7 @@ BELIEVED = SpotMarket()
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
     """Return benchmarks/deadlines.py, whose markets and whose tick these are."""
-    path = Path(__file__).resolve().parents[2] / "benchmarks/deadlines.py"
-    spec = importlib.util.spec_from_file_location("benchmark_of_dates", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_module("deadlines")
 
 
 def kept(benchmark: ModuleType, factor: float, *, jobs: int, look_hours: float = LOOK_HOURS) -> float:

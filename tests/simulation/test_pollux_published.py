@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_modules import benchmark_module
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/pollux"
@@ -16,13 +15,7 @@ DATA = ROOT / "tests/data/pollux"
 @pytest.fixture(scope="module")
 def pollux() -> ModuleType:
     """Return the benchmark as a module."""
-    spec = importlib.util.spec_from_file_location("benchmark_pollux", ROOT / "benchmarks/pollux.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_module("pollux")
 
 
 @pytest.mark.exhaustive

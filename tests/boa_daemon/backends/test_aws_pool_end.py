@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 from aws_rigs import CATALOG, AwsRig, a_launch, a_rig, ends
 
+from boa_daemon.backends.aws import AwsCloud
 from boa_daemon.backends.aws_doctor import Doctor
 from boa_daemon.backends.aws_pool_end import AFTER_SECONDS, end_policy
 from boa_daemon.testing.fake_iam import ACCOUNT, Principal
 from boa_daemon.testing.request_shapes import request_shapes
+from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.ports import Accepted, Launched
 from boa_daemon.tick.warm_pool import LONGEST_SECONDS
 
@@ -27,18 +29,24 @@ def rig() -> Iterator[AwsRig]:
         yield made
 
 
+def a_stop(rig: AwsRig, cloud: AwsCloud | None = None, *, name: str = "") -> TerminateNode:
+    """Return the order to stop an instance that was launched and is ready."""
+    cloud = cloud or rig.cloud
+    outcome = cloud.launch(a_launch(rig.offer(), name=name))
+    assert isinstance(outcome, Launched)
+    rig.pass_time(100.0)
+    cloud.nodes()
+    [order] = ends(*outcome.nodes)
+    return replace(order, stops=True)
+
+
 def a_stopped_one(rig: AwsRig) -> str:
     """Return an instance that was stopped."""
-    outcome = rig.cloud.launch(a_launch(rig.offer()))
-    assert isinstance(outcome, Launched)
-    [name] = outcome.nodes
-    rig.pass_time(100.0)
-    rig.cloud.nodes()
-    [order] = ends(name)
-    assert rig.cloud.terminate([replace(order, stops=True)]) == {name: Accepted()}
+    order = a_stop(rig)
+    assert rig.cloud.terminate([order]) == {order.node: Accepted()}
     rig.pass_time(120.0)
     rig.cloud.nodes()
-    return name
+    return order.node
 
 
 def test_what_is_stopped_ends_when_its_daemon_is_gone_for_good(rig: AwsRig) -> None:
@@ -68,41 +76,28 @@ def test_a_node_that_was_started_again_is_not_ended_by_its_old_schedule(rig: Aws
 def test_the_role_ends_nothing_of_anybody_else(rig: AwsRig) -> None:
     """Neither what another cluster stopped, nor what bears no tag."""
     other = rig.another(cluster="theirs", pool_end_role="")
-    outcome = other.launch(a_launch(rig.offer(), name="theirs"))
-    assert isinstance(outcome, Launched)
-    rig.pass_time(100.0)
-    other.nodes()
-    [order] = ends(outcome.nodes[0])
+    order = a_stop(rig, other, name="theirs")
     # With our role, which is not theirs to use.
     other.calls.settings = other.calls.settings.model_copy(update={"pool_end_role": ROLE})
-    other.terminate([replace(order, stops=True)])
+    other.terminate([order])
     rig.pass_time(AFTER_SECONDS)
 
     assert len(rig.fake.live()) == 1
-    assert rig.fake.scheduler.refused == list(outcome.nodes)
+    assert rig.fake.scheduler.refused == [order.node]
 
 
 def test_what_cannot_be_scheduled_is_ended_and_not_stopped(rig: AwsRig) -> None:
     """No instance is stopped that nothing would end."""
     rig.fake.faults.plan("CreateSchedule", "error:AccessDeniedException", times=9)
-    outcome = rig.cloud.launch(a_launch(rig.offer()))
-    assert isinstance(outcome, Launched)
-    rig.pass_time(100.0)
-    rig.cloud.nodes()
-    [order] = ends(*outcome.nodes)
-    assert rig.cloud.terminate([replace(order, stops=True)]) == {outcome.nodes[0]: Accepted()}
+    order = a_stop(rig)
+    assert rig.cloud.terminate([order]) == {order.node: Accepted()}
     assert rig.fake.live() == []
 
 
 def test_an_answer_that_was_lost_makes_no_second_schedule(rig: AwsRig) -> None:
     """The stop is asked for again under the same name, which is there already."""
     rig.fake.faults.plan("CreateSchedule", "lost", times=1)
-    outcome = rig.cloud.launch(a_launch(rig.offer()))
-    assert isinstance(outcome, Launched)
-    rig.pass_time(100.0)
-    rig.cloud.nodes()
-    [order] = ends(*outcome.nodes)
-    rig.cloud.terminate([replace(order, stops=True)])
+    rig.cloud.terminate([a_stop(rig)])
     for _ in range(3):
         rig.pass_time(61.0)
         rig.cloud.nodes()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from benchmark_modules import benchmark_module
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -16,13 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def gate_best() -> ModuleType:
     """Return benchmarks/gate_best.py as a module."""
-    spec = importlib.util.spec_from_file_location("gate_best", ROOT / "benchmarks/gate_best.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gate_best"] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_module("gate_best")
 
 
 def test_the_best_order_is_the_best(gate_best: ModuleType) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_modules import benchmark_module
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,14 +28,7 @@ WIDTHS = (
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
     """Return benchmarks/deadlines.py, with its simulation and its rivals."""
-    path = Path(__file__).resolve().parents[3] / "benchmarks/deadlines.py"
-    spec = importlib.util.spec_from_file_location("benchmark_deadlines", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_module("deadlines")
 
 
 def brute_force(
