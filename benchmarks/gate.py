@@ -49,6 +49,7 @@ TITLES = {
     "four": "4 jobs, 2 hosts",
     "six": "6 jobs, 3 hosts",
     "eight": "8 jobs, 4 hosts",
+    "uplink": "8 jobs, 4 hosts, slow uplink",
 }
 
 MEGABITS = 200.0
@@ -60,10 +61,15 @@ CASES: dict[str, list[tuple[int, ...]]] = {
     "four": [(0, 1)] * 4,
     "six": [(0, 1), (1, 2), (0, 2), (0, 1), (1, 2), (0, 2)],
     "eight": [(0, 1), (1, 2), (2, 3), (0, 3), (0, 1), (1, 2), (2, 3), (0, 3)],
+    "uplink": [(0, 2), (1, 3), (0, 3), (1, 2), (0, 2), (1, 3), (0, 3), (1, 2)],
 }
 """Hosts of each job, by case; all jobs have one rank per host."""
+BEHIND_UPLINK: dict[str, tuple[int, ...]] = {"uplink": (2, 3)}
+"""Hosts on a second switch. Cards are twice as fast there, and the uplink carries what a card does elsewhere:
+a quarter of what the hosts on one side could send."""
+UPLINK = "uplink"
 PARTS = [*CASES, "shift", "round-trips", "overhead"]
-REPETITIONS = {"two": 20, "four": 20, "six": 20, "eight": 20, "shift": 6, "overhead": 6, "round-trips": 1}
+REPETITIONS = {**dict.fromkeys(CASES, 20), "shift": 6, "overhead": 6, "round-trips": 1}
 
 
 def a_job(model: int, iterations: int) -> dict[str, Any]:
@@ -181,7 +187,12 @@ def run_case(
     """Run a case: every policy on the same jobs, repetition by repetition."""
     seats = CASES[name]
     began = time.perf_counter()
-    with Hosts(1 + max(host for seat in seats for host in seat), megabits=MEGABITS) as hosts:
+    behind = BEHIND_UPLINK.get(name, ())
+    # Where all messages take the uplink, the simulator sees two servers: the two sides of it.
+    sides = [tuple(int(host in behind) for host in seat) for seat in seats] if behind else seats
+    cards_megabits = 2.0 * MEGABITS if behind else MEGABITS
+    count = 1 + max(host for seat in seats for host in seat)
+    with Hosts(count, megabits=cards_megabits, behind_uplink=behind, uplink_megabits=MEGABITS) as hosts:
         crews = start_crews(hosts, seats)
         try:
             fit = calibrate([crew for crew in crews if crew.seats == seats[0]], quick=quick)
@@ -193,7 +204,10 @@ def run_case(
                 "repetitions": [],
             }
             for seed in range(1, repetitions + 1):
-                jobs = draw_jobs(seed, len(seats), quick=quick)
+                jobs = [
+                    {**job, "uplinks": [UPLINK] if hosts.takes_uplink(seat) else []}
+                    for job, seat in zip(draw_jobs(seed, len(seats), quick=quick), seats, strict=True)
+                ]
                 row: dict[str, Any] = {
                     "seed": seed,
                     "real": {},
@@ -205,7 +219,7 @@ def run_case(
                     answers = run_real(crews, policy, fit.link, jobs)
                     row["real"][policy] = [round(a["jct_seconds"], 4) for a in answers]
                     row["simulated"][policy] = [
-                        round(value, 4) for value in run_simulated(seats, policy, fit.link, alone, jobs)
+                        round(value, 4) for value in run_simulated(sides, policy, fit.link, alone, jobs)
                     ]
                     row["counts"][policy] = _sum([a.get("counts", {}) for a in answers])
                 answer["repetitions"].append(row)
@@ -295,7 +309,7 @@ def show(results: dict[str, Any]) -> None:
             print(f"{policy:18}{mean:6.3f} times alone [{low:.3f}, {high:.3f}]")
     for row in results.get("round_trips", []):
         print(
-            f"{row['jobs']:4} jobs asking: round trip p50 {row['p50_ms']:.2f} ms, "
+            f"{row['jobs']:4} jobs asking over {row['over']}: round trip p50 {row['p50_ms']:.2f} ms, "
             f"p99 {row['p99_ms']:.2f} ms, {row['asks_per_second']:,.0f} questions/s"
         )
     for name, row in results.get("overhead", {}).items():

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,27 +43,39 @@ def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:
     """
     rows = []
     for jobs in CROWDS[:2] if quick else CROWDS:
-        with tempfile.TemporaryDirectory() as folder:
-            script = f"from benchmarks.gate_cost import serve; serve({folder!r})"
-            gate = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
-            try:
-                path = Path(folder, "gate.sock")
-                while not path.exists():
-                    time.sleep(0.05)
-                rows.append(
-                    _ask_all(GateAddress(path=str(path), answer_seconds=1.0), jobs, 2.0 if quick else 10.0)
+        for over in ("unix", "tcp"):
+            with tempfile.TemporaryDirectory() as folder:
+                address = f"unix:{folder}/gate.sock" if over == "unix" else f"tcp:127.0.0.1:{_free_port()}"
+                script = f"from benchmarks.gate_cost import serve; serve({address!r})"
+                gate = subprocess.Popen(
+                    [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
                 )
-            finally:
                 assert gate.stdin is not None
-                gate.stdin.close()
-                gate.wait()
+                assert gate.stdout is not None
+                try:
+                    gate.stdout.readline()
+                    to = replace(GateAddress.parse(address), answer_seconds=1.0)
+                    rows.append({"over": over, **_ask_all(to, jobs, 2.0 if quick else 10.0)})
+                finally:
+                    gate.stdin.close()
+                    gate.wait()
+                    gate.stdout.close()
     return rows
 
 
-def serve(folder: str) -> None:
-    """Be a gate that orders everything, until standard input ends."""
+def _free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def serve(address: str) -> None:
+    """Be a gate that orders everything, until standard input ends; say a line once it listens."""
     settings = GateSettings(link=LINK, is_always_on=True, fits_link=False)
-    with GateThread(settings, SECRET, GateAddress(path=f"{folder}/gate.sock")):
+    with GateThread(settings, SECRET, GateAddress.parse(address)):
+        sys.stdout.write("listening\n")
+        sys.stdout.flush()
         sys.stdin.read()
 
 

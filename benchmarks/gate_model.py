@@ -23,7 +23,7 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.gate import CASES, bucket_bytes, draw_jobs
+from benchmarks.gate import BEHIND_UPLINK, CASES, UPLINK, bucket_bytes, draw_jobs
 from boa_daemon.cli.output import a_table
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.types import Ask, GateSettings
@@ -189,7 +189,8 @@ def a_case(case: str, seed: int) -> list[Running]:
     return [
         Running(
             name=job["job"],
-            cards=frozenset(f"h{host}" for host in hosts),
+            # Behind a slow uplink nothing else holds anybody up.
+            cards=frozenset([UPLINK] if case in BEHIND_UPLINK else [f"h{host}" for host in hosts]),
             compute_seconds=job["forward_seconds"] + job["backward_seconds"],
             message_bytes=float(job["message_bytes"]),
             left=job["iterations"],

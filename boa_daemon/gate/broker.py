@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
 from boa_daemon.gate.job_state import JobAtGate, Lease
-from boa_daemon.gate.nics import Nic, judge, overhead_fraction
+from boa_daemon.gate.nics import LEAST_TIMED, TRY_ITERATIONS, Nic, judge, linked_jobs, overhead_fraction
 from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
@@ -65,6 +65,7 @@ class Broker:
         self.seats[job] = seat
         for name in nics:
             self.nics.setdefault(name, Nic(name)).jobs.add(job)
+        self._forget_neighbours(nics)
         self._judge(now)
 
     def leave(self, job: JobId, now: float) -> None:
@@ -77,14 +78,27 @@ class Broker:
             self.nics[name].jobs.discard(job)
             if not self.nics[name].jobs:
                 del self.nics[name]
+        self._forget_neighbours(seat.nics)
         self._judge(now)
+
+    def _forget_neighbours(self, changed: frozenset[str]) -> None:
+        """Forget what iterations took beside others, for all who are linked to these cards."""
+        nics = [self.nics[name] for name in changed if name in self.nics]
+        for job in linked_jobs({job for nic in nics for job in nic.jobs}, self.seats):
+            self.seats[job].forget_paces()
+            for name in self.seats[job].nics:
+                self.nics[name].forget_tries()
 
     def ask(self, job: JobId, ask: Ask, now: float) -> None:
         """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
         seat = self.seats[job]
         self._release(seat, now)
         seat.ask, seat.asked_at, seat.computes_since = ask, now, None
-        seat.learn(ask)
+        knew = seat.compute_seconds is not None, seat.timed[False] >= LEAST_TIMED
+        seat.learn(ask, now)
+        if (seat.compute_seconds is not None, seat.timed[False] >= LEAST_TIMED) != knew:
+            # What the cards waited for: whether order pays, or an attempt to do without.
+            self._judge_at = now
         self.counts["asks"] += 1
         met = False
         for name in seat.nics:
@@ -263,6 +277,8 @@ class Broker:
         if habits is not None:
             seconds = min(self.settings.free_seconds, FREE_AT_FIRST * (now - seat.joined_at))
             free = math.ceil(seconds / max(habits.alone_seconds, 1e-4))
+            if any(self.nics[name].tries_until is not None for name in seat.nics):
+                free = TRY_ITERATIONS
         self.counts["free"] += 1
         size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
         return self._answer(seat, now, size=size, free=max(1, min(MOST_FREE_ITERATIONS, free)))
@@ -294,6 +310,7 @@ class Broker:
         assert seat.ask is not None
         ask, seat.ask = seat.ask, None
         seat.grants += 1
+        seat.answered(free)
         seat.waited_seconds += now - seat.asked_at
         return Grant(
             job=seat.job,
@@ -347,7 +364,7 @@ class Broker:
         self.bucket_bytes = most = bucket_bytes(self.settings, self.seats.values(), link)
         worked_out: dict[tuple[JobId, ...], GateWorth] = {}
         for nic in self.nics.values():
-            nic.verdict = judge(nic, self.seats, self.settings, link, most, worked_out=worked_out)
+            nic.verdict = judge(nic, self.seats, self.settings, link, most, now=now, worked_out=worked_out)
         self.gains = {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
         if self._shifter is not None:
             self._shifter.plan(self.seats.values(), link, most)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -80,11 +81,33 @@ def _must(*words: str) -> None:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
-class Hosts:
-    """Some hosts on one switch. Use it in a `with`."""
+def _shape(namespace: str, device: str, megabits: float) -> None:
+    """Limit what leaves a device to a rate, acknowledgements first."""
+    rate = f"{megabits:g}mbit"
+    tc = ("ip", "netns", "exec", namespace, "tc")
+    one = (*tc, "class", "add", "dev", device, "parent")
+    _must(*tc, "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "20", "r2q", "1000")
+    _must(*one, "1:", "classid", "1:1", "htb", "rate", rate, "burst", "32k")
+    _must(*one, "1:1", "classid", "1:10", "htb", "rate", "5mbit", "ceil", rate, "prio", "0", "burst", "32k")
+    _must(*one, "1:1", "classid", "1:20", "htb", "rate", rate, "ceil", rate, "prio", "1", "burst", "32k")
+    _must(*tc, "qdisc", "add", "dev", device, "parent", "1:20", "bfifo", "limit", str(QUEUE_BYTES))
+    _must(
+        *(*tc, "filter", "add", "dev", device, "parent", "1:", "protocol", "ip", "prio", "1", "u32"),
+        *("match", "u16", "0x0000", "0xffc0", "at", "2", "flowid", "1:10"),
+    )
 
-    def __init__(self, count: int, *, megabits: float) -> None:
+
+class Hosts:
+    """Some hosts on one switch, or, `behind_uplink`, on a second one that a slower link joins. For a `with`.
+
+    `megabits` is the speed of each host's card in Mbit/s, `uplink_megabits` that of the link, each way.
+    """
+
+    def __init__(
+        self, count: int, *, megabits: float, behind_uplink: Sequence[int] = (), uplink_megabits: float = 0.0
+    ) -> None:
         self.count, self.megabits = count, megabits
+        self.behind_uplink, self.uplink_megabits = frozenset(behind_uplink), uplink_megabits
         self._prefix = f"boa{os.getpid()}"
         self._net = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
         self._control = f"10.{150 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
@@ -101,9 +124,11 @@ class Hosts:
         switch = f"{self._prefix}s"
         try:
             _must("ip", "netns", "add", switch)
-            for bridge in ("br0", "br1"):
+            for bridge in ("br0", "br1", "br2"):
                 _must("ip", "-n", switch, "link", "add", bridge, "type", "bridge")
                 _must("ip", "-n", switch, "link", "set", bridge, "up")
+            if self.behind_uplink:
+                self._join_switches(switch)
             for host in range(self.count):
                 self._add(host, switch)
         except BaseException:
@@ -111,12 +136,25 @@ class Hosts:
             raise
         return self
 
+    def takes_uplink(self, seats: Collection[int]) -> bool:
+        """Return whether a job on these hosts sends through the uplink."""
+        behind = sum(seat in self.behind_uplink for seat in seats)
+        return 0 < behind < len(seats)
+
+    def _join_switches(self, switch: str) -> None:
+        """Join the two switches by the uplink, shaped both ways."""
+        _must("ip", "-n", switch, "link", "add", "u0", "type", "veth", "peer", "name", "u2")
+        for device, bridge in (("u0", "br0"), ("u2", "br2")):
+            _must("ip", "-n", switch, "link", "set", device, "master", bridge, "up")
+            _shape(switch, device, self.uplink_megabits)
+
     def _add(self, host: int, switch: str) -> None:
         """Make a host, and plug it in."""
         name, port = self.name(host), f"p{host}"
+        bridge = "br2" if host in self.behind_uplink else "br0"
         _must("ip", "netns", "add", name)
         _must("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch)
-        _must("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
+        _must("ip", "-n", switch, "link", "set", port, "master", bridge, "up")
         _must(
             "ip",
             "-n",
@@ -139,22 +177,7 @@ class Hosts:
             _must("ip", "-n", name, "link", "set", device, "up")
         for key, value in TCP.items():
             _must("ip", "netns", "exec", name, "sh", "-c", f"echo '{value}' > /proc/sys/net/ipv4/{key}")
-        rate = f"{self.megabits:g}mbit"
-        tc = ("ip", "netns", "exec", name, "tc")
-        one = (*tc, "class", "add", "dev", "eth0", "parent")
-        _must(
-            *tc, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "20", "r2q", "1000"
-        )
-        _must(*one, "1:", "classid", "1:1", "htb", "rate", rate, "burst", "32k")
-        _must(
-            *one, "1:1", "classid", "1:10", "htb", "rate", "5mbit", "ceil", rate, "prio", "0", "burst", "32k"
-        )
-        _must(*one, "1:1", "classid", "1:20", "htb", "rate", rate, "ceil", rate, "prio", "1", "burst", "32k")
-        _must(*tc, "qdisc", "add", "dev", "eth0", "parent", "1:20", "bfifo", "limit", str(QUEUE_BYTES))
-        _must(
-            *(*tc, "filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "prio", "1", "u32"),
-            *("match", "u16", "0x0000", "0xffc0", "at", "2", "flowid", "1:10"),
-        )
+        _shape(name, "eth0", self.megabits)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

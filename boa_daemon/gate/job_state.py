@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from boa_daemon.gate.types import Ask
 from boa_daemon.gate.worth import Habits
@@ -78,9 +79,16 @@ class JobAtGate:
     _left_bytes: float = 0.0
     planned_gpu_seconds: float | None = None
     """What the plan says is left."""
+    paces: dict[bool, float] = field(default_factory=dict)
+    """Seconds of an iteration beside the neighbours of now, in order (True) and at once."""
+    timed: Counter[bool] = field(default_factory=Counter)
+    """Iterations that they rest on."""
+    _began_at: float | None = None
+    _free_iterations: int = 0
+    """What the last answer let go without asking; 0 where it was a lease."""
 
-    def learn(self, ask: Ask) -> None:
-        """Take in what the job measured of itself."""
+    def learn(self, ask: Ask, now: float) -> None:
+        """Take in what the job measured of itself, and how long its last iterations took."""
         self.compute_seconds = smooth(self.compute_seconds, ask.compute_seconds)
         self.exposed_seconds = smooth(self.exposed_seconds, ask.exposed_seconds)
         self.round_trip_seconds = smooth(self.round_trip_seconds, ask.round_trip_seconds)
@@ -91,8 +99,38 @@ class JobAtGate:
             if self.leases:
                 self.asks_per_iteration = smooth(self.asks_per_iteration, float(self.leases))
             self.leases = 0
+            self._time(ask, now)
         self._left_bytes = ask.message_bytes
         self.iterations_left = ask.iterations_left
+
+    def answered(self, free_iterations: int) -> None:
+        """Note what an answer covers: from here on the job goes in order, or at once with the others."""
+        self._free_iterations = free_iterations
+
+    def forget_paces(self) -> None:
+        """Begin anew: neighbours came or went."""
+        for in_order in (True, False):
+            self.forget_pace(in_order=in_order)
+        self._began_at = None
+
+    def forget_pace(self, *, in_order: bool) -> None:
+        """Begin anew one way."""
+        self.paces.pop(in_order, None)
+        self.timed[in_order] = 0
+
+    def _time(self, ask: Ask, now: float) -> None:
+        """Note what the iterations since the last new one took."""
+        if self._began_at is not None:
+            went = max(1, self._free_iterations)
+            if self.iterations_left is not None and ask.iterations_left is not None:
+                went = max(1, round(self.iterations_left - ask.iterations_left))
+            in_order = self._free_iterations == 0
+            weight = max(SMOOTHING, went / (self.timed[in_order] + went))
+            pace = smooth(self.paces.get(in_order), (now - self._began_at) / went, weight)
+            assert pace is not None
+            self.paces[in_order] = pace
+            self.timed[in_order] += went
+        self._began_at = now
 
     @property
     def exposed_fraction(self) -> float | None:

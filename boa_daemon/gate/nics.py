@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boa_daemon.gate.job_state import JobAtGate
 from boa_daemon.gate.types import GateSettings, NicVerdict
-from boa_daemon.gate.worth import GateWorth
+from boa_daemon.gate.worth import GateWorth, Habits
 from boa_daemon.job.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
 from policies.links.contention import Link
 from policies.model import JobId
@@ -16,6 +17,15 @@ MEETING_SMOOTHING = 0.02
 """Weight of the newest question in the part that met another message."""
 MOST_JUDGED = 12
 """Jobs that an estimate looks at: 3 ms of computing."""
+TRY_ITERATIONS = 4
+"""To see what order is worth, jobs send at once for so many iterations of each,"""
+MOST_TRY_LOSS = 0.0075
+"""where what the model expects of order would be lost to this part of the mean JCT at most,"""
+MOST_TRY_FACTOR = 4.0
+"""and until they should have taken so many times as long alone, whoever has not been heard of."""
+TRY_AGAIN_SECONDS = 300.0
+LEAST_TIMED = 4
+"""Iterations of each job after which what they took is believed."""
 KEEPS_ON = 0.5
 """A card that is on stays on until the gain falls below this part of what would turn it on."""
 
@@ -30,6 +40,12 @@ class Nic:
     meeting_fraction: float = 0.0
     asks: int = 0
     verdict: NicVerdict | None = None
+    tries_until: float | None = None
+    tried_at: float | None = None
+
+    def forget_tries(self) -> None:
+        """Begin anew: jobs came or went."""
+        self.tries_until, self.tried_at = None, None
 
     def count(self, *, met: bool) -> None:
         """Note a question, and whether it met a message in flight."""
@@ -49,6 +65,7 @@ def judge(
     link: Link,
     most_bytes: float,
     *,
+    now: float,
     worked_out: dict[tuple[JobId, ...], GateWorth],
 ) -> NicVerdict:
     """Return whether messages on a card should be ordered, and why.
@@ -79,15 +96,60 @@ def judge(
     key = tuple(habit.job for habit in habits)
     if key not in worked_out:
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
-        worked_out[key] = GateWorth.of(habits, crowding=crowding)
+        seen = {
+            way: {job: seats[job].paces[way] for job in key}
+            for way in (True, False)
+            if _all_seen(way, key, seats)
+        }
+        worked_out[key] = GateWorth.of(habits, crowding=crowding, seen=seen)
     gain, cost = worked_out[key].gain_fraction, worked_out[key].cost_fraction
+    # What iterations took in order has the questions in it.
+    beyond_cost = gain if _all_seen(True, key, seats) else gain - cost
     bar = settings.least_gain_fraction * (KEEPS_ON if nic.is_on else 1.0)
     figures = f"ordering should save {gain:.1%} of the mean JCT, and asks cost {cost:.1%}"
-    if gain - cost > bar:
+    if _goes_on_trying(nic, habits, seats, now, beyond_cost=beyond_cost if beyond_cost > bar else None):
+        return verdict(False, f"messages go at once for a moment, to see what order is worth: {figures}")
+    if beyond_cost > bar:
         return verdict(True, figures, gain, cost)
     if max(habit.share for habit in habits) < bar:
         return verdict(False, f"the card is fast for these jobs: {figures}", gain, cost)
     return verdict(False, f"ordering cannot pay: {figures}", gain, cost)
+
+
+def _goes_on_trying(
+    nic: Nic,
+    habits: Sequence[Habits],
+    seats: Mapping[JobId, JobAtGate],
+    now: float,
+    *,
+    beyond_cost: float | None,
+) -> bool:
+    """Return whether the jobs send at once for now: until each has shown what its iterations take then.
+
+    `beyond_cost` is what order should save of the mean JCT, None where it should not.
+    """
+    jobs = [habit.job for habit in habits]
+    if nic.tries_until is not None:
+        if now < nic.tries_until and not _all_seen(False, jobs, seats):
+            return True
+        nic.tries_until, nic.tried_at = None, now
+        return False
+    if beyond_cost is None or not _all_seen(True, jobs, seats):
+        return False
+    if nic.tried_at is not None and now < nic.tried_at + TRY_AGAIN_SECONDS:
+        return False
+    left = [habit.left_seconds / habit.alone_seconds for habit in habits if habit.left_seconds is not None]
+    if beyond_cost * TRY_ITERATIONS / min(left, default=math.inf) > MOST_TRY_LOSS:
+        return False
+    for job in jobs:
+        seats[job].forget_pace(in_order=False)
+    nic.tries_until = now + MOST_TRY_FACTOR * TRY_ITERATIONS * max(habit.alone_seconds for habit in habits)
+    return True
+
+
+def _all_seen(in_order: bool, jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> bool:
+    """Return whether all jobs have shown what an iteration takes one way."""
+    return all(seats[job].timed[in_order] >= LEAST_TIMED for job in jobs)
 
 
 def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> list[JobId]:

@@ -46,7 +46,13 @@ def a_gate(
         for job in jobs:
             token = Path(folder, f"{job['job']}.token")
             token.write_text(issue_token(SECRET, job=job["job"]), encoding="utf-8")
-            addresses.append(f"unix:{path}?token_file={token}&answer_ms={ANSWER_MS}")
+            address = GateAddress(
+                path=path,
+                token_file=str(token),
+                answer_seconds=ANSWER_MS / 1e3,
+                uplinks=tuple(job.get("uplinks", ())),
+            )
+            addresses.append(str(address))
         yield addresses
 
 

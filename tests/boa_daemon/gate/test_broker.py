@@ -477,3 +477,51 @@ def test_pairs_of_a_triangle_send_together_where_a_card_would_idle(fills: bool, 
         gate.ask(job, Ask(id=1, ready_bytes=5e6, message_bytes=5e6), 0.0)
 
     assert [grant.job for grant in gate.settle(0.0)] == sends
+
+
+def play_two(gate: Broker, *, in_order_seconds: float, at_once_seconds: float, until: float) -> None:
+    """Play two jobs, whose iterations take so long each way, whatever the model expects."""
+    seat(gate, "short", "long")
+    left = {"short": 2000, "long": 4000}
+    asks_at = {"short": 0.0, "long": 0.05}
+    ends: list[tuple[float, str, int]] = []
+    for number in count():
+        now = min([*asks_at.values(), *(end for end, _, _ in ends)])
+        if now > until:
+            return
+        for end in [end for end in ends if end[0] <= now]:
+            ends.remove(end)
+            gate.done(end[1], end[2], 0.1, now)
+        for job in [job for job, at in asks_at.items() if at <= now]:
+            # It computes for 100 ms; its message takes as long where it is alone.
+            measured = {"compute_seconds": 0.1, "exposed_seconds": 0.1, "round_trip_seconds": 0.001}
+            gate.ask(job, an_ask(number, size=1e5, iterations_left=float(left[job]), **measured), now)
+            asks_at[job] = math.inf
+        for grant in gate.settle(now):
+            went = max(1, grant.free_iterations)
+            left[grant.job] -= went
+            if grant.fence:
+                heapq.heappush(ends, (now + 1e-3, grant.job, grant.fence))
+            asks_at[grant.job] = now + went * (at_once_seconds if grant.free_iterations else in_order_seconds)
+
+
+@pytest.mark.parametrize(("at_once_seconds", "is_on"), [(0.2, False), (0.3, True)])
+def test_jobs_send_at_once_for_a_moment_and_order_has_to_beat_that(
+    at_once_seconds: float, is_on: bool
+) -> None:
+    """Iterations take 0.25 s in order; the model of averages expects a gain of order either way."""
+    gate = a_gate(policy="ada-srsf-buckets", is_always_on=False)
+    play_two(gate, in_order_seconds=0.25, at_once_seconds=at_once_seconds, until=20.0)
+
+    assert {nic.is_on for nic in gate.nics.values()} == {is_on}
+    assert all(seat.timed[True] >= 4 and seat.timed[False] >= 4 for seat in gate.seats.values())
+
+
+def test_a_neighbour_that_comes_makes_all_anew() -> None:
+    """What two jobs took beside each other says nothing of three."""
+    gate = a_gate(policy="ada-srsf-buckets", is_always_on=False)
+    play_two(gate, in_order_seconds=0.25, at_once_seconds=0.2, until=20.0)
+    seat(gate, "third", now=20.0)
+
+    assert not any(seat.paces for seat in gate.seats.values())
+    assert all(nic.is_on and "learning" in nic.verdict.why for nic in gate.nics.values() if nic.verdict)
