@@ -13,12 +13,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.backends.aws_calls import NODE_OPERATIONS, OPERATIONS
-from boa_daemon.backends.aws_image_policy import image_policy
-from boa_daemon.backends.aws_policy import Uses, node_policy, policy
-from boa_daemon.backends.aws_pool_end import end_policy
-from boa_daemon.backends.aws_resource_policies import bucket_policy, queue_policy
-from boa_daemon.backends.aws_stack import Wishes, stack_template
+from boa_daemon.backends.aws.calls import NODE_OPERATIONS, OPERATIONS
+from boa_daemon.backends.aws.image_policy import image_policy
+from boa_daemon.backends.aws.policy import Uses, node_policy, policy
+from boa_daemon.backends.aws.pool_end import end_policy
+from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
+from boa_daemon.backends.aws.stack import Wishes, stack_template
 from boa_daemon.backends.settings import AwsSettings
 
 SETTINGS = AwsSettings(

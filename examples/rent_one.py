@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import load_aws_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.inputs.catalog import Catalog

@@ -9,8 +9,8 @@ from typing import Any
 
 import boto3
 
-from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock

@@ -14,8 +14,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from boa_daemon.backends.aws_policy import node_policy, policy
-from boa_daemon.backends.aws_stack import Site, site_of
+from boa_daemon.backends.aws.policy import node_policy, policy
+from boa_daemon.backends.aws.stack import Site, site_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon import assembly
 from boa_daemon.daemon.assembly import open_daemon

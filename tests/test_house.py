@@ -31,8 +31,8 @@ AT_THE_ROOT = {
 
 NOT_OF_ONE_MODULE = {
     "boa_daemon/api/test_api.py": "the whole package, over a socket",
-    "boa_daemon/backends/test_aws_nodes.py": "listing, ending and sweeping together",
-    "boa_daemon/backends/test_lease.py": "the script backends/node/lease.sh",
+    "boa_daemon/backends/aws/test_nodes.py": "listing, ending and sweeping together",
+    "boa_daemon/backends/aws/test_lease.py": "the script backends/aws/node/lease.sh",
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
     "boa_daemon/cli/test_mistakes.py": "what a new user types wrong, over all verbs",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",

@@ -1,1 +1,1 @@
-"""Where nodes come from: one module or family of modules per cloud."""
+"""Where nodes come from: one module or package per cloud."""

@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.backends.aws_calls import check_region
-from boa_daemon.backends.aws_policy import Uses
+from boa_daemon.backends.aws.calls import check_region
+from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.policy import Uses
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.config import load_settings

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws_blocks import BlockOffering, buy, offerings
-from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws.blocks import BlockOffering, buy, offerings
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning import PricesOption, budgeted, read_problem

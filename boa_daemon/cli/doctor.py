@@ -8,8 +8,8 @@ from dataclasses import asdict
 import typer
 from rich.markup import escape
 
-from boa_daemon.backends.aws_check import Check
-from boa_daemon.backends.aws_doctor import Doctor
+from boa_daemon.backends.aws.check import Check
+from boa_daemon.backends.aws.doctor import Doctor
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,
     ClusterOption,

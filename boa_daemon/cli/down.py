@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_receipt import Receipt, end_everything
-from boa_daemon.backends.aws_side_prices import side_prices
-from boa_daemon.backends.aws_sweep import Sweeper
-from boa_daemon.backends.aws_up import Stack
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.receipt import Receipt, end_everything
+from boa_daemon.backends.aws.side_prices import side_prices
+from boa_daemon.backends.aws.sweep import Sweeper
+from boa_daemon.backends.aws.up import Stack
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
 from boa_daemon.cli.gc import RegionsOption, print_receipts
 from boa_daemon.cli.output import OutputFormat, OutputOption, show, stdout_console

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.backends.aws_extras import HOURS_OF_A_MONTH
-from boa_daemon.backends.aws_image_build import ImageBuilder
-from boa_daemon.backends.aws_image_recipe import BuildFailed, Built, builder_request
-from boa_daemon.backends.aws_image_script import check
-from boa_daemon.backends.aws_images import (
+from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.image_build import ImageBuilder
+from boa_daemon.backends.aws.image_recipe import BuildFailed, Built, builder_request
+from boa_daemon.backends.aws.image_script import check
+from boa_daemon.backends.aws.images import (
     OwnImage,
     most_usd_per_hour,
     outdated,
@@ -22,8 +22,8 @@ from boa_daemon.backends.aws_images import (
     remove,
     staleness,
 )
-from boa_daemon.backends.aws_request import Site
-from boa_daemon.backends.aws_side_prices import side_prices
+from boa_daemon.backends.aws.request import Site
+from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT, AwsSettings
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.backends.aws_errors import CallFailed
-from boa_daemon.backends.aws_image_policy import image_policy
-from boa_daemon.backends.aws_image_recipe import Recipe
-from boa_daemon.backends.aws_policy import slug_of
-from boa_daemon.backends.aws_request import Site
-from boa_daemon.backends.aws_rights import lacking, may_not_ask, principal_of, to_give
+from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.image_policy import image_policy
+from boa_daemon.backends.aws.image_recipe import Recipe
+from boa_daemon.backends.aws.policy import slug_of
+from boa_daemon.backends.aws.request import Site
+from boa_daemon.backends.aws.rights import lacking, may_not_ask, principal_of, to_give
 from boa_daemon.cli.aws_site import uses_of
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError

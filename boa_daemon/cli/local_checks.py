@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.backends.aws_check import Check
+from boa_daemon.backends.aws.check import Check
 from boa_daemon.daemon.assembly import ENGINES, Places, places, socket_of
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner

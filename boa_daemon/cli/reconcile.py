@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_costs import BESIDE, check_known, compared, explorer_days
-from boa_daemon.backends.aws_images import most_usd_per_hour, own_images
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.costs import BESIDE, check_known, compared, explorer_days
+from boa_daemon.backends.aws.images import most_usd_per_hour, own_images
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
 from boa_daemon.daemon.config import aws_settings, load_settings

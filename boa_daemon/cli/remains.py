@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_receipt import KINDS, Receipt
-from boa_daemon.backends.aws_sweep import Found, Sweeper
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.receipt import KINDS, Receipt
+from boa_daemon.backends.aws.sweep import Found, Sweeper
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.assembly import places, socket_of

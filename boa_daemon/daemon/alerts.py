@@ -23,7 +23,7 @@ import httpx
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra

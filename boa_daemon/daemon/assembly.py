@@ -16,10 +16,10 @@ import platformdirs
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_claim import ClusterClaim
-from boa_daemon.backends.aws_policy import bucket_of, claim_key
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.claim import ClusterClaim
+from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.policy import bucket_of, claim_key
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock

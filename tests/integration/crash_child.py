@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.backends.aws import AwsCloud
-from boa_daemon.backends.aws_calls import AwsCalls
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore

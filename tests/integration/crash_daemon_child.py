@@ -13,7 +13,7 @@ from typing import Any
 from crash_child import DyingCalls, Points, serve
 from sqlalchemy import event
 
-from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.purses import read_purses

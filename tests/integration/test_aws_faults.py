@@ -12,7 +12,7 @@ from aws_rigs import START, AwsRig, a_rig
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.backends.aws_errors import CallFailed
+from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import NoJobs, Wishes
 from boa_daemon.testing.fake_terms import Terms

@@ -14,7 +14,7 @@ import boto3
 import pytest
 from verbs import exit_code
 
-from boa_daemon.backends.aws import AwsCloud
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing import ManualClock

@@ -14,7 +14,7 @@ import boto3
 import pytest
 from verbs import exit_code
 
-from boa_daemon.backends import aws_image_build
+from boa_daemon.backends.aws import image_build
 from boa_daemon.daemon.assembly import database_url, open_books
 from boa_daemon.daemon.config import load_settings
 from boa_daemon.errors import INFEASIBLE, USAGE
@@ -42,7 +42,7 @@ state_dir = "state"
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud]:
     """A cloud on real time whose nodes work."""
-    monkeypatch.setattr(aws_image_build, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(image_build, "LOOK_SECONDS", 0.1)
     with mocked(FakeCloud(time.time, Terms(vcpu_quotas={"L-DB2E81BA": 64}))) as cloud:
         boto3.client("iam", region_name="us-east-1").create_instance_profile(
             InstanceProfileName="boa-boa-node"

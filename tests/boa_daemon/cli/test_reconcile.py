@@ -20,8 +20,8 @@ from verbs import exit_code
 from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.backends.aws_calls import AwsCalls
-from boa_daemon.backends.aws_costs import SERVICES, NoCostData, compared, explorer_days
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.costs import SERVICES, NoCostData, compared, explorer_days
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock

@@ -13,7 +13,7 @@ import pytest
 from aws_fixtures import credentials
 from verbs import exit_code
 
-from boa_daemon.backends.aws_policy import policy
+from boa_daemon.backends.aws.policy import policy
 from boa_daemon.cli.aws_site import uses_of
 from boa_daemon.cli.toml_keys import with_keys
 from boa_daemon.daemon.config import aws_settings, load_settings

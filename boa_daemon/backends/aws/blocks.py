@@ -1,0 +1,131 @@
+"""Capacity Blocks: what EC2 offers, and the purchase of one at a price that was named.
+
+A block is so many instances of a type in a zone from one instant to another, paid in advance. EC2 ends what
+runs in it half an hour before that instant. A purchase has no idempotency token: it is asked for once, and an
+answer that was lost is said to be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.request import CLUSTER_TAG
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError
+from boa_daemon.units import SECONDS_PER_HOUR
+
+RECLAIM_SECONDS = 1800.0
+"""EC2 begins to end the instances of a block so long before its end."""
+CENT = 0.005
+_PLATFORM = "Linux/UNIX"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockOffering:
+    """A block that can be bought: instants in seconds since the epoch, the fee in dollars."""
+
+    id: str
+    instance_type: str
+    zone: str
+    instances: int
+    begins_at: float
+    ends_at: float
+    usd: float
+
+    @property
+    def usable_hours(self) -> float:
+        """Hours that jobs can run in it."""
+        return max(self.ends_at - self.begins_at - RECLAIM_SECONDS, 0.0) / SECONDS_PER_HOUR
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "id": self.id,
+            "instance_type": self.instance_type,
+            "zone": self.zone,
+            "instances": self.instances,
+            "begins_at": _text(self.begins_at),
+            "ends_at": _text(self.ends_at),
+            "usable_hours": self.usable_hours,
+            "usd": self.usd,
+        }
+
+
+def offerings(
+    calls: AwsCalls,
+    instance_type: str,
+    *,
+    instances: int,
+    hours: int,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+) -> list[BlockOffering]:
+    """Return what is offered, the cheapest first.
+
+    Raises:
+        CallFailed: when EC2 cannot be asked.
+    """
+    window: dict[str, Any] = {} if begin is None else {"StartDateRange": begin}
+    window |= {} if end is None else {"EndDateRange": end}
+    rows = calls.pages(
+        "ec2:DescribeCapacityBlockOfferings",
+        "CapacityBlockOfferings",
+        InstanceType=instance_type,
+        InstanceCount=instances,
+        CapacityDurationHours=hours,
+        **window,
+    )
+    found = [_offering(row) for row in rows if row.get("CurrencyCode", "USD") == "USD"]
+    return sorted(found, key=lambda one: (one.usd, one.begins_at, one.id))
+
+
+def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: float) -> str:
+    """Buy an offering at the price that was named, to the cent; return the reservation's id.
+
+    Raises:
+        InputError: when it costs anything else.
+        CallFailed: when EC2 refuses, or its answer was lost: look at the reservations before asking again.
+    """
+    if abs(chosen.usd - usd) > CENT:
+        raise InputError(
+            f"{chosen.id} costs ${chosen.usd:,.2f} and not ${usd:,.2f}: nothing was bought",
+            hint=f"--buy {chosen.id} --usd {chosen.usd:.2f} buys it",
+        )
+    answer = calls.call(
+        "ec2:PurchaseCapacityBlock",
+        CapacityBlockOfferingId=chosen.id,
+        InstancePlatform=_PLATFORM,
+        TagSpecifications=[
+            {
+                "ResourceType": "capacity-reservation",
+                "Tags": [{"Key": CLUSTER_TAG, "Value": settings.cluster}],
+            }
+        ],
+    )
+    found = answer.get("CapacityReservation") or {}
+    name = str(found.get("CapacityReservationId", ""))
+    if not name:
+        raise CallFailed("ec2:PurchaseCapacityBlock", "NoReservation", "the answer names none", http_status=0)
+    return name
+
+
+def _offering(row: dict[str, Any]) -> BlockOffering:
+    """Return an offering as EC2 describes it."""
+    return BlockOffering(
+        id=row["CapacityBlockOfferingId"],
+        instance_type=row["InstanceType"],
+        zone=row.get("AvailabilityZone", ""),
+        instances=int(row.get("InstanceCount", 1)),
+        begins_at=row["StartDate"].timestamp(),
+        ends_at=row["EndDate"].timestamp(),
+        usd=float(row["UpfrontFee"]),
+    )
+
+
+def _text(instant: float) -> str:
+    """Return an instant as text."""
+    return datetime.fromtimestamp(instant, UTC).isoformat(timespec="minutes")

@@ -1,0 +1,308 @@
+"""The one door to AWS: every call is named here, counted, paced, and fails as one kind of error.
+
+`OPERATIONS` is also what `boa iam` makes its policy from, so the policy and the calls cannot drift apart.
+`NODE_OPERATIONS` are the calls that nodes make, with the AWS command line and a role of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from email.utils import parsedate_to_datetime
+from functools import partial
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+from boa_daemon.backends.aws.buckets import OWN_RATES, bucket_name
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError
+from boa_daemon.job.gate.bucket import TokenBucket
+
+OPERATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "ec2:RunInstances": "launch",
+        "ec2:TerminateInstances": "release",
+        "ec2:CancelSpotInstanceRequests": "release",
+        "ec2:DeleteVolume": "release",
+        "ec2:DeleteNetworkInterface": "release",
+        "ec2:StopInstances": "pool",
+        "ec2:StartInstances": "pool",
+        "scheduler:CreateSchedule": "pool-end",
+        "ec2:CreateTags": "tag",
+        "ec2:CreateImage": "bake",
+        "ec2:DeregisterImage": "unbake",
+        "ec2:DeleteSnapshot": "unbake",
+        "ec2:DescribeSnapshots": "baked",
+        "ec2:DescribeInstances": "read",
+        "ec2:DescribeInstanceTopology": "read",
+        "ec2:DescribeInstanceTypeOfferings": "read",
+        "ec2:DescribeSpotPriceHistory": "read",
+        "ec2:DescribeSpotInstanceRequests": "read",
+        "ec2:DescribeSubnets": "read",
+        "ec2:DescribeImages": "read",
+        "ec2:DescribeVolumes": "read",
+        "ec2:DescribeNetworkInterfaces": "read",
+        "ec2:DescribeCapacityReservations": "read",
+        "ec2:DescribeCapacityBlockOfferings": "read",
+        "ec2:PurchaseCapacityBlock": "stack",
+        "ec2:DescribeRouteTables": "read",
+        "ec2:DescribeVpcEndpoints": "read",
+        "ec2:DescribeVpcs": "stack",
+        "ssm:GetParameter": "image",
+        "ssm:SendCommand": "command",
+        "ssm:GetCommandInvocation": "answer",
+        "ssm:DescribeInstanceInformation": "answer",
+        "pricing:GetProducts": "account",
+        "servicequotas:GetServiceQuota": "account",
+        "ce:GetCostAndUsage": "account",
+        "sts:GetCallerIdentity": "free",
+        "sqs:ReceiveMessage": "queue",
+        "sqs:DeleteMessageBatch": "queue",
+        "sqs:GetQueueAttributes": "queue",
+        "s3:ListObjectsV2": "list",
+        "s3:GetObject": "fetch",
+        "s3:GetBucketPolicy": "bucket",
+        "s3:PutObject": "claim",
+        "s3:DeleteObject": "tidy",
+        "sns:Publish": "alert",
+        "iam:SimulatePrincipalPolicy": "self",
+        "iam:CreateServiceLinkedRole": "stack",
+        "cloudformation:CreateStack": "stack",
+        "cloudformation:UpdateStack": "stack",
+        "cloudformation:DeleteStack": "stack",
+        "cloudformation:DescribeStacks": "stack",
+        "cloudformation:DescribeStackEvents": "stack",
+        "s3:DeleteObjects": "stack",
+        "s3:DeleteBucket": "stack",
+    }
+)
+"""`service:Operation` to the group of the policy that allows it.
+
+`stack` are calls of `boa up`, `boa down --stack` and `boa blocks --buy`, made with the rights of the
+administrator who types them: no policy of ours holds them, nor those of group `free`, which need no
+permission. `bake`, `unbake` and `baked` are those of `boa image`, with a policy of their own.
+"""
+NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "s3:PutObject": "write",
+        "s3:AbortMultipartUpload": "write",
+        "s3:GetObject": "write",
+        "s3:DeleteObject": "write",
+        "s3:ListObjectsV2": "list",
+        "sqs:SendMessage": "tell",
+        "ssm:GetParameter": "parameter",
+        "secretsmanager:GetSecretValue": "secret",
+    }
+)
+"""What `aws s3` and `aws sqs` call in the scripts that run on nodes: `rm` takes a job's older checkpoints."""
+
+_CLIENT_OF = {"servicequotas": "service-quotas"}
+_HOME_REGION = "us-east-1"
+_AT_HOME = frozenset({"pricing", "ce", "iam"})
+"""The Pricing API has three endpoints in the world, and this is one; the others have this one alone."""
+_ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
+"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry; a purchase has no token
+by which it would be known again."""
+_QUICK = frozenset({"ssm", "s3"})
+_QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
+"""Engines call these once per node within a tick: what hangs there must end well before the watchdog acts."""
+
+
+class AwsCalls:
+    """Clients of one account, made when first needed, with explicit retries and time-outs.
+
+    Calls other than launches are tried up to `tries` times by botocore.
+    """
+
+    def __init__(
+        self,
+        settings: AwsSettings,
+        *,
+        session: Any = None,
+        connect_timeout_seconds: float = 5.0,
+        read_timeout_seconds: float = 30.0,
+        tries: int = 3,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self.counts: Counter[str] = Counter()
+        self.clock_skew_seconds = 0.0
+        self.on_date: Callable[[float], None] = lambda _instant: None
+        self._session = session
+        self._timeouts = {"connect_timeout": connect_timeout_seconds, "read_timeout": read_timeout_seconds}
+        self._tries, self._sleep = tries, sleep
+        self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._buckets = {name: TokenBucket(*rate, monotonic) for name, rate in OWN_RATES.items()}
+        self._lock = Lock()
+
+    def client(self, service: str) -> Any:
+        """Return the calls of a service under the names that boto3 gives them, through this door."""
+        return ServiceCalls(self, service)
+
+    def call(self, operation: str, *, region: str = "", **arguments: Any) -> dict[str, Any]:
+        """Make one call, `service:Operation`, and return its answer.
+
+        Launches wait for nobody: with the own bucket empty they fail as throttled. All others wait.
+
+        Raises:
+            CallFailed: when AWS refuses, cannot be reached or does not answer.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"{operation} is not in the table of calls")
+        self._pace(operation)
+        client = self._client(operation, region)
+        self.counts[operation] += 1
+        try:
+            answer: dict[str, Any] = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
+        except ClientError as error:
+            self._read_clock(error.response)
+            said = error.response.get("Error", {})
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            raise CallFailed(
+                operation, said.get("Code", ""), said.get("Message", ""), http_status=status
+            ) from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise CallFailed(operation, "NoCredentials", str(error), http_status=401) from error
+        except BotoCoreError as error:
+            code = "Timeout" if "Timeout" in type(error).__name__ else _code_of(error)
+            raise CallFailed(operation, code, str(error)) from error
+        self._read_clock(answer)
+        return answer
+
+    def pages(self, operation: str, items: str, *, region: str = "", **arguments: Any) -> Iterator[Any]:
+        """Yield the items of all pages of an answer.
+
+        Raises:
+            CallFailed: as `call` does.
+        """
+        while True:
+            answer = self.call(operation, region=region, **arguments)
+            yield from answer.get(items, ())
+            if not answer.get("NextToken"):
+                return
+            arguments["NextToken"] = answer["NextToken"]
+
+    def _pace(self, operation: str) -> None:
+        """Wait for a token; a launch does not wait."""
+        bucket = self._buckets[bucket_name(operation)]
+        while (seconds := self._take(bucket)) > 0.0:
+            if operation in _ONE_TRY:
+                raise CallFailed(
+                    operation, "RequestLimitExceeded", f"our own limit, a token in {seconds:.1f} s"
+                )
+            self._sleep(seconds)
+
+    def _take(self, bucket: TokenBucket) -> float:
+        """Take a token; ticks and the refresh of prices ask from threads of their own."""
+        with self._lock:
+            return bucket.take()
+
+    def _client(self, operation: str, region: str) -> Any:
+        """Return the client for an operation; `Session.client` is not safe in threads, clients are."""
+        service = operation.partition(":")[0]
+        where = _HOME_REGION if service in _AT_HOME else region or self.settings.region
+        key = (service, where, operation in _ONE_TRY)
+        with self._lock:
+            if key not in self._clients:
+                self._session = self._session or boto3.session.Session()
+                attempts, timeouts = 1 if key[2] else self._tries, dict(self._timeouts)
+                if service in _QUICK:
+                    attempts = min(attempts, _QUICK_TRIES)
+                    timeouts["read_timeout"] = min(timeouts["read_timeout"], _QUICK_READ_SECONDS)
+                config = Config(
+                    retries={"total_max_attempts": attempts, "mode": "standard"},
+                    user_agent_extra="boa-daemon",
+                    **timeouts,
+                )
+                self._clients[key] = self._session.client(
+                    _CLIENT_OF.get(service, service),
+                    region_name=where,
+                    endpoint_url=self.settings.endpoint or None,
+                    config=config,
+                )
+            return self._clients[key]
+
+    def _read_clock(self, answer: Mapping[str, Any]) -> None:
+        """Compare the answer's date with our clock: signatures are refused when they are far apart."""
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        try:
+            instant = parsedate_to_datetime(date).astimezone(UTC) if date else None
+        except (TypeError, ValueError):
+            return
+        if instant is not None:
+            self.clock_skew_seconds = (datetime.now(UTC) - instant).total_seconds()
+            self.on_date(instant.timestamp())
+
+
+class ServiceCalls:
+    """The calls of one service as methods, `send_command(...)` for `ssm:SendCommand`: those of the table.
+
+    An engine takes it where a client of boto3 would do, and so needs to know neither.
+    """
+
+    def __init__(self, calls: AwsCalls, service: str) -> None:
+        self._calls = calls
+        names = (name.partition(":") for name in OPERATIONS)
+        self._operations = {xform_name(verb): f"{service}:{verb}" for its, _, verb in names if its == service}
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        """Return the call of a method.
+
+        Raises:
+            AttributeError: when the table of calls has none of this name.
+        """
+        if method.startswith("_") or method not in self._operations:
+            raise AttributeError(f"{method} is not in the table of calls")
+        return partial(self._calls.call, self._operations[method])
+
+
+def own_ssm(region: str) -> Any:
+    """Return a client of SSM for what a person does by hand, with the credentials of that person's shell."""
+    return boto3.session.Session().client("ssm", region_name=region or None)
+
+
+def known_regions() -> list[str]:
+    """Return the regions that this boto3 knows, of all partitions."""
+    session = boto3.session.Session()
+    return [
+        name
+        for part in session.get_available_partitions()
+        for name in session.get_available_regions("ec2", part)
+    ]
+
+
+def check_region(region: str) -> None:
+    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
+
+    Raises:
+        InputError: when it is not known.
+    """
+    if os.environ.get("AWS_ENDPOINT_URL"):
+        return
+    known = known_regions()
+    if region not in known:
+        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
+        raise InputError(
+            f"[cloud] region: {region!r} is not known",
+            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+        )
+
+
+def _code_of(error: BotoCoreError) -> str:
+    """Return our word for a failure that is none of AWS's answers."""
+    name = type(error).__name__
+    if "Credential" in name or "Token" in name or "Profile" in name:
+        return "NoCredentials"
+    return "ConnectionLost"

@@ -1,0 +1,379 @@
+"""Checks an account before money flows: each check says what it found, and each failure names its fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from boa_daemon.backends.aws.check import Check, Status
+from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.doctor_rights import RightsDoctor
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH, extras_of
+from boa_daemon.backends.aws.images import newest, staleness
+from boa_daemon.backends.aws.launch import MOST_CLOCK_SKEW_SECONDS
+from boa_daemon.backends.aws.listing import tags_of_instance
+from boa_daemon.backends.aws.policy import NOTHING_ELSE, Uses, iam_action, sids_for
+from boa_daemon.backends.aws.pool_end import AFTER_SECONDS, most_usd
+from boa_daemon.backends.aws.request import CLUSTER_TAG, run_request
+from boa_daemon.backends.aws.resource_policies import Queue
+from boa_daemon.backends.aws.side_prices import side_prices
+from boa_daemon.backends.settings import BUILT
+from boa_daemon.errors import BoaError, MissingPrice
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.lives import instance_of
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Clock
+
+ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
+
+
+class Doctor:
+    """Looks at everything that a launch, an end and a warning need. Nothing is started or ended."""
+
+    def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: Uses = NOTHING_ELSE) -> None:
+        self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
+        self._catalog, self._clock, self._uses = catalog, clock, uses
+        self._rights = RightsDoctor(self._calls, uses)
+
+    def checks(self) -> Iterator[Check]:
+        """Yield the checks in order; without credentials the others are not tried."""
+        credentials = self._guarded("credentials", self._credentials)
+        yield from credentials
+        if any(check.status == "failed" for check in credentials):
+            return
+        for name, look in (
+            ("clock", self._clocks),
+            ("rights", self._rights.own),
+            ("rights of others", self._rights.others),
+            ("instance types", self._types),
+            ("subnets", self._subnets),
+            ("network", self._network),
+            ("prices", self._prices),
+            ("quotas", self._quotas),
+            ("images", self._images),
+            ("launch", self._launch),
+            ("release", self._release),
+            ("nodes", self._agents),
+            ("warm pool", self._pool),
+            ("queue", self._queue),
+            ("reports", self._reports),
+            ("bucket", self._bucket),
+        ):
+            yield from self._guarded(name, look)
+
+    def _guarded(self, name: str, look: Callable[[], Iterator[Check]]) -> Sequence[Check]:
+        """Return the checks of a group; a call that fails is a failed check."""
+        found: list[Check] = []
+        try:
+            found.extend(look())
+        except CallFailed as error:
+            found.append(
+                Check(name=name, status="failed", said=str(error).partition(". ")[0], fix=self._fix(error))
+            )
+        except BoaError as error:
+            found.append(Check(name=name, status="failed", said=str(error)))
+        return found
+
+    def _credentials(self) -> Iterator[Check]:
+        """Who are we?"""
+        who = self._calls.call("sts:GetCallerIdentity")
+        self._rights.caller, self._rights.account = str(who["Arn"]), str(who["Account"])
+        yield Check(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
+
+    def _clocks(self) -> Iterator[Check]:
+        """Signatures need the right time."""
+        skew = self._calls.clock_skew_seconds
+        status: Status = "ok"
+        if abs(skew) > ALARM_SKEW_SECONDS:
+            status = "failed" if abs(skew) > MOST_CLOCK_SKEW_SECONDS else "warning"
+        fix = "" if status == "ok" else "Set the clock: chronyd or systemd-timesyncd keeps it right"
+        yield Check(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
+
+    def _fix(self, error: CallFailed) -> str:
+        """Return what to do about a failed call: where it was denied, the statement that is missing."""
+        if error.meaning != "denied":
+            return error.hint
+        action, resource = error.denied or (iam_action(error.operation), "*")
+        sids = sids_for(self._rights.policy(), action, resource)
+        return self._rights.fix(sids) if sids else error.hint
+
+    def _network(self) -> Iterator[Check]:
+        """Do nodes of each type reach SSM, S3 and SQS from each subnet?"""
+        if not self._settings.instance_profile:
+            said = "nodes have no instance profile: nothing can be run on them, and nothing is checked"
+            fix = "Let `boa up` make one, or name one under [cloud] instance_profile"
+            yield Check(name="network", status="warning", said=said, fix=fix)
+            return
+        zones = self._cloud.market.zones()
+        for name in self._settings.instance_types:
+            cards = self._catalog.entry(name).efa_interfaces if self._settings.efa else 1
+            here = [way for way in self._cloud.launcher.ways().values() if way.zone in zones.get(name, ())]
+            wrong = [why for way in here if (why := way.why(max(cards, 1)))]
+            fix = "" if not wrong else (
+                "Name private subnets that route to a NAT gateway under [cloud] subnets (`boa up --private` "
+                "makes them), add endpoints for the services"
+                + (", or set [cloud] efa = false" if cards > 1 else "")
+            )  # fmt: skip
+            yield Check(
+                name=f"network {name}",
+                status="ok" if not wrong else "failed" if len(wrong) == len(here) else "warning",
+                said="; ".join(wrong) or f"{len(here)} subnets reach SSM, S3 and SQS",
+                fix=fix,
+            )
+
+    def _types(self) -> Iterator[Check]:
+        """Does the region rent what the settings name?"""
+        if not self._settings.instance_types:
+            yield Check(
+                name="instance types",
+                status="failed",
+                said="none are named",
+                fix='Name some under [cloud]: instance_types = ["g5.xlarge"]; `boa catalog` lists them',
+            )
+        zones = self._cloud.market.zones()
+        for name in self._settings.instance_types:
+            self._catalog.entry(name)
+            here = zones.get(name, ())
+            where = f"of {', '.join(self._settings.zones)}" if self._settings.zones else ""
+            yield Check(
+                name=f"type {name}",
+                status="ok" if here else "failed",
+                said=", ".join(here)
+                or f"no zone {where} in {self._settings.region} rents it".replace("  ", " "),
+                fix="" if here else "Take it out of instance_types, or choose another region or zones",
+            )
+
+    def _subnets(self) -> Iterator[Check]:
+        """Is there a subnet with addresses in each zone?"""
+        for zone in sorted({zone for zones in self._cloud.market.zones().values() for zone in zones}):
+            names = [name for name in self._cloud.launcher.open_subnets(zone) if name]
+            yield Check(
+                name=f"subnet {zone}",
+                status="ok" if names else "warning",
+                said=", ".join(names) or "no subnet of the settings, and no default one",
+                fix=""
+                if names
+                else "Name a subnet of this zone under [cloud] subnets, or leave the zone out",
+            )
+
+    def _prices(self) -> Iterator[Check]:
+        """What does each type cost, and what is billed beside it; and who says so?"""
+        try:
+            sides = side_prices(self._settings)
+            said = f"beside instances as of {sides.as_of}, by {sides.source}"
+            yield Check(name="prices beside", status="ok", said=said)
+        except MissingPrice as error:
+            fix = f"Type `boa prices --beside --region {self._settings.region}`"
+            yield Check(name="prices beside", status="failed", said=str(error).partition(". ")[0], fix=fix)
+            return
+        for name in self._settings.instance_types:
+            price = self._cloud.market.price(name, "", "on-demand")
+            is_live = self._cloud.market.ages().get(f"price {name}") is not None
+            entry = self._catalog.entry(name)
+            source = "live" if is_live else f"from the catalogue, as of {entry.as_of or 'an unknown day'}"
+            said = "no price is known" if price is None else f"{price:g} USD/hour, {source}"
+            fix = "" if is_live else "Allow pricing:GetProducts, or name the price in a price file"
+            yield Check(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
+
+    def _quotas(self) -> Iterator[Check]:
+        """How many nodes do the quotas leave? They begin at zero."""
+        self._cloud.nodes()
+        for offer in self._one_per_quota():
+            vcpus = self._catalog.entry(offer.instance_type).vcpus
+            code = self._cloud.market.quota_code(offer.instance_type, offer.market)
+            quota, left = self._cloud.market.quota(code), offer.nodes_left
+            name = f"quota {code or offer.instance_type} {offer.market}"
+            if quota is None or left is None:
+                fix = "Allow servicequotas:GetServiceQuota"
+                yield Check(name=name, status="warning", said="not known, which is not zero", fix=fix)
+                continue
+            said = f"{quota:.0f} vCPUs, room for {left} more {offer.instance_type} of {vcpus}"
+            short = f"Ask for at least {vcpus} vCPUs more in the Service Quotas console, quota {code}"
+            yield Check(name=name, status="ok" if left else "failed", said=said, fix="" if left else short)
+
+    def _one_per_quota(self) -> list[Offer]:
+        """Return an offer of the smallest type for each type and market."""
+        found: dict[tuple[str, str], Offer] = {}
+        for offer in self._cloud.offers():
+            if offer.market != "reserved":
+                found.setdefault((offer.instance_type, offer.market), offer)
+        return list(found.values())
+
+    def _images(self) -> Iterator[Check]:
+        """Is there an image for each family?"""
+        for name in self._settings.instance_types:
+            named = self._settings.image_of(name)
+            image, _ = self._cloud.launcher.image(name)
+            own = newest(self._calls) if named == BUILT else None
+            stale = [] if own is None else list(staleness(self._calls, own, self._clock.now()))
+            said = image if image == named else f"{image} by {named}"
+            yield Check(
+                name=f"image {name}",
+                status="warning" if stale else "ok",
+                said="; ".join([said, *([own.holds] if own else []), *stale]),
+                fix="`boa image build --yes` makes a new one" if stale else "",
+            )
+
+    def _launch(self) -> Iterator[Check]:
+        """May we launch with our tag, and not with another's? Both as DryRun."""
+        offer = next((each for each in self._cloud.offers() if each.market != "reserved"), None)
+        if offer is None:
+            yield Check(name="launch", status="skipped", said="nothing is offered")
+            return
+        own, foreign = self._dry_launch(offer, ours=True), self._dry_launch(offer, ours=False)
+        yield Check(
+            name="launch with our tag",
+            status="ok" if own is None else "failed",
+            said="allowed" if own is None else f"{own.code}: {own.message}",
+            fix="" if own is None else self._fix(own),
+        )
+        yield _foreign("launch with a foreign tag", foreign)
+
+    def _dry_launch(self, offer: Offer, *, ours: bool) -> CallFailed | None:
+        """Try a launch without making one; return why it is refused, None where it is not."""
+        settings = self._settings if ours else self._settings.model_copy(update={"cluster": "not-ours"})
+        action = LaunchNodes(
+            id="doctor", instance_type=self._catalog.instance_type(offer.instance_type), reason="doctor"
+        )
+        request = run_request(
+            action, offer, self._cloud.launcher.site(offer), settings, books="doctor", lease=self._clock.now()
+        )
+        return self._dry("ec2:RunInstances", **request)
+
+    def _release(self) -> Iterator[Check]:
+        """May we end ours, and not another's? Both as DryRun, where there is one to try with."""
+        instances = [
+            instance
+            for reservation in self._calls.pages("ec2:DescribeInstances", "Reservations", MaxResults=1000)
+            for instance in reservation["Instances"]
+            if instance["State"]["Name"] not in ("terminated", "shutting-down")
+        ]
+        ours = [
+            each for each in instances if tags_of_instance(each).get(CLUSTER_TAG) == self._settings.cluster
+        ]
+        others = [each for each in instances if CLUSTER_TAG not in tags_of_instance(each)]
+        if not ours:
+            yield Check(name="end ours", status="skipped", said="none runs to try with")
+        else:
+            said = self._dry("ec2:TerminateInstances", InstanceIds=[ours[0]["InstanceId"]])
+            yield Check(
+                name="end ours",
+                status="ok" if said is None else "failed",
+                said="allowed" if said is None else f"{said.code}: {said.message}",
+                fix="" if said is None else self._fix(said),
+            )
+        if not others:
+            yield Check(name="end a foreign one", status="skipped", said="none runs to try with")
+        else:
+            name = others[0]["InstanceId"]
+            yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
+
+    def _agents(self) -> Iterator[Check]:
+        """Are our running nodes online in SSM? One that is not runs nothing."""
+        running = [node for node in self._cloud.nodes() if node.phase == "ready"]
+        if not running:
+            yield Check(name="nodes", status="skipped", said="none runs")
+            return
+        rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
+        online = {row["InstanceId"] for row in rows if row.get("PingStatus") == "Online"}
+        silent = sorted(node.id for node in running if instance_of(node.id) not in online)
+        yield Check(
+            name="nodes",
+            status="warning" if silent else "ok",
+            said=f"not online in SSM: {', '.join(silent)}" if silent else f"{len(running)} are online in SSM",
+            fix="Look at the checks of the network and at the nodes' instance profile" if silent else "",
+        )
+
+    def _pool(self) -> Iterator[Check]:
+        """What is stopped, and what does it cost? It is silent where there is no pool and nothing stopped."""
+        stopped = [node for node in self._cloud.nodes() if node.phase == "stopped"]
+        room = self._settings.warm_pool_nodes
+        if stopped or room:
+            usd = sum(node.usd_per_hour for node in stopped)
+            yield self._pool_end(room)
+            yield Check(
+                name="warm pool",
+                status="warning" if len(stopped) > room else "ok",
+                said=f"{len(stopped)} of {room} stopped, {usd:.4f} USD/hour for their disks",
+                fix="A daemon that runs ends what is too many; `boa gc` ends what none wants"
+                if len(stopped) > room
+                else "",
+            )
+
+    def _pool_end(self, room: int) -> Check:
+        """Who ends what is stopped when the daemon is gone for good, and what does it cost until then?"""
+        disk = dict(extras_of(self._settings))["disk"]
+        if self._settings.pool_end_role:
+            said = (
+                f"without a daemon a stopped node ends {AFTER_SECONDS / 3600.0:.0f} h after its stop: "
+                f"{most_usd(room, disk):.2f} USD at the most for {room}"
+            )
+            return Check(name="end of the warm pool", status="ok", said=said)
+        month = room * disk * HOURS_OF_A_MONTH
+        said = (
+            "nothing on AWS's side ends a stopped node whose daemon is gone for good: "
+            f"{month:.2f} USD a month for {room}, until somebody types `boa gc`"
+        )
+        fix = "`boa up --yes` makes the role that does, and sets [cloud] pool_end_role"
+        return Check(name="end of the warm pool", status="warning", said=said, fix=fix)
+
+    def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
+        """Make a call as DryRun; return why it would be refused, None where it would be done."""
+        try:
+            self._calls.call(operation, **arguments, DryRun=True)
+        except CallFailed as error:
+            return None if error.meaning == "dry-run" else error
+        return None
+
+    def _queue(self) -> Iterator[Check]:
+        """Do warnings reach us?"""
+        if not self._settings.queue_url:
+            yield Check(
+                name="queue",
+                status="warning" if "spot" in self._settings.markets else "skipped",
+                said="none is named: spot warnings are seen on the node alone",
+                fix="`boa up` makes one, and sets [cloud] queue_url",
+            )
+            return
+        yield from self._queue_checks("queue", "warnings", self._settings.queue_url)
+
+    def _reports(self) -> Iterator[Check]:
+        """Do nodes reach us?"""
+        url = self._uses.reports_queue_url
+        if url:
+            yield from self._queue_checks("reports", "reports", url)
+
+    def _queue_checks(self, name: str, queue: Queue, url: str) -> Iterator[Check]:
+        """Look at a queue: what it keeps, how long, and who may send to it."""
+        answer = self._calls.call("sqs:GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
+        facts = answer.get("Attributes", {})
+        days = int(facts.get("MessageRetentionPeriod", "0")) / 86_400
+        waiting = facts.get("ApproximateNumberOfMessages", "0")
+        if days < LEAST_LETTER_DAYS:
+            said = f"{url} keeps messages for {days:.2g} days: what comes while the daemon is away is lost"
+            yield Check(name=name, status="warning", said=said, fix="Set its retention to 14 days")
+        else:
+            yield Check(name=name, status="ok", said=f"{url}, {waiting} messages wait")
+        yield from self._rights.of_queue(queue, url, facts.get("Policy", ""))
+
+    def _bucket(self) -> Iterator[Check]:
+        """Are logs and checkpoints to be read?"""
+        if not self._uses.uri:
+            return
+        bucket, _, prefix = self._uses.uri.removeprefix("s3://").partition("/")
+        start = f"{prefix.rstrip('/')}/" if prefix else ""
+        self._calls.call("s3:ListObjectsV2", Bucket=bucket, Prefix=start, MaxKeys=1)
+        yield Check(name="bucket", status="ok", said=self._uses.uri)
+        yield from self._rights.of_bucket()
+
+
+def _foreign(name: str, refused: CallFailed | None) -> Check:
+    """Return the check of something that must be denied."""
+    if refused is not None and refused.meaning == "denied":
+        return Check(name=name, status="ok", said="denied, as it should be")
+    said = "allowed: the policy is wider than it need be" if refused is None else f"unclear: {refused.code}"
+    return Check(
+        name=name, status="warning", said=said, fix="Attach the policy that `boa iam` prints, and no other"
+    )

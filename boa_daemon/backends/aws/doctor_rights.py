@@ -1,0 +1,146 @@
+"""The doctor's look at rights: of every policy that BOA prints, what is missing, and what to type.
+
+IAM is asked about the roles of the daemon, the nodes and the pool; the policies of queues and bucket are read
+and compared. Each missing statement is a check, with its actions and the command that mends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.check import Check, Status
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.policy import (
+    Uses,
+    bucket_of,
+    iam_action,
+    node_policy,
+    partition_of,
+    policy,
+    queue_arn,
+    role_of,
+    slug_of,
+)
+from boa_daemon.backends.aws.pool_end import end_policy
+from boa_daemon.backends.aws.resource_policies import Queue, absent, bucket_policy, queue_policy
+from boa_daemon.backends.aws.rights import lacking, may_not_ask, principal_of, to_attach, to_give
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """A policy of ours: who should have it, the flag of `boa iam` that prints it, and whose it is."""
+
+    principal: str
+    flag: str
+    of: str
+    document: Mapping[str, Any]
+
+
+class RightsDoctor:
+    """Looks at rights, in the name of a caller."""
+
+    def __init__(self, calls: AwsCalls, uses: Uses) -> None:
+        self._calls, self._settings, self._uses = calls, calls.settings, uses
+        self.caller, self.account = "", "*"
+        self._missing: set[str] = set()
+
+    @property
+    def principal(self) -> str:
+        """Whose policies count for the caller; empty for the root."""
+        return principal_of(self.caller)
+
+    def policy(self) -> dict[str, Any]:
+        """Return the policy that the caller should have."""
+        role = self.principal if ":role/" in self.principal else ""
+        return policy(self._settings, uses=self._uses, account=self.account, control_role=role)
+
+    def fix(self, sids: Sequence[str]) -> str:
+        """Return how the caller gets statements; of several that would do, those that IAM misses."""
+        named = " or ".join([sid for sid in sids if sid in self._missing] or sids)
+        return to_give(named, self.principal, "", name=f"boa-{slug_of(self._settings)}")
+
+    def own(self) -> Iterator[Check]:
+        """What of the policy does the caller lack? IAM's own simulator says it, and does nothing."""
+        if not self.principal:
+            yield Check(name="rights", status="warning", said="the account's root user may do everything",
+                        fix="Work as the role that `boa up` makes")  # fmt: skip
+            return
+        yield from self._simulated(Whose(principal=self.principal, flag="", of="", document=self.policy()))
+
+    def others(self) -> Iterator[Check]:
+        """What do the nodes lack, and the role that ends what stays stopped?"""
+        node = role_of(self._settings, self.account)
+        if node and self.principal:
+            document = node_policy(self._settings, self._uses, account=self.account)
+            yield from self._simulated(
+                Whose(principal=node, flag=" --node", of=" of nodes", document=document)
+            )
+        end = self._settings.pool_end_role
+        if end and self._settings.warm_pool_nodes and self.principal:
+            document = end_policy(self._settings, account=self.account)
+            yield from self._simulated(
+                Whose(principal=end, flag=" --pool-end", of=" of the pool's end", document=document)
+            )
+
+    def _simulated(self, whose: Whose) -> Iterator[Check]:
+        """Yield the statements of a policy that IAM says are missing."""
+        try:
+            missing = list(lacking(self._calls, whose.principal, whose.document))
+        except CallFailed as error:
+            if not may_not_ask(error):
+                raise
+            asked = f"{error.code}: {iam_action(error.operation)} about {whose.principal}"
+            said = f"{asked}: only what is tried below is known"
+            yield Check(name=f"rights{whose.of}", status="warning", said=said, fix=self.fix(["AskOwnRights"]))
+            return
+        if not whose.flag:
+            self._missing = {sid for sid, _ in missing}
+        for sid, said in missing:
+            status: Status = "warning" if sid == "NeverForeign" else "failed"
+            fix = to_give(sid, whose.principal, whose.flag, name=f"boa-{slug_of(self._settings)}")
+            yield Check(name=f"right{whose.of} {sid}", status=status, said=said, fix=fix)
+        if not missing:
+            count = len(whose.document["Statement"])
+            said = f"all {count} statements, as IAM simulates them"
+            yield Check(name=f"rights{whose.of}", status="ok", said=said)
+
+    def of_queue(self, queue: Queue, url: str, standing: str) -> Iterator[Check]:
+        """Who may send to a queue? `standing` is its policy as SQS says it."""
+        arn = queue_arn(self._settings, url, self.account)
+        command = f"aws sqs set-queue-attributes --queue-url {url} --attributes file://policy.json"
+        more = f" --account {self.account}"
+        wanted = queue_policy(queue, arn, self.account)
+        yield from _compared(queue, wanted, standing, f" --queue {queue}", command, more=more)
+
+    def of_bucket(self) -> Iterator[Check]:
+        """May anybody read the bucket without TLS?
+
+        Raises:
+            CallFailed: when S3 cannot be asked.
+        """
+        bucket = bucket_of(self._uses.uri)
+        try:
+            standing = str(self._calls.call("s3:GetBucketPolicy", Bucket=bucket)["Policy"])
+        except CallFailed as error:
+            if error.code != "NoSuchBucketPolicy":
+                raise
+            standing = ""
+        arn = f"arn:{partition_of(self._settings.region)}:s3:::{bucket}"
+        command = f"aws s3api put-bucket-policy --bucket {bucket} --policy file://policy.json"
+        yield from _compared("bucket", bucket_policy(arn, f"{arn}/*"), standing, " --bucket", command)
+
+
+def _compared(
+    name: str, wanted: Mapping[str, Any], standing: str, flag: str, command: str, *, more: str = ""
+) -> Iterator[Check]:
+    """Yield the statements of a thing's own policy that do not stand there."""
+    missing = absent(wanted, standing)
+    for sid, said in missing:
+        fix = to_attach(sid, flag, command, more=more)
+        yield Check(name=f"policy of {name} {sid}", status="warning", said=said, fix=fix)
+    if not missing:
+        said = f"all {len(wanted['Statement'])} statements"
+        yield Check(name=f"policy of {name}", status="ok", said=said)

@@ -1,0 +1,230 @@
+"""One launch: its image, its subnet, the call with one token, and what the answer means.
+
+A lost answer is asked for again with the same token, which makes no second instance. Once an answer was lost
+only a success settles the launch: whatever else comes back may be about the second question alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from boa_daemon.backends.aws.caches import Cached
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.images import base_of, newest
+from boa_daemon.backends.aws.market import AwsMarket
+from boa_daemon.backends.aws.network import Way, ways
+from boa_daemon.backends.aws.refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS, refusal_of
+from boa_daemon.backends.aws.request import Site, run_request
+from boa_daemon.backends.settings import BUILT, AwsSettings
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Clock, Launched, Refused, Unknown
+
+MOST_CLOCK_SKEW_SECONDS = 240.0
+"""AWS refuses signatures that are some fifteen minutes off; launching stops well before, ending does not."""
+_TRIES, _PAUSE_SECONDS = 3, 1.0
+_ZONE_FAILURES = 3
+_IMAGE_SECONDS, _SUBNETS_SECONDS = 24 * 3600.0, 300.0
+CUT_OFF_SECONDS = 600.0
+_ROOT_DEVICE = "/dev/xvda"
+
+
+class Launcher:
+    """Asks for instances. `books` names the database whose ticks the action ids count."""
+
+    def __init__(
+        self,
+        settings: AwsSettings,
+        calls: AwsCalls,
+        market: AwsMarket,
+        catalog: Catalog,
+        clock: Clock,
+        *,
+        books: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings, self._calls, self._market, self._catalog = settings, calls, market, catalog
+        self._clock, self._books, self._sleep = clock, books, sleep
+        self._images: dict[str, Cached[tuple[str, str]]] = {}
+        self._subnets: Cached[dict[str, list[str]]] = Cached(_SUBNETS_SECONDS)
+        self._ways: Cached[dict[str, Way]] = Cached(_SUBNETS_SECONDS, retry_seconds=600.0)
+        self._full_until: dict[str, float] = {}
+        self._zone_failures: dict[str, int] = {}
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Ask for the nodes of an action."""
+        offer = action.offer or Offer(instance_type=action.instance_type.name)
+        refused = self._closed(offer)
+        if refused is not None:
+            return refused
+        try:
+            site = self.site(offer)
+        except CallFailed as error:
+            return refusal_of(error, offer, self._market)
+        outcome: Launched | Refused | Unknown | None = None
+        interfaces = site.efa_interfaces if self._settings.efa else 1
+        for subnet in self.open_subnets(offer.zone):
+            why = self.why_cut_off(subnet, interfaces)
+            if why:
+                scope = f"{offer.instance_type}/{offer.zone or '*'}"
+                outcome = outcome or Refused(
+                    reason=why, kind="bad-request", scopes=(scope,), retry_after_seconds=CUT_OFF_SECONDS
+                )
+                continue
+            has_address = self._gives_address(subnet, interfaces)
+            outcome = self._ask(action, offer, replace(site, subnet=subnet, has_address=has_address))
+            if not (isinstance(outcome, Refused) and "InsufficientFreeAddressesInSubnet" in outcome.reason):
+                break
+            self._full_until[subnet] = self._clock.now() + SUBNET_SECONDS
+        return outcome or Refused(
+            reason=f"every subnet of {offer.zone or 'the region'} is full",
+            kind="no-capacity",
+            scopes=(f"*/{offer.zone or '*'}",),
+            retry_after_seconds=SUBNET_SECONDS,
+        )
+
+    def site(self, offer: Offer) -> Site:
+        """Return what the region adds to a launch, but for the subnet.
+
+        Raises:
+            CallFailed: when the type has no image.
+        """
+        image, root_device = self.image(offer.instance_type)
+        entry = self._catalog.entries.get(offer.instance_type)
+        reserved = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
+        return Site(
+            image=image,
+            root_device=root_device,
+            efa_interfaces=0 if entry is None else entry.efa_interfaces,
+            reservation="" if reserved is None else reserved.id,
+            is_block=reserved is not None and reserved.taken_back_at is not None,
+        )
+
+    def image(self, instance_type: str) -> tuple[str, str]:
+        """Return the image of a type and its root device.
+
+        Raises:
+            CallFailed: when there is no such image.
+        """
+        named = self._settings.image_of(instance_type)
+        cached = self._images.setdefault(named, Cached(_IMAGE_SECONDS, retry_seconds=0.0))
+        found = cached.get(lambda: self._ask_image(named), now=self._clock.now())
+        return found or self._ask_image(named)
+
+    def _closed(self, offer: Offer) -> Refused | None:
+        """Return a refusal where asking makes no sense: the clock is wrong, or the zone is ailing."""
+        skew = self._calls.clock_skew_seconds
+        if abs(skew) > MOST_CLOCK_SKEW_SECONDS:
+            return Refused(
+                reason=f"our clock is {skew:+.0f} s from AWS's: set it, then launching goes on",
+                kind="denied",
+                scopes=("*",),
+                retry_after_seconds=CREDENTIALS_SECONDS,
+            )
+        if self._zone_failures.get(offer.zone, 0) >= _ZONE_FAILURES:
+            # Half open: after the rest one failure is enough to close the zone again.
+            self._zone_failures[offer.zone] = _ZONE_FAILURES - 1
+            reason = f"{_ZONE_FAILURES} launches in a row in {offer.zone or 'the region'} had no answer"
+            return Refused(reason=reason, kind="no-capacity", scopes=(f"*/{offer.zone or '*'}",))
+        return None
+
+    def _ask(self, action: LaunchNodes, offer: Offer, site: Site) -> Launched | Refused | Unknown:
+        """Make the call; ask again with the same token where the answer was lost."""
+        lease = self._clock.now() + 60.0 * self._settings.lease_minutes
+        request = run_request(action, offer, site, self._settings, books=self._books, lease=lease)
+        lost: Unknown | None = None
+        for number in range(_TRIES):
+            try:
+                answer = self._calls.call("ec2:RunInstances", **request)
+            except CallFailed as error:
+                outcome = refusal_of(error, offer, self._market)
+                if isinstance(outcome, Refused):
+                    return lost or outcome
+                lost = outcome
+                self._sleep(_PAUSE_SECONDS * 2.0**number)
+                continue
+            self._zone_failures.pop(offer.zone, None)
+            return self._granted(action, offer, [each["InstanceId"] for each in answer["Instances"]])
+        self._zone_failures[offer.zone] = self._zone_failures.get(offer.zone, 0) + 1
+        return lost or Unknown(reason="no answer")
+
+    def _granted(self, action: LaunchNodes, offer: Offer, ids: list[str]) -> Launched:
+        """Return the nodes, and why they are fewer where they are."""
+        short = None
+        if len(ids) < action.count:
+            reason = f"{len(ids)} of {action.count} were to be had of {offer.key}"
+            short = Refused(reason=reason, kind="no-capacity", scopes=(offer.key,))
+        return Launched(nodes=tuple(ids), short=short)
+
+    def open_subnets(self, zone: str) -> list[str]:
+        """Return the subnets of a zone that are not full; an empty name where the region may choose."""
+        now = self._clock.now()
+        by_zone = self._subnets.get(self._ask_subnets, now=now)
+        if not zone or by_zone is None:
+            return [""]
+        return [subnet for subnet in by_zone.get(zone, [""]) if self._full_until.get(subnet, 0.0) <= now]
+
+    def why_cut_off(self, subnet: str, interfaces: int) -> str:
+        """Return why a node in a subnet could not be reached; empty where it could, or nobody can say.
+
+        Only nodes with a profile have to be: without one nothing is run on them.
+        """
+        if not (subnet and self._settings.instance_profile):
+            return ""
+        found = self._ways.get(self._ask_ways, now=self._clock.now())
+        way = (found or {}).get(subnet)
+        return "" if way is None else way.why(interfaces)
+
+    def _gives_address(self, subnet: str, interfaces: int) -> bool:
+        """Return whether a node in a subnet gets a public address, which is paid; yes if nobody knows."""
+        asks = subnet and self._settings.instance_profile
+        found = self._ways.get(self._ask_ways, now=self._clock.now()) if asks else None
+        way = (found or {}).get(subnet)
+        return interfaces <= 1 and (way is None or way.gives_public_addresses)
+
+    def ways(self) -> Mapping[str, Way]:
+        """Return how the subnets to rent in get out.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked.
+        """
+        return self._ask_ways()
+
+    def _ask_ways(self) -> dict[str, Way]:
+        """Ask how the subnets get out."""
+        return ways(self._calls, self._rows_of_subnets())
+
+    def _ask_subnets(self) -> dict[str, list[str]]:
+        """Ask for the subnets by zone, those with most addresses first."""
+        rows = self._rows_of_subnets()
+        rows.sort(key=lambda row: -int(row.get("AvailableIpAddressCount", 0)))
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            found.setdefault(row["AvailabilityZone"], []).append(row["SubnetId"])
+        return found
+
+    def _rows_of_subnets(self) -> list[dict[str, Any]]:
+        """Ask for the subnets of the settings, else for the default ones."""
+        wanted = list(self._settings.subnets)
+        arguments = (
+            {"SubnetIds": wanted} if wanted else {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
+        )
+        return list(self._calls.pages("ec2:DescribeSubnets", "Subnets", **arguments))
+
+    def _ask_image(self, named: str) -> tuple[str, str]:
+        """Ask for the image behind a name, and for its root device."""
+        if named == BUILT:
+            own = newest(self._calls)
+            return own.id, own.root_device or _ROOT_DEVICE
+        image = base_of(self._calls, named)
+        images = self._calls.call("ec2:DescribeImages", ImageIds=[image])["Images"]
+        if not images:
+            raise CallFailed(
+                "ec2:DescribeImages", "InvalidAMIID.NotFound", f"no image {image}", http_status=400
+            )
+        return image, images[0].get("RootDeviceName") or _ROOT_DEVICE

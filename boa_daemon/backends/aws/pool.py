@@ -1,0 +1,133 @@
+"""Stopping instances and starting them again: the warm pool, on EC2.
+
+Nothing is stopped or started that the listing did not show as ours. The tag that says which life comes next
+is written first: whatever a crash cuts off, the next listing shows what was wanted. What cannot be stopped is
+ended, and for what cannot be started a new instance is rented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.lives import LIFE_TAG, STOPPED_TAG
+from boa_daemon.backends.aws.pool_end import schedule_end
+from boa_daemon.backends.aws.request import GENERATION_TAG, INTENT_TAG, JOB_TAG, LEASE_TAG, LONGEST_TAG
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.lives import instance_of, life_of, next_life
+from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
+from policies.model import NodeId
+
+Said: TypeAlias = Accepted | Refused | Unknown
+AGAIN_SECONDS, GIVE_UP_SECONDS = 60.0, 300.0
+"""An order to stop is repeated so often; what runs on so long after the first one is ended instead."""
+
+
+class WarmPool:
+    """Stops and starts instances; `lease_seconds` is what a node lives on without the daemon."""
+
+    def __init__(
+        self, calls: AwsCalls, clock: Clock, *, lease_seconds: float, say: Callable[[str], None]
+    ) -> None:
+        self._calls, self._clock, self._say, self._lease_seconds = calls, clock, say, lease_seconds
+        self._asked: dict[NodeId, tuple[float, float]] = {}
+        self._started: dict[str, tuple[NodeId, ...]] = {}
+
+    @property
+    def asked(self) -> Collection[NodeId]:
+        """The nodes that were told to stop and are not seen stopped yet."""
+        return self._asked
+
+    def stop(self, nodes: Sequence[NodeId]) -> dict[NodeId, Said]:
+        """Stop instances and say of each what became of it; a refusal changed nothing that costs money."""
+        return {node: self._stop(node) for node in nodes}
+
+    def _stop(self, node: NodeId) -> Said:
+        """Stop one: first the tag, then its end should we be gone, then the call."""
+        instance, now = instance_of(node), self._clock.now()
+        try:
+            self._tag(instance, {LIFE_TAG: str(life_of(node) + 1), STOPPED_TAG: str(int(now))})
+            first, _ = self._asked.get(node, (now, now))
+            self._asked[node] = (first, now)
+            if self._calls.settings.pool_end_role:
+                schedule_end(self._calls, instance, life_of(node) + 1, now=now)
+            self._calls.call("ec2:StopInstances", InstanceIds=[instance])
+        except CallFailed as error:
+            if error.meaning in ("unknown", "throttled"):
+                return Unknown(reason=str(error))
+            return Refused(reason=str(error), kind="bad-request")
+        return Accepted()
+
+    def follow_up(self, unstopped: Sequence[NodeId]) -> list[NodeId]:
+        """Ask again for what was told to stop and runs on; return what had better end."""
+        now = self._clock.now()
+        self._asked = {node: at for node, at in self._asked.items() if node in unstopped}
+        late = []
+        for node in unstopped:
+            first, last = self._asked.setdefault(node, (now, now - AGAIN_SECONDS))
+            if now - first >= GIVE_UP_SECONDS:
+                self._say(f"{node} was told to stop {now - first:.0f} s ago and runs on: it is ended")
+                late.append(node)
+            elif now - last >= AGAIN_SECONDS and isinstance(self._stop(node), Refused):
+                late.append(node)
+        return late
+
+    def launch(
+        self,
+        action: LaunchNodes,
+        stopped: Sequence[NodeId],
+        rent: Callable[[LaunchNodes], Launched | Refused | Unknown],
+    ) -> Launched | Refused | Unknown:
+        """Start what is stopped of an order, and rent the rest anew; the same order starts the same ones."""
+        said = {node: self._start(node, action) for node in action.starts if node in stopped}
+        started = self._started.get(action.id, ())
+        started += tuple(next_life(node) for node, each in said.items() if isinstance(each, Accepted))
+        self._started = {action.id: started}
+        lost = [each.reason for each in said.values() if isinstance(each, Unknown)]
+        for node, each in said.items():
+            if isinstance(each, Refused):
+                self._say(f"{node} could not be started, and a new instance is rented: {each.reason}")
+        rest = action.count - len(started) - len(lost)
+        outcome = rent(replace(action, count=rest, starts=())) if rest else Launched(nodes=())
+        if lost or isinstance(outcome, Unknown):
+            return Unknown(
+                reason="; ".join([*lost, *([outcome.reason] if isinstance(outcome, Unknown) else [])])
+            )
+        if isinstance(outcome, Refused):
+            return Launched(nodes=started, short=outcome) if started else outcome
+        return replace(outcome, nodes=(*started, *outcome.nodes))
+
+    def _start(self, node: NodeId, action: LaunchNodes) -> Said:
+        """Start one: first the tags of its next life, then the call."""
+        instance = instance_of(node)
+        tags = {
+            LIFE_TAG: str(life_of(node) + 1),
+            INTENT_TAG: action.id,
+            LEASE_TAG: str(int(self._clock.now() + self._lease_seconds)),
+        }
+        if action.for_jobs:
+            job, generation = action.for_jobs[0]
+            tags |= {JOB_TAG: job[:LONGEST_TAG], GENERATION_TAG: str(generation)}
+        try:
+            self._tag(instance, tags)
+        except CallFailed as error:
+            return Refused(reason=str(error), kind="bad-request")
+        try:
+            self._calls.call("ec2:StartInstances", InstanceIds=[instance])
+        except CallFailed as error:
+            if error.meaning == "unknown":
+                return Unknown(reason=str(error))
+            return Refused(reason=str(error), kind="no-capacity")
+        return Accepted()
+
+    def _tag(self, instance: str, tags: Mapping[str, str]) -> None:
+        """Write tags on an instance.
+
+        Raises:
+            CallFailed: when EC2 does not.
+        """
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        self._calls.call("ec2:CreateTags", Resources=[instance], Tags=listed)

@@ -1,0 +1,563 @@
+"""All that a site needs in an account, as one CloudFormation template: made by `boa up`, ended by `boa down`.
+
+Roles and policies of the daemon and of the nodes, a bucket, two queues with their dead letters, the rules
+that fill one of them, a security group and placement groups; on request a network of its own, and an alarm on
+the bill. Names are made from the cluster's, so policies name exactly these things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from boa_daemon.backends.aws.policy import (
+    Uses,
+    control_role_name,
+    node_policy,
+    partition_of,
+    parts_of,
+    policy,
+    slug_of,
+)
+from boa_daemon.backends.aws.pool_end import end_policy, end_role_name
+from boa_daemon.backends.aws.resource_policies import Queue, bucket_policy, queue_policy
+from boa_daemon.backends.settings import AwsSettings, SidePrices
+from boa_daemon.job.gate.address import PORT as GATE_PORT
+
+ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
+LETTER_DAYS, MOST_RECEIVES = 14, 5
+_TAKEN_BACK = ("EC2 Spot Instance Interruption Warning",)
+_ENDS = ("shutting-down", "terminated", "stopping", "stopped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the stack is to hold beside the plain things.
+
+    `private_zones` make a network of its own with a private subnet in each and one NAT gateway; without them
+    the network of `boa.toml` or the default one is used. `expire_days` lets objects expire; None keeps them.
+    """
+
+    private_zones: tuple[str, ...] = ()
+    efa_zones: tuple[str, ...] = ()
+    expire_days: int | None = None
+    email: str = ""
+    usd_per_month: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the things of a cluster are called; ARNs and addresses follow from them."""
+
+    stack: str
+    bucket: str
+    warnings: str
+    reports: str
+    control: str
+    node: str
+
+    @classmethod
+    def of(cls, settings: AwsSettings) -> Names:
+        """Return the names of a cluster."""
+        slug = slug_of(settings)
+        return cls(
+            stack=f"boa-{slug}",
+            bucket=f"boa-{slug}-{ACCOUNT}-{REGION}",
+            warnings=f"boa-{slug}-warnings",
+            reports=f"boa-{slug}-reports",
+            control=control_role_name(settings),
+            node=f"boa-{slug}-node",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The settings that go with a stack."""
+
+    settings: AwsSettings
+    uses: Uses
+    names: Names = field(repr=False)
+
+
+def site_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Site:
+    """Return the settings as they are once the stack is there."""
+    names = Names.of(settings)
+    suffix = "amazonaws.com.cn" if partition_of(settings.region) == "aws-cn" else "amazonaws.com"
+    base = f"https://sqs.{settings.region}.{suffix}/{account}"
+    bucket = names.bucket.replace(ACCOUNT, account).replace(REGION, settings.region)
+    role = f"arn:{partition_of(settings.region)}:iam::{account}:role/{end_role_name(settings)}"
+    return Site(
+        settings=settings.model_copy(
+            update={
+                "instance_profile": names.node,
+                "queue_url": f"{base}/{names.warnings}",
+                "pool_end_role": role if settings.warm_pool_nodes else "",
+            }
+        ),
+        uses=Uses(reports_queue_url=f"{base}/{names.reports}", uri=f"s3://{bucket}/jobs"),
+        names=names,
+    )
+
+
+def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[str, Any]:
+    """Return the template. Without a network of its own it has one parameter, the VPC of the nodes."""
+    wishes, site = wishes or Wishes(), site_of(settings)
+    resources = {**_roles(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
+    if settings.warm_pool_nodes:
+        resources |= _pool_end(site)
+    vpc: object = {"Ref": "Vpc"}
+    parameters: dict[str, Any] = {}
+    if wishes.private_zones:
+        resources |= _network(site, wishes.private_zones)
+    else:
+        vpc = {"Ref": "VpcId"}
+        parameters["VpcId"] = {"Type": "AWS::EC2::VPC::Id", "Description": "Network of the nodes"}
+    resources |= _security_group(site, vpc)
+    for number, _ in enumerate(wishes.efa_zones):
+        resources[f"PlacementGroup{number}"] = {
+            "Type": "AWS::EC2::PlacementGroup",
+            "Properties": {"Strategy": "cluster", "Tags": _tags(site)},
+        }
+    if wishes.email and wishes.usd_per_month:
+        resources |= _budget(site, wishes.email, wishes.usd_per_month)
+    document: dict[str, Any] = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"What BOA needs for cluster {settings.cluster}",
+    }
+    if parameters:
+        document["Parameters"] = parameters
+    document["Resources"] = resources
+    document["Outputs"] = _outputs(wishes, has_pool=bool(settings.warm_pool_nodes))
+    completed = _completed(document)
+    assert isinstance(completed, dict)
+    return completed
+
+
+def as_yaml(document: Mapping[str, Any]) -> str:
+    """Return a template as CloudFormation takes it: YAML without anchors and aliases, which it rejects."""
+    return yaml.dump(document, Dumper=_Plain, sort_keys=False, width=100)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what appears twice twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Make none."""
+        return True
+
+
+def monthly_costs(wishes: Wishes, prices: SidePrices) -> list[tuple[str, float, str]]:
+    """Return (what, dollars per month, the terms) of what the stack itself costs, nodes left aside."""
+    rows = [
+        ("roles, security group, rules, placement groups", 0.0, "free"),
+        (
+            "two queues", 0.0,
+            "the first million requests of a month are free, then "
+            f"{prices.sqs_usd_per_million:g} USD per million",
+        ),
+        (
+            "bucket", 0.0,
+            f"{prices.s3_usd_per_gb_month:g} USD per GB and month, "
+            f"{prices.s3_usd_per_1000_writes:g} USD per 1,000 writes",
+        ),
+    ]  # fmt: skip
+    if wishes.private_zones:
+        usd = (prices.nat_usd_per_hour + prices.address_usd_per_hour) * 730.0
+        rows.append(
+            ("NAT gateway with its address", usd, f"and {prices.nat_usd_per_gb:g} USD per GB through it")
+        )
+        rows.append(("gateway endpoint of S3", 0.0, "free: checkpoints do not go through the NAT gateway"))
+    if wishes.email and wishes.usd_per_month:
+        rows.append(("alarm on the bill", 0.0, "the first two budgets of an account are free"))
+    return rows
+
+
+def _tags(site: Site) -> list[dict[str, str]]:
+    """Return the tags of what the stack makes. Not the cluster's own tag, which means rented."""
+    return [{"Key": "boa:stack", "Value": site.settings.cluster}]
+
+
+def _roles(site: Site) -> dict[str, Any]:
+    """Return both roles: who may take the daemon's, and what EC2 hands to nodes."""
+    names, partition = site.names, partition_of(site.settings.region)
+    ec2 = "ec2.amazonaws.com.cn" if partition == "aws-cn" else "ec2.amazonaws.com"
+    root = f"arn:{partition}:iam::{ACCOUNT}:root"
+    by_ec2 = {"Effect": "Allow", "Principal": {"Service": ec2}, "Action": "sts:AssumeRole"}
+    by_us = {"Effect": "Allow", "Principal": {"AWS": root}, "Action": "sts:AssumeRole"}
+    daemon = parts_of(policy(site.settings, uses=site.uses, account=ACCOUNT))
+    managed = {
+        f"DaemonPolicy{number or ''}": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {
+                "ManagedPolicyName": f"{names.control}{number or ''}",
+                "PolicyDocument": document,
+            },
+        }
+        for number, document in enumerate(daemon)
+    }
+    node = node_policy(site.settings, site.uses, account=ACCOUNT)
+    return {
+        **managed,
+        "ControlRole": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "RoleName": names.control,
+                "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2, by_us]},
+                "ManagedPolicyArns": [{"Ref": name} for name in managed],
+                "Tags": _tags(site),
+            },
+        },
+        "ControlProfile": {
+            "Type": "AWS::IAM::InstanceProfile",
+            "Properties": {"InstanceProfileName": names.control, "Roles": [{"Ref": "ControlRole"}]},
+        },
+        "NodePolicy": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {
+                "ManagedPolicyName": names.node,
+                "PolicyDocument": node,
+            },
+        },
+        "NodeRole": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "RoleName": names.node,
+                "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2]},
+                "ManagedPolicyArns": [{"Ref": "NodePolicy"}],
+                "Tags": _tags(site),
+            },
+        },
+        "NodeProfile": {
+            "Type": "AWS::IAM::InstanceProfile",
+            "Properties": {"InstanceProfileName": names.node, "Roles": [{"Ref": "NodeRole"}]},
+        },
+    }
+
+
+def _pool_end(site: Site) -> dict[str, Any]:
+    """Return the role with which EventBridge Scheduler ends what stays stopped."""
+    by_scheduler = {
+        "Effect": "Allow",
+        "Principal": {"Service": "scheduler.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": ACCOUNT}},
+    }
+    name = end_role_name(site.settings)
+    document = end_policy(site.settings, account=ACCOUNT)
+    return {
+        "PoolEndRole": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "RoleName": name,
+                "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_scheduler]},
+                "Policies": [{"PolicyName": name, "PolicyDocument": document}],
+                "Tags": _tags(site),
+            },
+        }
+    }
+
+
+def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
+    """Return the bucket: encrypted, closed to the public, TLS only, and kept when the stack goes."""
+    rules: list[dict[str, Any]] = [
+        {
+            "Id": "unfinished",
+            "Status": "Enabled",
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 3},
+        }
+    ]
+    if wishes.expire_days is not None:
+        rules.append({"Id": "old", "Status": "Enabled", "ExpirationInDays": wishes.expire_days})
+    arn = {"Fn::GetAtt": ["Bucket", "Arn"]}
+    closed = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+    encryption = {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    return {
+        "Bucket": {
+            "Type": "AWS::S3::Bucket",
+            # Checkpoints and logs outlive the stack; `boa down --stack --data` takes them too.
+            "DeletionPolicy": "Retain",
+            "UpdateReplacePolicy": "Retain",
+            "Properties": {
+                "BucketName": site.names.bucket,
+                "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
+                "PublicAccessBlockConfiguration": dict.fromkeys(closed, True),
+                "LifecycleConfiguration": {"Rules": rules},
+                "Tags": _tags(site),
+            },
+        },
+        "BucketPolicy": {
+            "Type": "AWS::S3::BucketPolicy",
+            "Properties": {
+                "Bucket": {"Ref": "Bucket"},
+                "PolicyDocument": bucket_policy(arn, {"Fn::Join": ["", [arn, "/*"]]}),
+            },
+        },
+    }
+
+
+def _queues(site: Site) -> dict[str, Any]:
+    """Return both queues, where what is never taken out goes, and who may send to each."""
+    keep = LETTER_DAYS * 86_400
+    found: dict[str, Any] = {}
+    queues: tuple[tuple[Queue, str, str], ...] = (
+        ("warnings", "Warnings", site.names.warnings),
+        ("reports", "Reports", site.names.reports),
+    )
+    for queue, name, queue_name in queues:
+        arn, dead = {"Fn::GetAtt": [name, "Arn"]}, {"Fn::GetAtt": [f"{name}Dead", "Arn"]}
+        plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": _tags(site)}
+        found[f"{name}Dead"] = {
+            "Type": "AWS::SQS::Queue",
+            "Properties": {"QueueName": f"{queue_name}-dead", **plain},
+        }
+        found[name] = {
+            "Type": "AWS::SQS::Queue",
+            "Properties": {
+                "QueueName": queue_name,
+                **plain,
+                "RedrivePolicy": {"deadLetterTargetArn": dead, "maxReceiveCount": MOST_RECEIVES},
+            },
+        }
+        found[f"{name}Policy"] = {
+            "Type": "AWS::SQS::QueuePolicy",
+            "Properties": {
+                "Queues": [{"Ref": name}],
+                "PolicyDocument": queue_policy(queue, arn, ACCOUNT),
+            },
+        }
+    return found
+
+
+def _rules(site: Site) -> dict[str, Any]:
+    """Return the rules. EC2's events bear no tags, so ends of other instances come too, and are dropped."""
+    target = [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Warnings", "Arn"]}}]
+    patterns: dict[str, dict[str, Any]] = {
+        "WarningsRule": {"source": ["aws.ec2"], "detail-type": list(_TAKEN_BACK)},
+        "EndsRule": {
+            "source": ["aws.ec2"],
+            "detail-type": ["EC2 Instance State-change Notification"],
+            "detail": {"state": list(_ENDS)},
+        },
+    }
+    said = {"WarningsRule": "spot instances that are taken back", "EndsRule": "instances that end"}
+    return {
+        name: {
+            "Type": "AWS::Events::Rule",
+            "Properties": {
+                "Description": f"BOA {site.settings.cluster}: {said[name]}",
+                "EventPattern": pattern,
+                "Targets": target,
+            },
+        }
+        for name, pattern in patterns.items()
+    }
+
+
+def _security_group(site: Site, vpc: object) -> dict[str, Any]:
+    """Return the group of the nodes, and that of the machine with the daemon.
+
+    Nodes reach everything among themselves, which EFA needs, and out; nothing comes in. Where the daemon's
+    machine is in its group, jobs on nodes reach its gate and nothing else.
+    """
+    itself = {"Fn::GetAtt": ["Nodes", "GroupId"]}
+    return {
+        "Nodes": {
+            "Type": "AWS::EC2::SecurityGroup",
+            "Properties": {
+                "GroupDescription": f"BOA nodes of {site.settings.cluster}",
+                "VpcId": vpc,
+                "SecurityGroupEgress": [
+                    {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
+                ],
+                "Tags": _tags(site),
+            },
+        },
+        "NodesAmongThemselves": {
+            "Type": "AWS::EC2::SecurityGroupIngress",
+            "Properties": {"GroupId": itself, "IpProtocol": "-1", "SourceSecurityGroupId": itself},
+        },
+        "NodesToThemselves": {
+            "Type": "AWS::EC2::SecurityGroupEgress",
+            "Properties": {"GroupId": itself, "IpProtocol": "-1", "DestinationSecurityGroupId": itself},
+        },
+        "Control": {
+            "Type": "AWS::EC2::SecurityGroup",
+            "Properties": {
+                "GroupDescription": f"BOA daemon of {site.settings.cluster}",
+                "VpcId": vpc,
+                "SecurityGroupEgress": [
+                    {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
+                ],
+                "Tags": _tags(site),
+            },
+        },
+        "GateFromNodes": {
+            "Type": "AWS::EC2::SecurityGroupIngress",
+            "Properties": {
+                "GroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
+                "IpProtocol": "tcp",
+                "FromPort": GATE_PORT,
+                "ToPort": GATE_PORT,
+                "SourceSecurityGroupId": itself,
+            },
+        },
+    }
+
+
+def _network(site: Site, zones: Sequence[str]) -> dict[str, Any]:
+    """Return a network: a private subnet per zone behind one NAT gateway, S3 by a gateway endpoint."""
+    vpc, tags = {"Ref": "Vpc"}, _tags(site)
+    anywhere = "0.0.0.0/0"
+    found: dict[str, Any] = {
+        "Vpc": {
+            "Type": "AWS::EC2::VPC",
+            "Properties": {
+                "CidrBlock": "10.64.0.0/16",
+                "EnableDnsHostnames": True,
+                "EnableDnsSupport": True,
+                "Tags": tags,
+            },
+        },
+        "Internet": {"Type": "AWS::EC2::InternetGateway", "Properties": {"Tags": tags}},
+        "InternetOfVpc": {
+            "Type": "AWS::EC2::VPCGatewayAttachment",
+            "Properties": {"VpcId": vpc, "InternetGatewayId": {"Ref": "Internet"}},
+        },
+        "PublicSubnet": {
+            "Type": "AWS::EC2::Subnet",
+            "Properties": {
+                "VpcId": vpc,
+                "CidrBlock": "10.64.0.0/24",
+                "AvailabilityZone": zones[0],
+                "Tags": tags,
+            },
+        },
+        "PublicRoutes": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": vpc, "Tags": tags}},
+        "PublicRoute": {
+            "Type": "AWS::EC2::Route",
+            "DependsOn": "InternetOfVpc",
+            "Properties": {
+                "RouteTableId": {"Ref": "PublicRoutes"},
+                "DestinationCidrBlock": anywhere,
+                "GatewayId": {"Ref": "Internet"},
+            },
+        },
+        "PublicRoutesOfSubnet": {
+            "Type": "AWS::EC2::SubnetRouteTableAssociation",
+            "Properties": {"SubnetId": {"Ref": "PublicSubnet"}, "RouteTableId": {"Ref": "PublicRoutes"}},
+        },
+        "NatAddress": {
+            "Type": "AWS::EC2::EIP",
+            "DependsOn": "InternetOfVpc",
+            "Properties": {"Domain": "vpc", "Tags": tags},
+        },
+        "Nat": {
+            "Type": "AWS::EC2::NatGateway",
+            "Properties": {
+                "AllocationId": {"Fn::GetAtt": ["NatAddress", "AllocationId"]},
+                "SubnetId": {"Ref": "PublicSubnet"},
+                "Tags": tags,
+            },
+        },
+        "PrivateRoutes": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": vpc, "Tags": tags}},
+        "PrivateRoute": {
+            "Type": "AWS::EC2::Route",
+            "Properties": {
+                "RouteTableId": {"Ref": "PrivateRoutes"},
+                "DestinationCidrBlock": anywhere,
+                "NatGatewayId": {"Ref": "Nat"},
+            },
+        },
+        "S3Endpoint": {
+            "Type": "AWS::EC2::VPCEndpoint",
+            "Properties": {
+                "VpcId": vpc,
+                "ServiceName": f"com.amazonaws.{site.settings.region}.s3",
+                "VpcEndpointType": "Gateway",
+                "RouteTableIds": [{"Ref": "PrivateRoutes"}],
+            },
+        },
+    }
+    for number, zone in enumerate(zones):
+        found[f"Subnet{number}"] = {
+            "Type": "AWS::EC2::Subnet",
+            "Properties": {
+                "VpcId": vpc,
+                "CidrBlock": f"10.64.{16 * (number + 1)}.0/20",
+                "AvailabilityZone": zone,
+                "Tags": tags,
+            },
+        }
+        found[f"RoutesOfSubnet{number}"] = {
+            "Type": "AWS::EC2::SubnetRouteTableAssociation",
+            "Properties": {
+                "SubnetId": {"Ref": f"Subnet{number}"},
+                "RouteTableId": {"Ref": "PrivateRoutes"},
+            },
+        }
+    return found
+
+
+def _budget(site: Site, email: str, usd: float) -> dict[str, Any]:
+    """Return an alarm on the whole account's bill: a last resort, some hours late; the caps come first."""
+    to = [{"SubscriptionType": "EMAIL", "Address": email}]
+    return {
+        "BillAlarm": {
+            "Type": "AWS::Budgets::Budget",
+            "Properties": {
+                "Budget": {
+                    "BudgetName": site.names.stack,
+                    "BudgetType": "COST",
+                    "TimeUnit": "MONTHLY",
+                    "BudgetLimit": {"Amount": round(usd, 2), "Unit": "USD"},
+                },
+                "NotificationsWithSubscribers": [
+                    {
+                        "Notification": {
+                            "NotificationType": kind,
+                            "ComparisonOperator": "GREATER_THAN",
+                            "Threshold": 100,
+                        },
+                        "Subscribers": to,
+                    }
+                    for kind in ("ACTUAL", "FORECASTED")
+                ],
+            },
+        }
+    }
+
+
+def _outputs(wishes: Wishes, *, has_pool: bool) -> dict[str, Any]:
+    """Return what `boa.toml` needs of the stack."""
+    values: dict[str, Any] = {
+        "WarningsQueueUrl": {"Ref": "Warnings"},
+        "ReportsQueueUrl": {"Ref": "Reports"},
+        "BucketName": {"Ref": "Bucket"},
+        "NodeProfileName": {"Ref": "NodeProfile"},
+        "ControlRoleArn": {"Fn::GetAtt": ["ControlRole", "Arn"]},
+        "PolicyArn": {"Ref": "DaemonPolicy"},
+        "SecurityGroupId": {"Fn::GetAtt": ["Nodes", "GroupId"]},
+        "ControlSecurityGroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
+    }
+    if has_pool:
+        values["PoolEndRoleArn"] = {"Fn::GetAtt": ["PoolEndRole", "Arn"]}
+    if wishes.private_zones:
+        subnets = [{"Ref": f"Subnet{number}"} for number in range(len(wishes.private_zones))]
+        values["SubnetIds"] = {"Fn::Join": [",", subnets]}
+    for number, zone in enumerate(wishes.efa_zones):
+        values[f"PlacementGroup{number}"] = {"Fn::Join": ["=", [zone, {"Ref": f"PlacementGroup{number}"}]]}
+    return {name: {"Value": value} for name, value in values.items()}
+
+
+def _completed(document: object) -> object:
+    """Return a document whose names CloudFormation completes."""
+    if isinstance(document, Mapping):
+        return {key: _completed(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_completed(each) for each in document]
+    if isinstance(document, str) and "${AWS::" in document:
+        return {"Fn::Sub": document}
+    return document

@@ -1,0 +1,100 @@
+"""Capacity Blocks: what is offered, bought at a named price alone, and rented in from begin to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aws_rigs import START, AwsRig, a_rig
+
+from boa_daemon.backends.aws.blocks import BlockOffering, buy, offerings
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.errors import InputError
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.testing.fake_terms import Block, Terms
+from boa_daemon.testing.request_shapes import request_shapes
+
+TYPE, ZONE, HOUR = "g5.xlarge", "us-east-1a", 3600.0
+SETTINGS = {
+    "budget": {"usd_per_hour": 5.0, "usd_per_day_cap": 200.0, "max_instances": 4},
+    "cloud": {"provider": "aws", "instance_types": [TYPE]},
+    "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
+}
+
+
+def terms() -> Terms:
+    """Return a cloud without stock on demand, and with two blocks of it."""
+    begins = START + 2 * HOUR
+    return Terms(
+        boot_seconds=60.0,
+        shutdown_seconds=30.0,
+        stock={(TYPE, ZONE, "on-demand"): 0},
+        blocks={
+            "dear": Block(TYPE, ZONE, 1, begins, begins + 24 * HOUR, 40.0),
+            "cheap": Block(TYPE, ZONE, 1, begins, begins + 24 * HOUR, 19.5),
+        },
+    )
+
+
+def asked(rig: AwsRig) -> tuple[AwsCalls, list[BlockOffering]]:
+    """Return the calls, and what is offered."""
+    calls = rig.cloud.calls
+    begin = datetime.fromtimestamp(START, UTC)
+    return calls, offerings(calls, TYPE, instances=1, hours=24, begin=begin)
+
+
+def test_offerings_are_listed_the_cheapest_first_and_bought_at_their_price_alone() -> None:
+    with a_rig("process", terms()) as rig, request_shapes() as shapes:
+        calls, found = asked(rig)
+        for wrong in (19.0, 40.0):
+            with pytest.raises(InputError, match=r"costs \$19.50 and not .* nothing was bought"):
+                buy(calls, rig.settings, found[0], usd=wrong)
+        assert not any(block.bought for block in rig.fake.terms.blocks.values())
+        assert buy(calls, rig.settings, found[0], usd=19.5) == "cr-cheap"
+        with pytest.raises(CallFailed):
+            buy(calls, rig.settings, found[0], usd=19.5)
+
+        assert [one.usd for one in found] == [19.5, 40.0]
+        assert found[0].usable_hours == pytest.approx(23.5)
+        assert rig.fake.terms.blocks["cheap"].bought == 1
+        assert shapes.faults == []
+        assert [one.id for one in asked(rig)[1]] == ["dear"]
+
+
+def test_jobs_wait_for_the_block_run_in_it_and_leave_before_it_ends(tmp_path: Path) -> None:
+    """Nothing on demand: the job starts when the block begins, and has let go before EC2 ends its node."""
+    with a_rig(
+        "process", terms(), instance_types=(TYPE,), zones=(ZONE,), reservations={TYPE: "cr-cheap"}
+    ) as rig:
+        rig.fake.terms.blocks["cheap"].bought = 1
+        play = DaemonInAFolder(tmp_path, rig.clock, SETTINGS, rented_from=rig.cloud)
+
+        def until(is_so: Callable[[], bool], step: float = 30.0, most: int = 1000) -> float:
+            for _ in range(most):
+                play.daemon.tick()
+                assert not play.daemon.standing.fault
+                if is_so():
+                    return rig.clock.now() - START
+                rig.pass_time(step)
+            pytest.fail(f"never came: {play.daemon.standing.decision}")
+
+        (job,) = play.service.submit([job_content("long", hours=100.0)], user="ann")["jobs"]
+        began = until(lambda: bool(play.service.job(job)["nodes"]), step=120.0)
+        [node] = play.service.instances()["instances"]
+        rig.pass_time(23.2 * HOUR)
+        left = until(lambda: not play.service.job(job)["nodes"])
+        over = until(lambda: not rig.fake.live())
+        play.daemon.tick()
+
+        assert 2.0 * HOUR <= began <= 2.0 * HOUR + 420.0
+        assert (node["market"], node["zone"]) == ("reserved", ZONE)
+        # The fee was paid before: what the ledger adds is the disk.
+        assert node["usd_per_hour"] < 0.1
+        assert 25.0 * HOUR < left < 25.5 * HOUR
+        assert over <= 25.5 * HOUR + 60.0
+        assert play.service.job(job)["status"] == "queued"
+        assert len(rig.fake.history()) == 1
+        play.close()

@@ -1,0 +1,63 @@
+"""`backends/aws/calls.py`: engines call through the door, which knows their limits of time."""
+
+from __future__ import annotations
+
+import pytest
+from aws_rigs import AwsRig, OneSession
+
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.settings import AwsSettings
+
+
+class Configs(OneSession):
+    """Remembers how each client was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, tuple[float, int]] = {}
+
+    def client(self, service: str, **how: object) -> object:
+        """Return a client, and note its limits."""
+        config = how["config"]
+        self.asked[service] = (config.read_timeout, config.retries["total_max_attempts"])  # type: ignore[attr-defined]
+        return super().client(service, **how)  # type: ignore[arg-type]
+
+
+def test_an_engine_calls_what_is_in_the_table(rig: AwsRig) -> None:
+    """By boto3's names, counted like every other call; nothing else is there."""
+    calls = rig.cloud.calls
+    s3 = calls.client("s3")
+    with pytest.raises(CallFailed, match="NoSuchBucket"):
+        s3.list_objects_v2(Bucket="none", Prefix="")
+
+    assert calls.counts["s3:ListObjectsV2"] == 1
+    with pytest.raises(AttributeError, match="not in the table"):
+        s3.get_bucket_acl(Bucket="none")
+
+
+def test_what_an_engine_calls_within_a_tick_ends_soon(rig: AwsRig) -> None:
+    """Two tries of ten seconds, well below the watchdog's three minutes; a launch has one try."""
+    session = Configs()
+    calls = AwsCalls(AwsSettings(), session=session)
+    with pytest.raises(CallFailed):
+        calls.client("s3").get_object(Bucket="none", Key="x")
+    with pytest.raises(CallFailed):
+        calls.client("ssm").get_command_invocation(CommandId="0" * 36, InstanceId="i-" + "0" * 17)
+    calls.call("ec2:DescribeInstances")
+
+    assert session.asked["s3"] == session.asked["ssm"] == (10.0, 2)
+    assert session.asked["ec2"] == (30.0, 3)
+
+
+def test_a_refusal_names_action_and_resource() -> None:
+    """As EC2 and the others word it, without the encoded part."""
+    said = (
+        "You are not authorized to perform this operation. User: arn:aws:iam::1:user/me is not authorized to "
+        "perform: ec2:RunInstances on resource: arn:aws:ec2:us-east-1:1:subnet/subnet-1 because no "
+        "identity-based policy allows it. Encoded authorization failure message: abc"
+    )
+    error = CallFailed("ec2:RunInstances", "UnauthorizedOperation", said, http_status=403)
+
+    assert error.denied == ("ec2:RunInstances", "arn:aws:ec2:us-east-1:1:subnet/subnet-1")
+    assert CallFailed("ec2:RunInstances", "VcpuLimitExceeded", "no").denied is None

@@ -1,0 +1,161 @@
+"""`node/lease.sh`: the very script that runs on nodes, against a metadata server of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.backends.aws.user_data import lease_script, user_data
+from boa_daemon.engines.units import Layout, unit_name
+
+
+class Metadata(ThreadingHTTPServer):
+    """IMDSv2 as the script needs it: a token first, then tags and spot notices."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.pages: dict[str, str] = {}
+        self.without_token = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers from the pages; refuses whoever brings no token."""
+
+    server: Metadata
+
+    def do_PUT(self) -> None:
+        self._say(200, "token")
+
+    def do_GET(self) -> None:
+        if self.headers.get("X-aws-ec2-metadata-token") != "token":
+            self.server.without_token += 1
+            self._say(401, "")
+            return
+        page = self.server.pages.get(self.path.removeprefix("/latest/meta-data/"))
+        self._say(404 if page is None else 200, page or "")
+
+    def _say(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def a_node(
+    folder: Path, lease: float, pages: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Metadata]]:
+    """Run the script as a node would, with a power switch that leaves a mark."""
+    metadata = Metadata()
+    metadata.pages.update(pages)
+    threading.Thread(target=metadata.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    script = folder / "lease.sh"
+    script.write_text(lease_script(lease))
+    environment = {
+        "PATH": os.environ["PATH"],
+        "BOA_IMDS": f"http://127.0.0.1:{metadata.server_port}",
+        "BOA_RUN": str(folder / "run"),
+        "BOA_POLL_SECONDS": "0.05",
+        "BOA_POWEROFF": f"touch {folder}/off",
+        "BOA_ON_WARNING": str(folder / "on-warning"),
+    }
+    node = subprocess.Popen(["bash", str(script)], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        yield node, metadata
+    finally:
+        node.kill()
+        node.wait()
+        metadata.shutdown()
+        metadata.server_close()
+
+
+def wait_for(path: Path, seconds: float = 120.0) -> None:
+    """Wait until a file is there."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} never came"
+        time.sleep(0.02)
+
+
+def test_a_lease_that_ran_out_powers_off(tmp_path: Path) -> None:
+    """Even when the metadata cannot be read: silence never prolongs it."""
+    with a_node(tmp_path, time.time() - 1.0, {}) as (node, _):
+        wait_for(tmp_path / "off")
+        assert node.wait(timeout=120) == 0
+
+
+def test_a_renewed_lease_keeps_the_node(tmp_path: Path) -> None:
+    """The tag wins over what the node was born with; without the tag the last lease known holds."""
+    later = str(int(time.time()) + 3600)
+    born = time.time() + 5.0
+    with a_node(tmp_path, born, {"tags/instance/boa:lease": later}) as (node, metadata):
+        wait_for(tmp_path / "run" / "lease")
+        time.sleep(max(0.0, born + 0.5 - time.time()))
+        assert (tmp_path / "run" / "lease").read_text().strip() == later
+        metadata.pages.clear()
+        time.sleep(0.5)
+        assert node.poll() is None
+        metadata.pages["tags/instance/boa:lease"] = str(int(time.time()) - 1)
+        wait_for(tmp_path / "off")
+        assert metadata.without_token == 0
+
+
+def test_a_spot_notice_is_written_down_and_told_once(tmp_path: Path) -> None:
+    """The hook gets the file; both come while the lease is good."""
+    hook = tmp_path / "on-warning"
+    hook.write_text(f'#!/bin/bash\ncat "$1" >> {tmp_path}/told\n')
+    hook.chmod(0o755)
+    notice = {"action": "terminate", "time": "2026-11-21T12:00:00Z"}
+    pages = {"spot/instance-action": json.dumps(notice)}
+    with a_node(tmp_path, time.time() + 3600.0, pages):
+        wait_for(tmp_path / "told")
+        time.sleep(0.5)
+        assert json.loads((tmp_path / "told").read_text()) == notice
+        assert json.loads((tmp_path / "run" / "interruption.json").read_text()) == notice
+
+
+def test_the_user_data_installs_the_very_script(tmp_path: Path) -> None:
+    """As a service that restarts; the shell understands both."""
+    text = user_data(1234.0)
+
+    assert lease_script(1234.0) in text
+    assert "Restart=always" in text
+    for number, script in enumerate((text, lease_script(1234.0))):
+        path = tmp_path / f"{number}.sh"
+        path.write_text(script)
+        assert subprocess.run(["bash", "-n", str(path)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("lease", [0.0, 1.9])
+def test_leases_are_whole_seconds(lease: float) -> None:
+    """The shell compares integers."""
+    assert f'"${{BOA_LEASE:-{int(lease)}}}"' in lease_script(lease)
+
+
+def test_a_warning_stops_the_units_of_jobs_and_nothing_else(tmp_path: Path) -> None:
+    """The hook that the user data installs asks systemd for just them, and waits for nobody."""
+    hook = (
+        user_data(1234.0).partition("<<'BOA_ON_WARNING_SCRIPT'\n")[2].partition("BOA_ON_WARNING_SCRIPT\n")[0]
+    )
+    (tmp_path / "systemctl").write_text(f'#!/bin/bash\nprintf "%s\\n" "$@" > {tmp_path}/asked\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    subprocess.run(["bash", "-c", hook], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
+    verb, flag, pattern = (tmp_path / "asked").read_text().split()
+    unit = unit_name(Layout(root=Path("/var/lib/boa/jobs")), "a job-1", 3, 2)
+
+    assert (verb, flag) == ("stop", "--no-block")
+    assert fnmatch(f"{unit}.service", pattern)
+    assert not fnmatch("boa-lease.service", pattern)

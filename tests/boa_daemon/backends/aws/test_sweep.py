@@ -1,0 +1,112 @@
+"""What is stopped on EC2 when its daemon is gone: found, taken over or ended, and billed to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aws_rigs import AwsRig, a_launch, ends
+
+from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.receipt import end_everything
+from boa_daemon.backends.aws.sweep import Sweeper
+from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.ports import Accepted, Launched
+
+PRICE, DISK = 1.006, 200 * 0.08 / 730.0
+
+
+def a_stopped_one(rig: AwsRig) -> str:
+    """Return the name of an instance that is stopped, and whose daemon has died."""
+    outcome = rig.cloud.launch(a_launch(rig.offer()))
+    assert isinstance(outcome, Launched)
+    rig.pass_time(100.0)
+    rig.cloud.nodes()
+    [order] = ends(*outcome.nodes)
+    assert rig.cloud.terminate([replace(order, stops=True)])[order.node] == Accepted()
+    rig.pass_time(120.0)
+    assert [node.phase for node in rig.cloud.nodes()] == ["stopped", "terminated"]
+    return order.node
+
+
+def gone(rig: AwsRig) -> bool:
+    """Whether nothing lives, and no disk is left."""
+    volumes = rig.fake.backend("us-east-1").volumes.values()
+    return rig.fake.live() == [] and not [each for each in volumes if each.status == "available"]
+
+
+def sweeper(rig: AwsRig) -> Sweeper:
+    """Return what `boa gc` and `boa down --all` look with."""
+    return Sweeper(rig.settings, rig.another().calls, rig.clock)
+
+
+def test_gc_leaves_what_a_daemon_keeps_and_ends_it_when_its_lease_is_over(rig: AwsRig) -> None:
+    name = a_stopped_one(rig)
+    for _ in range(4):
+        rig.pass_time(3600.0)
+        rig.cloud.nodes()
+        rig.cloud.renew([f"{name}~2"])
+    assert [each.leak for each in sweeper(rig).find()] == [""]
+    rig.pass_time(60.0 * rig.settings.lease_minutes + 200.0)
+    leaks = [each for each in sweeper(rig).find() if each.leak]
+    assert [each.id for each in leaks] == [name]
+    receipt = end_everything(
+        sweeper(rig), "us-east-1", clock=rig.clock, sleep=rig.pass_time, which=lambda each: bool(each.leak)
+    )
+    assert receipt.is_clean
+    assert receipt.stopped_at is not None
+    assert gone(rig)
+
+
+def test_the_sweep_of_a_daemon_with_another_database_ends_it_too(rig: AwsRig) -> None:
+    """It is not its own, so it is neither seen nor billed; but when its lease is over it is a leak."""
+    name = a_stopped_one(rig)
+    other = AwsCloud(
+        rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls, books="other"
+    )
+    assert list(other.nodes()) == []
+    assert other.sweep() == {}
+    rig.pass_time(60.0 * rig.settings.lease_minutes + 200.0)
+    other.nodes()
+    assert list(other.sweep()) == [name]
+    assert gone(rig)
+
+
+def test_down_ends_it_at_once_and_says_when_billing_stopped(rig: AwsRig) -> None:
+    a_stopped_one(rig)
+    receipt = end_everything(sweeper(rig), "us-east-1", clock=rig.clock, sleep=rig.pass_time)
+    assert (receipt.is_clean, receipt.ended, receipt.left["instance"]) == (True, 1, 0)
+    assert receipt.stopped_at is not None
+    assert gone(rig)
+
+
+def test_recovered_books_take_it_over_with_both_of_its_bills(rig: AwsRig) -> None:
+    """As `boa recover` does: without a name of its books a cloud takes in all that it lists."""
+    name = a_stopped_one(rig)
+    rig.pass_time(1800.0)
+    listed = AwsCloud(rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls)
+    nodes = {node.id: node for node in listed.nodes()}
+    assert {node: each.phase for node, each in nodes.items()} == {
+        name: "terminated",
+        f"{name}~2": "stopped",
+    }
+    ran, stopped = nodes[name], nodes[f"{name}~2"]
+    assert ran.ended_at is not None
+    hours = (ran.ended_at - ran.launched_at) / 3600.0
+    assert abs(bill(ran, until=ran.ended_at) / 1e6 - hours * (PRICE + DISK + 0.005)) < 2e-6
+    hours = (rig.clock.now() - stopped.launched_at) / 3600.0
+    assert abs(bill(stopped, until=rig.clock.now()) / 1e6 - hours * DISK) < 2e-6
+
+    daemon = AwsCloud(
+        rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls, books="new"
+    )
+    daemon.remember(nodes.values())
+    assert {node.id: node.phase for node in daemon.nodes()}[f"{name}~2"] == "stopped"
+    assert daemon.elsewhere() == ""
+    again = daemon.launch(replace(a_launch(rig.offer(), name="t9"), starts=(f"{name}~2",)))
+    assert isinstance(again, Launched)
+    assert again.nodes == (f"{name}~3",)
+    rig.pass_time(200.0)
+    assert {node.id: node.phase for node in daemon.nodes()}[f"{name}~3"] == "ready"
+    daemon.terminate(ends(f"{name}~3"))
+    rig.pass_time(200.0)
+    assert gone(rig)
