@@ -12,8 +12,10 @@ from typing import Literal, Protocol
 
 from policies.claim import Claim
 from policies.model import GpuSlot, Job, JobId, Width
+from policies.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons(Mapping[JobId, str]):
     """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
@@ -109,6 +111,7 @@ class NodePrices(Protocol):
         ...
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.

@@ -19,6 +19,7 @@ from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
 from policies.model import InstanceType, Money
 from policies.online.pacing import MONTH_HOURS, Pace
 from policies.online.rhythm import hour_of_week
+from policies.quick import quick
 
 COMPUTE = "compute"
 MINIMUM_BILLED_SECONDS = 60.0
@@ -103,6 +104,7 @@ def charge_for(node: NodeState) -> Charge:
     )
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """Final bills, running meters and requested nodes, in whole micro-dollars."""

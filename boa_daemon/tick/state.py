@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
+from policies.quick import quick, replace
 
 if TYPE_CHECKING:
     from policies.site import BuiltPolicy
@@ -53,6 +54,7 @@ IDLE_HOLD_SECONDS = 60.0
 """A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """An instance as the cloud lists it.
@@ -164,6 +166,7 @@ class JobTerms:
 NO_TERMS = JobTerms()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """A job that is present: what a policy may know, and what it holds.
@@ -238,6 +241,7 @@ class GateView:
     jobs: Mapping[JobId, GatedJob]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """Everything that a tick may look at.
@@ -331,6 +335,7 @@ class Rules:
         return {kind.name: kind for kind in self.instance_types.values()}
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What should be.

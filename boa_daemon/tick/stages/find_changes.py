@@ -8,12 +8,12 @@ Cost: O(jobs + nodes).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from boa_daemon.tick.draft import Changes, Draft, shrinks
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState
 from policies.model import JobId, Width
+from policies.quick import replace
 
 LEAVE_SECONDS = 120.0
 """A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""

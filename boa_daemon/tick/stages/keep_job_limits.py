@@ -5,7 +5,6 @@ The plan looks again when the next running job reaches its limit. Cost: O(jobs).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from boa_daemon.tick.caps import hold_back
@@ -13,6 +12,7 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, HeldCode
 from boa_daemon.tick.state import NO_TERMS, ClusterState
 from policies.model import JobId
+from policies.quick import replace
 
 _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 

@@ -13,13 +13,14 @@ Cost: O(jobs + recent acts), where there are rules against flapping.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.history import History
 from boa_daemon.tick.limits import Held, HeldCode, Steady
 from boa_daemon.tick.state import ClusterState, JobState
 from policies.model import JobId, Width
+from policies.quick import replace
 
 _HOUR = 3600.0
 

@@ -13,7 +13,6 @@ Cost: a look-up for each job with a date; about a tenth of a second where a prog
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
 from boa_daemon.tick.dates import (
@@ -31,6 +30,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.links.machines import is_spot
 from policies.model import JobId, Width
+from policies.quick import replace
 
 LOOK_AGAIN_PART = 0.005
 """The next look comes after this part of the time left, as long as a step of a programme."""
