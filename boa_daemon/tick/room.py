@@ -125,14 +125,17 @@ class Room:
         left = object.__new__(Room)
         left._placer, left._nodes, left._movers = self._placer, self._nodes, self._movers - placed.keys()
         left._zones, left._compact = self._zones, self._compact
+        left._holders = holders = dict(self._holders)
+        if not placed:
+            return left
         gone = placed.keys()
-        left._holders = {
-            node: jobs.copy() if gone.isdisjoint(jobs) else [None if job in gone else job for job in jobs]
-            for node, jobs in self._holders.items()
-        }
+        taken = {slot.node for slots in placed.values() for slot in slots}
+        for node, jobs in self._holders.items():
+            if node in taken or not gone.isdisjoint(jobs):
+                holders[node] = [None if job in gone else job for job in jobs]
         for job, slots in placed.items():
             for slot in slots:
-                left._holders[slot.node][slot.index] = job
+                holders[slot.node][slot.index] = job
         return left
 
     def without(self, ending: frozenset[JobId], state: ClusterState) -> Room:
