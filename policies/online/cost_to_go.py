@@ -59,6 +59,7 @@ class WidthColumns:
     hours_after: Floats  # (phases, columns): of all later phases together
     rate: Floats  # (columns,)
     size_after: tuple[float, ...]  # work after each phase, GPU-hours
+    size: float  # of the whole job, GPU-hours
 
     @classmethod
     def of(cls, problem: Problem, job_class: JobClass) -> WidthColumns:
@@ -76,6 +77,7 @@ class WidthColumns:
             hours_after=_later(columns.arrays.phase_time),
             rate=columns.arrays.rate,
             size_after=tuple(sum(sizes[number + 1 :]) for number in range(len(sizes))),
+            size=job_class.size_gpu_hours,
         )
 
     def part_left(self, job: Job) -> float:

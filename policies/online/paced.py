@@ -88,7 +88,7 @@ class PacedBudgetOptimal:
         left = dict.fromkeys(self.columns, 0.0)
         for job in jobs:
             left[job.class_name] += job.remaining_gpu_hours
-        return np.array([left[name] / c.job_class.size_gpu_hours for name, c in self.columns.items()])
+        return np.array([left[name] / c.size for name, c in self.columns.items()])
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job for the money that is left."""
