@@ -27,9 +27,8 @@ def quick(cls: type[_T]) -> type[_T]:
     by_place = [_argument(field) for field in fields if field.init and not field.kw_only]
     by_name = [_argument(field) for field in fields if field.init and field.kw_only]
     arguments = ", ".join(["self", *by_place, *(["*", *by_name] if by_name else [])])
-    lines = [
-        f"set_{f.name}(self, {_value_of(f)})" for f in fields if f.init or f.default_factory is not MISSING
-    ]
+    filled = [field for field in fields if field.init or _has_default(field)]
+    lines = [f"set_{field.name}(self, {_value_of(field)})" for field in filled]
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     names: dict[str, Any] = {"UNCHANGED": _UNCHANGED}
@@ -51,11 +50,16 @@ def _argument(field: _Field) -> str:
     return field.name if field.default_factory is MISSING else f"{field.name}=UNCHANGED"
 
 
+def _has_default(field: _Field) -> bool:
+    """Return whether a field has a value where nobody names one."""
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
 def _value_of(field: _Field) -> str:
     """Return what a field is filled with."""
     name = field.name
     if field.default_factory is MISSING:
-        return name
+        return name if field.init else f"default_{name}"
     return f"make_{name}() if {name} is UNCHANGED else {name}" if field.init else f"make_{name}()"
 
 

@@ -39,6 +39,7 @@ class _Quick:
 class _Checked:
     gpus: int
     doubled: int = field(init=False, default=0)
+    unit: str = field(init=False, default="gpus")
     kept: list[int] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,7 +81,7 @@ def test_a_changed_value_is_the_one_that_dataclasses_makes(changes: Mapping[str,
 
 def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:
     value = _Checked(gpus=2)
-    assert (value.doubled, value.kept) == (4, [])
+    assert (value.doubled, value.unit, value.kept) == (4, "gpus", [])
     assert replace(value, gpus=3).doubled == 6
     with pytest.raises(ValueError, match="none"):
         replace(value, gpus=0)
