@@ -136,7 +136,7 @@ class PacedBudgetOptimal:
             widths={job.id: self._width_of(job, position) for job in jobs},
             memory=memory,
             node_prices=None if self.nodes is None else self.nodes.priced(position.multiplier),
-            reasons=Reasons(jobs={job.id: job for job in jobs}, say=say),
+            reasons=Reasons(jobs=jobs, say=say),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:
