@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
@@ -171,7 +171,7 @@ class Packing:
 
     def _fewest(self, width: Width) -> list[int]:
         """Return the fewest nodes that do; of those the nearest; then quiet links; then the best fit."""
-        node = self._first(self._one_node_keys(width, in_use=(True, False)), self._shelves, ())
+        node = self._one_node(width)
         if node is not None:
             return [node]
         nodes = self._quietest(width, self._shelves)
@@ -196,7 +196,8 @@ class Packing:
         """Return some of the nodes as they are filed."""
         found: _Shelves = {}
         for node in nodes:
-            found.setdefault(self._key_of(node), []).append(node)
+            if self._free[node]:
+                found.setdefault(self._key_of(node), []).append(node)
         return found
 
     def _quietest(self, width: Width, shelves: _Shelves) -> list[int]:
@@ -235,12 +236,15 @@ class Packing:
                     return [*chosen, last]
         return []
 
-    def _one_node_keys(self, width: Width, *, in_use: Sequence[bool]) -> Iterator[_Key]:
-        """Yield the shelves for a job on one node, best first: in use, the fullest, link busy anyway."""
-        for used in in_use:
-            for free in range(width.gpus, self._widest[width.gpu_type] + 1):
+    def _one_node(self, width: Width) -> int | None:
+        """Return the best node for a job on one: in use, the fullest, link busy anyway; None for none."""
+        kind, shelves = width.gpu_type, self._shelves
+        for used in (True, False):
+            for free in range(width.gpus, self._widest[kind] + 1):
                 for is_busy in (True, False):
-                    yield (width.gpu_type, used, free, is_busy)
+                    if shelf := shelves.get((kind, used, free, is_busy)):
+                        return shelf[0]
+        return None
 
     def _first(self, keys: Iterable[_Key], shelves: _Shelves, avoid: Collection[int]) -> int | None:
         """Return the first node on the first of the shelves that has one not to be avoided."""
@@ -263,12 +267,12 @@ class Packing:
         return self._type[node], free < self._capacity[node], free, bool(self._senders.get(node))
 
     def _shelve(self, node: int) -> None:
-        """File a node that is in no list."""
-        if self._filed is not None:
+        """File a node that is in no list, if anybody could want it."""
+        if self._filed is not None and self._free[node]:
             insort(self._filed.setdefault(self._key_of(node), []), node)
 
     def _unshelve(self, node: int) -> None:
         """Take the node out of its list."""
-        if self._filed is not None:
+        if self._filed is not None and self._free[node]:
             shelf = self._filed[self._key_of(node)]
             del shelf[bisect_left(shelf, node)]
