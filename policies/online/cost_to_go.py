@@ -32,11 +32,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 import numpy as np
 
+from policies.memo import Memo
 from policies.model import Job, JobClass, Problem, Width
 from policies.optimum.options import whole_columns
 from policies.speedup import Floats, Ints
@@ -61,7 +63,6 @@ class WidthColumns:
     hours_after: Floats  # (phases, columns): of all later phases together
     rate: Floats  # (columns,)
     size_after: tuple[float, ...]  # work after each phase, GPU-hours
-    size: float  # of the whole job, GPU-hours
 
     @classmethod
     def of(cls, problem: Problem, job_class: JobClass) -> WidthColumns:
@@ -79,8 +80,13 @@ class WidthColumns:
             hours_after=_later(columns.arrays.phase_time),
             rate=columns.arrays.rate,
             size_after=tuple(sum(sizes[number + 1 :]) for number in range(len(sizes))),
-            size=job_class.size_gpu_hours,
         )
+
+    @classmethod
+    def by_class(cls, problem: Problem) -> Mapping[str, WidthColumns]:
+        """Return the classes of a problem by name, each laid out when somebody first asks for it."""
+        classes = {job_class.name: job_class for job_class in problem.classes}
+        return Memo(lambda name: cls.of(problem, classes[name]))
 
     def part_left(self, job: Job) -> float:
         """Return the fraction of its phase that a job has still to do."""

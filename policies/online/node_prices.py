@@ -86,7 +86,7 @@ def demands_of(
     problem: Problem, solution: Solution, instance_types: Mapping[str, InstanceType]
 ) -> dict[str, Demand]:
     """Return the demand for each GPU type under a plan: each time that a job starts or grows counts."""
-    demands = dict.fromkeys(instance_types, Demand())
+    weighted, nodes_wanted = dict.fromkeys(instance_types, 0.0), dict.fromkeys(instance_types, 0.0)
     for job_class, answer in zip(problem.classes, solution.classes, strict=True):
         for plan in answer.plans:
             jobs_per_hour = job_class.arrivals_per_hour * plan.job_fraction
@@ -94,14 +94,13 @@ def demands_of(
             for number, width in enumerate(plan.widths):
                 held = before.gpus if width.gpu_type == before.gpu_type else 0
                 nodes = max(0, width.gpus - held) / instance_types[width.gpu_type].gpus
-                old = demands[width.gpu_type]
-                demands[width.gpu_type] = Demand(
-                    weighted_jobs_per_hour=old.weighted_jobs_per_hour
-                    + (jobs_per_hour * job_class.weight if number == 0 else 0.0),
-                    nodes_per_hour=old.nodes_per_hour + jobs_per_hour * nodes,
-                )
+                weighted[width.gpu_type] += jobs_per_hour * job_class.weight if number == 0 else 0.0
+                nodes_wanted[width.gpu_type] += jobs_per_hour * nodes
                 before = width
-    return demands
+    return {
+        kind: Demand(weighted_jobs_per_hour=weighted[kind], nodes_per_hour=nodes_wanted[kind])
+        for kind in instance_types
+    }
 
 
 def hold_at(
@@ -177,7 +176,7 @@ class WholeNodes:
         """Lay out the classes once; `problem` has the boots in its start-ups, not in its changes."""
         counted = problem.budget_unit == "gpus"
         arrivals = sum(c.arrivals_per_hour for c in problem.classes)
-        columns = {c.name: WidthColumns.of(problem, c) for c in problem.classes}
+        columns = WidthColumns.by_class(problem)
         return cls(
             columns=columns,
             menus=Memo(lambda question: _menu(columns[question[0]], *question[1:])),

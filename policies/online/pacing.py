@@ -245,9 +245,9 @@ class MultiplierTable:
         object.__setattr__(self, "_planned", Memo(lambda budget: self._where(self.costs_of_rates, budget)))
 
     @classmethod
-    def of(cls, problem: Problem) -> MultiplierTable:
+    def of(cls, problem: Problem, options: OptionSet | None = None) -> MultiplierTable:
         """Sweep the classes once, each as if one job of it arrived per hour."""
-        options: OptionSet = whole_width_options(problem)
+        options = whole_width_options(problem) if options is None else options
         chains = lower_hulls(
             options.spend,
             options.weights[options.group] * options.hours,
@@ -309,8 +309,16 @@ class MultiplierTable:
     def grain_hours(self, budget: float) -> float:
         """Return how coarse the believed load is at a budget, in hours of it (`Pace`)."""
         planned = self.planned(budget)
-        costs = np.array([self.cost_at(job, planned) for job in np.eye(len(self.rates))])
+        here, next_one = self._job_costs(planned.edge), self._job_costs(planned.edge + 1)
+        costs = here * (1.0 - planned.share) + next_one * planned.share
         return float(self.rates @ costs**2) / budget**2
+
+    def _job_costs(self, edge: int) -> Floats:
+        """Return what a job of each class costs where so many edges are taken, shape (classes,)."""
+        taken = np.bincount(
+            self.edge_class[:edge], weights=self.edge_cost[:edge], minlength=len(self.least_cost)
+        )
+        return self.least_cost + taken
 
 
 def _added(values: Sequence[float]) -> float:
