@@ -14,6 +14,7 @@ from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
 from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
+from policies.memo import Latest
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
 from policies.quick import quick, replace
@@ -241,6 +242,15 @@ class GateView:
     jobs: Mapping[JobId, GatedJob]
 
 
+def _bound_jobs(jobs: Mapping[JobId, JobState]) -> dict[JobId, JobState]:
+    """Return the jobs with terms, and those that are rigid."""
+    return {name: job for name, job in jobs.items() if job.terms is not NO_TERMS or job.is_rigid}
+
+
+_bound = Latest(_bound_jobs)
+"""Several stages of a tick look for them, among thousands of jobs that have none."""
+
+
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
@@ -273,6 +283,11 @@ class ClusterState:
     users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
     teams: Mapping[str, TeamMoney] = field(default_factory=lambda: MappingProxyType({}))
     gate: GateView | None = None
+
+    @property
+    def bound_jobs(self) -> Mapping[JobId, JobState]:
+        """The jobs of which more is said than a policy looks at: their terms, or that they are rigid."""
+        return _bound(self.jobs)
 
     @property
     def usd_per_hour(self) -> float:

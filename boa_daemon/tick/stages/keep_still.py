@@ -73,7 +73,7 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with what rigid jobs hold left alone: a move costs them all that they did."""
     fixed = {
         name: job.job.width
-        for name, job in state.jobs.items()
+        for name, job in state.bound_jobs.items()
         if job.is_rigid and job.slots and job.job.width is not None and not _must_move(state, job)
     }
     if not fixed:
@@ -85,7 +85,7 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
 
 def _obey(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs whose width was ordered get just that: no spare GPU is lent to them."""
-    ordered = {name for name, job in state.jobs.items() if job.terms.ordered_gpus is not None}
+    ordered = {name for name, job in state.bound_jobs.items() if job.terms.ordered_gpus is not None}
     if not ordered:
         return draft
     wanted = draft.allocation

@@ -65,7 +65,7 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
 
 def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]]:
     """Yield what the dates ask for that are to come."""
-    for name, job in state.jobs.items():
+    for name, job in state.bound_jobs.items():
         due = job.terms.due
         if due is None or due.at <= state.now or not due.hours or name in draft.set_aside:
             continue
