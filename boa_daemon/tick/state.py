@@ -393,5 +393,8 @@ class Plan:
 
     def looked_at_by(self, *instants: float | None) -> Plan:
         """Return the plan with a wake-up at the earliest of its own and these instants."""
-        wake_at = min((at for at in (self.wake_at, *instants) if at is not None), default=None)
+        wake_at = self.wake_at
+        for at in instants:
+            if at is not None and (wake_at is None or at < wake_at):
+                wake_at = at
         return self if wake_at == self.wake_at else replace(self, wake_at=wake_at)
