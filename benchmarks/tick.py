@@ -6,7 +6,9 @@ the ratio says how time grows. The policy, the placement, the rules against flap
 diff are all in `decide()`; `run_once()` is that and the records in memory, in a world that does every action
 at once.
 
-    python benchmarks/tick.py [--quick]
+    python benchmarks/tick.py [--quick] [--nodes 5000]
+
+With more nodes than 2,000 there are as many more jobs, running and queued.
 """
 
 from __future__ import annotations
@@ -104,11 +106,11 @@ def timed(do: Callable[[], object], *, repeats: int) -> tuple[float, float]:
     return median(cpu for cpu, _ in spans), median(wall for _, wall in spans)
 
 
-def a_moment(name: str, *, part: int, idle: float) -> tuple[ClusterState, Allocator, Rules]:
-    """Return a state, the policy and the rules, at one part of the full size."""
-    nodes, running = 2000 // part, 1000 // part if idle < 1.0 else 0
+def a_moment(name: str, *, nodes: int, idle: float) -> tuple[ClusterState, Allocator, Rules]:
+    """Return a state, the policy and the rules, for so many nodes."""
+    running = nodes // 2 if idle < 1.0 else 0
     allocator = a_policy(name, nodes=nodes)
-    state = a_fleet(allocator, nodes=nodes, running=running, queued=10_000 // part, idle=idle)
+    state = a_fleet(allocator, nodes=nodes, running=running, queued=5 * nodes, idle=idle)
     return state, allocator, rules_for(nodes)
 
 
@@ -134,17 +136,19 @@ def main() -> None:
     """Print a row for each policy and moment."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the size")
-    size = 10 if parser.parse_args().quick else 1
+    parser.add_argument("--nodes", type=int, default=2000)
+    words = parser.parse_args()
+    nodes = words.nodes // 10 if words.quick else words.nodes
     print("policy     moment     actions  decide (wall)      run_once (wall)    a tenth   ratio")
     worst = 0.0
     for name in ("boa", "boa-paced"):
         for moment, idle in (("full", 0.0), ("1/20 idle", 0.05), ("all idle", 1.0)):
-            state, allocator, rules = a_moment(name, part=size, idle=idle)
+            state, allocator, rules = a_moment(name, nodes=nodes, idle=idle)
             placer = find_placer("lwf")
             actions = len(decide(state, allocator=allocator, placer=placer, rules=rules).actions)
             decided = timed(deciding(state, allocator, rules), repeats=5)
             whole = timed(running_once(state, allocator, rules), repeats=3)
-            tenth, _ = timed(deciding(*a_moment(name, part=10 * size, idle=idle)), repeats=9)
+            tenth, _ = timed(deciding(*a_moment(name, nodes=nodes // 10, idle=idle)), repeats=9)
             worst = max(worst, whole[0], decided[0])
             print(
                 f"{name:10} {moment:9} {actions:8d}  {decided[0]:5.3f} s ({decided[1]:5.2f} s)  "

@@ -5,27 +5,32 @@ With its allocation a policy may hand on `NodePrices`: what whole nodes, spare G
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol
 
 from policies.claim import Claim
 from policies.model import GpuSlot, Job, JobId, Width
+from policies.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons(Mapping[JobId, str]):
     """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
 
-    jobs: Mapping[JobId, Job]
+    jobs: Sequence[Job]
     say: Callable[[Job], str]
+    _by_name: dict[JobId, Job] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __getitem__(self, job_id: JobId) -> str:
-        return self.say(self.jobs[job_id])
+        if not self._by_name:
+            self._by_name.update((job.id, job) for job in self.jobs)
+        return self.say(self._by_name[job_id])
 
     def __iter__(self) -> Iterator[JobId]:
-        return iter(self.jobs)
+        return (job.id for job in self.jobs)
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -109,6 +114,7 @@ class NodePrices(Protocol):
         ...
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.

@@ -44,7 +44,12 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
     return PacedBudgetOptimal.from_problem(
-        problem, pace, nodes=nodes, load_over_stated=site.load_over_stated, curvature=curvature
+        problem,
+        pace,
+        nodes=nodes,
+        load_over_stated=site.load_over_stated,
+        curvature=curvature,
+        options=frontier.options,
     )
 
 

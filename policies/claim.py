@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policies.model import Job, Width
+from policies.quick import quick
 from policies.speedup import Floats
 
 
@@ -59,6 +60,7 @@ class Menu:
         return (self.speeds[high] - speed) / (self.gpus[high] - gpus)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What a job asks of scarce room.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 _Q = TypeVar("_Q")
 _A = TypeVar("_A")
@@ -25,3 +25,18 @@ class Memo(dict[_Q, _A]):
             self.clear()
         self[question] = answer
         return answer
+
+
+class Latest(Generic[_Q, _A]):
+    """The answer to the question that was asked last, kept for whoever asks about the very same object."""
+
+    def __init__(self, reckon: Callable[[_Q], _A]) -> None:
+        self._reckon = reckon
+        self._known: tuple[_Q, _A] | None = None
+
+    def __call__(self, question: _Q) -> _A:
+        """Return the answer to a question, which nobody changes afterwards."""
+        known = self._known
+        if known is None or known[0] is not question:
+            known = self._known = question, self._reckon(question)
+        return known[1]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from policies.errors import InvalidProblem
+from policies.quick import quick
 from policies.speedup import SpeedupCurve
 
 JobId: TypeAlias = str
@@ -195,6 +196,7 @@ class InstanceType:
         return self.usd_per_hour / self.gpus
 
 
+@quick
 @dataclass(frozen=True, slots=True, order=True)
 class Width:
     """GPUs of one type: what a job holds, or should."""
@@ -206,6 +208,7 @@ class Width:
         return f"{self.gpus} x {self.gpu_type}"
 
 
+@quick
 @dataclass(frozen=True, slots=True, order=True)
 class GpuSlot:
     """One GPU of one node; `index` counts them from 0."""
@@ -214,6 +217,7 @@ class GpuSlot:
     index: int
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """An instance as a policy sees it; one that is not `is_ready` was asked for, or boots.
@@ -227,6 +231,7 @@ class Node:
     tiers: tuple[str, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What a policy may know of one job now.
@@ -252,6 +257,7 @@ class Job:
     counted_at: float | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
     """What a policy may know of the books: hours since they opened, and what was spent since.

@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 
 from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
-from boa_daemon.sim.bound import lower_bound_hours
+from boa_daemon.sim.bound import lower_bounds_hours
 from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyKind, find_policy
 from policies.speedup import Floats
@@ -246,7 +246,11 @@ def floor_of(comparison: Comparison, rows: Sequence[Row]) -> LowerBounds:
     planned[spends < frontier.cheapest_feasible_spend] = np.inf
     # One arrival has no window; then the spend is per hour of the run, which no curve knows.
     hours = trace.window_hours
-    bound = [lower_bound_hours(trace, problem, spend * hours) if hours else math.inf for spend in spends]
+    bound = (
+        lower_bounds_hours(trace, problem, [spend * hours for spend in spends])
+        if hours
+        else [math.inf for _ in spends]
+    )
     return LowerBounds(spends=spends, planned_hours=planned, bound_hours=np.array(bound))
 
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from boa_daemon.traces.reader import Trace
-from policies.errors import InfeasibleBudget, InvalidProblem
+from policies.errors import InfeasibleBudget
 from policies.model import JobClass, Phase, Problem
-from policies.optimum.boa import solve
+from policies.optimum.frontier import MixedFrontier
 
 MOST_GROUPS = 64
 """Scales per class beyond which they are rounded down to a grid."""
@@ -35,12 +35,22 @@ def lower_bound_hours(trace: Trace, problem: Problem, money: float) -> float:
 
     Money is dollars, or GPU-hours where the problem counts GPUs. Infinite when the money cannot run the jobs.
     """
+    return lower_bounds_hours(trace, problem, (money,))[0]
+
+
+def lower_bounds_hours(trace: Trace, problem: Problem, moneys: Iterable[float]) -> list[float]:
+    """Return the bounds for several sums of money: the jobs are swept once."""
     apart_hours, apart_money = _start_ups_apart(trace, problem)
-    try:
-        solution = solve(groups_of(trace, problem), money * (1.0 + SLACK) - apart_money)
-    except (InfeasibleBudget, InvalidProblem):
-        return math.inf
-    return solution.mean_jct_hours + apart_hours / len(trace.jobs)
+    frontier = MixedFrontier.of(groups_of(trace, problem))
+
+    def bound(money: float) -> float:
+        try:
+            mean = frontier.solution_at(money * (1.0 + SLACK) - apart_money).mean_jct_hours
+        except InfeasibleBudget:
+            return math.inf
+        return mean + apart_hours / len(trace.jobs)
+
+    return [bound(money) for money in moneys]
 
 
 def _start_ups_apart(trace: Trace, problem: Problem) -> tuple[float, float]:

@@ -7,7 +7,7 @@ lets it happen: nodes become ready, are announced to end, vanish under their job
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isinf
 
 from boa_daemon.clock import VirtualClock
@@ -23,6 +23,7 @@ from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused
 from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
+from policies.quick import replace
 
 RETRY_SECONDS = 300.0
 """After a refusal in an outage, asking again makes sense this much later."""

@@ -221,9 +221,10 @@ class SimulatedJobs:
             return
         job.enter_next_phase()
         self._appoint(job)
-        state = job.state()
-        self._states[job.trace.id] = state
-        if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(state.job):
+        seen = job.job()
+        if not self._fresh_progress:  # else the next look brings it up to date
+            self._states[job.trace.id] = JobState(job=seen, slots=job.slots, generation=job.generation)
+        if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(seen):
             self._wants_tick()
 
     def _leave(self, job: Running) -> None:

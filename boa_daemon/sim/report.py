@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from boa_daemon.sim.bound import lower_bound_hours
+from boa_daemon.sim.bound import lower_bounds_hours
 from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
@@ -108,6 +108,8 @@ def report(
     busy = hours["used"] + hours["booting"] + hours["overhead"] + hours["lost"]
     # One arrival has no window: then the run itself is the only measure of time.
     paid_hours = window or simulated_hours
+    moneys = meter.most_usd, budget.amount * paid_hours
+    for_spent, for_budget = lower_bounds_hours(trace, problem, moneys)
     return Simulation(
         policy=policy,
         status="planned" if shortfall is None else "best-effort",
@@ -122,8 +124,8 @@ def report(
         mean_usd_per_hour=spent / paid_hours,
         mean_usd_per_simulated_hour=spent / simulated_hours,
         spent_usd=spent,
-        lower_bound_mean_jct_hours=lower_bound_hours(trace, problem, meter.most_usd),
-        lower_bound_at_budget_mean_jct_hours=lower_bound_hours(trace, problem, budget.amount * paid_hours),
+        lower_bound_mean_jct_hours=for_spent,
+        lower_bound_at_budget_mean_jct_hours=for_budget,
         planned_mean_jct_hours=built.planned_mean_jct_hours,
         planned_usd_per_hour=built.planned_spend,
         pacing_loss_fraction=None if built.pace is None else built.pace.loss_fraction,

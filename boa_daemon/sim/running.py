@@ -74,25 +74,25 @@ class Running:
 
     def state(self, now: float | None = None) -> JobState:
         """Return what a tick may see: the work left at an instant, or as last measured."""
+        return JobState(job=self.job(now), slots=self.slots, generation=self.generation)
+
+    def job(self, now: float | None = None) -> Job:
+        """Return what a policy may see: the work left at an instant, or as last measured."""
         trace, physics = self.trace, self.physics
         left, counted_at = (self.left, self.measured_at) if now is None else (self.left_at(now), now)
         work = left + physics.tail_sizes[self.phase] * trace.scale
-        return JobState(
-            job=Job(
-                id=trace.id,
-                class_name=trace.class_name,
-                arrived_at=self.arrived_at,
-                phase=self.phase,
-                remaining_gpu_hours=work * self.told_size / SECONDS_PER_HOUR,
-                scale=trace.scale * self.told_scale,
-                weight=physics.weight,
-                draw=self.draw,
-                width=self.width,
-                restarts=max(0, self.generation - 1),
-                counted_at=max(counted_at, self.works_from) if self.slots else None,
-            ),
-            slots=self.slots,
-            generation=self.generation,
+        return Job(
+            id=trace.id,
+            class_name=trace.class_name,
+            arrived_at=self.arrived_at,
+            phase=self.phase,
+            remaining_gpu_hours=work * self.told_size / SECONDS_PER_HOUR,
+            scale=trace.scale * self.told_scale,
+            weight=physics.weight,
+            draw=self.draw,
+            width=self.width,
+            restarts=max(0, self.generation - 1),
+            counted_at=max(counted_at, self.works_from) if self.slots else None,
         )
 
     def begin(self, now: float, *, generation: int, width: Width, slots: tuple[GpuSlot, ...]) -> None:

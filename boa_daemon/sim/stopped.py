@@ -6,11 +6,12 @@ So a start needs stock as a launch does: capacity is not guaranteed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from boa_daemon.tick.lives import next_life
 from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
 from policies.model import NodeId
+from policies.quick import replace
 
 START_SECONDS = 40.0
 """What a start of a stopped node takes, where nobody says: a guess, as no account was measured."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from boa_daemon.tick.actions import Action, LaunchNodes, act_of
 from boa_daemon.tick.limits import DAY_SECONDS, Act
@@ -12,6 +11,7 @@ from boa_daemon.tick.offers import Cooldown, cooled, covers
 from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import NodeId
+from policies.quick import replace
 
 GIVEN_UP_SECONDS = 60.0
 """After a launch whose nodes never showed up, its offer is left alone this long."""

@@ -14,8 +14,10 @@ from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Offer
 from policies.errors import InvalidProblem
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
+from policies.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopJob:
     """Checkpoint a job and free its GPUs; `generation` is the start that is to end."""
@@ -26,6 +28,7 @@ class StopJob:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateNode:
     """Give a node back; with `stops` its instance is kept, stopped, by a cloud that can do that."""
@@ -36,6 +39,7 @@ class TerminateNode:
     stops: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
     """Start a generation of a job on the given GPUs; generations count a job's starts from 1."""
@@ -48,6 +52,7 @@ class StartJob:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNodes:
     """Rent `count` instances of one type in one request.

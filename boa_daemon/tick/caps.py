@@ -23,7 +23,6 @@ Cost: O(nodes), and O(nodes log nodes) where something is given back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from math import floor, inf
 
@@ -34,6 +33,7 @@ from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
 from boa_daemon.tick.team_caps import judge_teams, with_verdict
 from policies.model import JobId, NodeId
+from policies.quick import replace
 
 _Rank = tuple[int, float, float, NodeId]
 _IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)

@@ -7,7 +7,7 @@ there, so a missed one heals itself on the next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
@@ -35,6 +35,7 @@ from boa_daemon.tick.state import ClusterState, NodeState, Rules
 from policies.links.machines import siblings
 from policies.model import Job, JobId, NodeId
 from policies.protocols import Allocator, Placer
+from policies.quick import replace
 
 _Nodes: TypeAlias = dict[NodeId, NodeState]
 
@@ -107,10 +108,10 @@ class Controller:
         Whoever has to leave leaves: a node that ends, or goes back for a cap, waits for nobody.
         """
         engine, state = self.ports.engine, decision.state
-        if not isinstance(engine, Readies):
-            return frozenset()
         starts = [action for action in decision.actions if isinstance(action, StartJob)]
         moves = [start for start in starts if state.jobs[start.job].slots]
+        if not moves or not isinstance(engine, Readies):
+            return frozenset()
         not_ready = [start.job for start in moves if not engine.is_ready_for(start)]
         leaves = {node.id for node in state.nodes.values() if node.ends_by is not None}.union(
             decision.plan.forced

@@ -5,7 +5,6 @@ Cost: a look-up for each size, and a tenth of a second where a programme is new 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, exp, log2
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ from policies.links.machines import off_market, spot_kind
 from policies.model import Width
 from policies.online.date_programme import date_plan
 from policies.online.deadlines import FAILURE_HOURS, TINY, Advice, DatePlan, Rung, SpotMarket
+from policies.quick import replace
 
 LIKELY = 0.5
 """The size that a date is planned for is the largest with which it has this probability."""

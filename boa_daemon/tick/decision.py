@@ -45,6 +45,7 @@ from boa_daemon.tick.stages.want import want
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.model import JobId
 from policies.protocols import Allocator, Placer
+from policies.quick import quick
 
 Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
 STAGES: tuple[Stage, ...] = (
@@ -86,6 +87,7 @@ STAGES: tuple[Stage, ...] = (
 """What makes a plan, in this order: each stage takes the plan so far and returns a better one."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What was seen (`state`), what is wanted (`plan`), and what to do about the difference, in order."""

@@ -78,6 +78,8 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
     """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
     orders: list[Action] = []
+    if not plan.launches:
+        return orders
     pool = PoolStarts(state, plan)
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]

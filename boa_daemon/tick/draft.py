@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -12,12 +12,14 @@ from boa_daemon.tick.state import Plan, Rules, WaitReason
 from policies.answer import Allocation
 from policies.model import JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
+from policies.quick import quick, replace
 
 SOON_SECONDS = 1.0
 """Where this decision makes the next one necessary, that follows so soon."""
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """The widths of jobs that do not hold them, in the order of service, and the jobs to stop.
@@ -30,6 +32,7 @@ class Changes:
     leaving: tuple[JobId, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """The plan so far, and what later stages need to know of earlier ones.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from boa_daemon.tick.offers import whole_gangs
 from boa_daemon.tick.room import Slots
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from policies.model import InstanceType, Node, NodeId
+from policies.quick import replace
 
 
 def left_of(plan: Plan, name: str, allowed: int) -> int:

@@ -7,20 +7,24 @@ become a node, so until it is settled it counts as a requested node.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum
+from types import MappingProxyType
 
 from boa_daemon.tick.limits import DAY_SECONDS, Window, month_of
 from boa_daemon.tick.ports import Charge
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
-from policies.model import InstanceType, Money
+from policies.model import InstanceType, Money, NodeId
 from policies.online.pacing import MONTH_HOURS, Pace
 from policies.online.rhythm import hour_of_week
+from policies.quick import quick, replace
 
 COMPUTE = "compute"
+_NO_NODES: Mapping[NodeId, NodeState] = MappingProxyType({})
 MINIMUM_BILLED_SECONDS = 60.0
 """AWS bills Linux instances per second, with a minimum of one minute."""
 
@@ -103,6 +107,7 @@ def charge_for(node: NodeState) -> Charge:
     )
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """Final bills, running meters and requested nodes, in whole micro-dollars."""
@@ -182,7 +187,12 @@ def _months(at: float) -> float:
 
 def opening_of(state: ClusterState, pace: Pace) -> float | None:
     """Return when the books should open: later than they did, where more is unspent than is carried over."""
-    money = money_of(state, pace)
-    if money is None or state.books_opened_at is None:
+    least = money_of(replace(state, nodes=_NO_NODES), pace)
+    if least is None or state.books_opened_at is None:
         return None
+    if pace.opening_hours(least) == 0.0:
+        # Final bills alone say that nothing is forgone: what runs can only add to them.
+        return state.books_opened_at
+    money = money_of(state, pace)
+    assert money is not None
     return state.books_opened_at + pace.opening_hours(money) * SECONDS_PER_HOUR

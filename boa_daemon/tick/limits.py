@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from policies.model import check_positive
+from policies.quick import quick
 
 CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
 """Which hard cap."""
@@ -150,6 +152,7 @@ class Steady:
 ActKind: TypeAlias = Literal["stop", "start", "terminate", "launch"]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
     """Something that was ordered: what, to which job, node or instance type, and when."""
@@ -179,6 +182,12 @@ def day_of(now: float) -> Window:
 
 def month_of(now: float) -> Window:
     """Return the calendar month (UTC) that an instant falls into."""
-    begins = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return _month_of_day(now // DAY_SECONDS)
+
+
+@lru_cache(maxsize=64)
+def _month_of_day(day: float) -> Window:
+    """Return the month of a day, counted from the epoch: it is asked for at every tick."""
+    begins = datetime.fromtimestamp(day * DAY_SECONDS, UTC).replace(day=1)
     ends = (begins + timedelta(days=32)).replace(day=1)
     return Window(begins_at=begins.timestamp(), ends_at=ends.timestamp())

@@ -12,7 +12,7 @@ Cost: O(jobs + nodes) per tick where there is a cap; O(widths log widths) where 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import floor
 
 from boa_daemon.tick.offers import closed_until, offers_of
@@ -20,6 +20,7 @@ from boa_daemon.tick.state import ClusterState, Rules
 from policies.answer import Allocation
 from policies.model import InstanceType, JobId, Width
 from policies.online.narrowing import shares
+from policies.quick import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, P
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.model import JobId, NodeId, check_positive
+from policies.quick import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class OpenLaunch:
         return tuple(f"{self.action.id}/{number}" for number in range(len(self.seen), self.action.count))
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """The final bill of one node, in whole micro-dollars.

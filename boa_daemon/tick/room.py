@@ -19,6 +19,8 @@ from policies.protocols import Placer
 
 Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
 _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
+_Asked: TypeAlias = tuple[tuple[list[tuple[JobId, Width]], list[NodeId]], dict[JobId, tuple[GpuSlot, ...]]]
+"""What a room was asked last, and what it said."""
 _a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that nobody has asked for yet."""
@@ -41,6 +43,7 @@ class Room:
         Jobs in `compact` are placed on as few nodes as their width needs, or not at all.
         """
         self._placer, self._compact = placer, compact
+        self._asked: _Asked | None = None
         self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._nodes: dict[NodeId, Node] = {}
@@ -124,15 +127,18 @@ class Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
         left._placer, left._nodes, left._movers = self._placer, self._nodes, self._movers - placed.keys()
-        left._zones, left._compact = self._zones, self._compact
+        left._zones, left._compact, left._asked = self._zones, self._compact, None
+        left._holders = holders = dict(self._holders)
+        if not placed:
+            return left
         gone = placed.keys()
-        left._holders = {
-            node: jobs.copy() if gone.isdisjoint(jobs) else [None if job in gone else job for job in jobs]
-            for node, jobs in self._holders.items()
-        }
+        taken = {slot.node for slots in placed.values() for slot in slots}
+        for node, jobs in self._holders.items():
+            if node in taken or not gone.isdisjoint(jobs):
+                holders[node] = [None if job in gone else job for job in jobs]
         for job, slots in placed.items():
             for slot in slots:
-                left._holders[slot.node][slot.index] = job
+                holders[slot.node][slot.index] = job
         return left
 
     def without(self, ending: frozenset[JobId], state: ClusterState) -> Room:
@@ -222,6 +228,16 @@ class Room:
         wishes = self._fitting(wishes, extra)
         if not wishes:
             return {}
+        question = list(wishes.items()), [node.id for node in extra]
+        # At a cap on nodes several stages ask the very same.
+        if self._asked is None or self._asked[0] != question:
+            self._asked = question, self._answer(wishes, extra)
+        return dict(self._asked[1])
+
+    def _answer(
+        self, wishes: Mapping[JobId, Width], extra: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what the placer says to wishes of which none is surely too wide."""
         held: dict[JobId, list[GpuSlot]] = {}
         widths: dict[JobId, Width] = {}
         for node, jobs in self._holders.items():

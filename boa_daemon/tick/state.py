@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -14,8 +14,10 @@ from boa_daemon.tick.limits import Act, Caps, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
 from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
+from policies.memo import Latest
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
+from policies.quick import quick, replace
 
 if TYPE_CHECKING:
     from policies.site import BuiltPolicy
@@ -53,6 +55,7 @@ IDLE_HOLD_SECONDS = 60.0
 """A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """An instance as the cloud lists it.
@@ -164,6 +167,7 @@ class JobTerms:
 NO_TERMS = JobTerms()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """A job that is present: what a policy may know, and what it holds.
@@ -238,6 +242,16 @@ class GateView:
     jobs: Mapping[JobId, GatedJob]
 
 
+def _bound_jobs(jobs: Mapping[JobId, JobState]) -> dict[JobId, JobState]:
+    """Return the jobs with terms, and those that are rigid."""
+    return {name: job for name, job in jobs.items() if job.terms is not NO_TERMS or job.is_rigid}
+
+
+_bound = Latest(_bound_jobs)
+"""Several stages of a tick look for them, among thousands of jobs that have none."""
+
+
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """Everything that a tick may look at.
@@ -269,6 +283,11 @@ class ClusterState:
     users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
     teams: Mapping[str, TeamMoney] = field(default_factory=lambda: MappingProxyType({}))
     gate: GateView | None = None
+
+    @property
+    def bound_jobs(self) -> Mapping[JobId, JobState]:
+        """The jobs of which more is said than a policy looks at: their terms, or that they are rigid."""
+        return _bound(self.jobs)
 
     @property
     def usd_per_hour(self) -> float:
@@ -331,6 +350,7 @@ class Rules:
         return {kind.name: kind for kind in self.instance_types.values()}
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What should be.
@@ -373,5 +393,8 @@ class Plan:
 
     def looked_at_by(self, *instants: float | None) -> Plan:
         """Return the plan with a wake-up at the earliest of its own and these instants."""
-        wake_at = min((at for at in (self.wake_at, *instants) if at is not None), default=None)
+        wake_at = self.wake_at
+        for at in instants:
+            if at is not None and (wake_at is None or at < wake_at):
+                wake_at = at
         return self if wake_at == self.wake_at else replace(self, wake_at=wake_at)

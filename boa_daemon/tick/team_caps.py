@@ -13,7 +13,7 @@ Cost: O(jobs log jobs) for each team.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from boa_daemon.tick.cap_projection import most_per_second
@@ -22,6 +22,7 @@ from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.team_money import TeamCap, TeamMoney
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR
 from policies.model import GpuSlot, JobId, NodeId
+from policies.quick import replace
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,11 +32,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 import numpy as np
 
+from policies.memo import Memo
 from policies.model import Job, JobClass, Problem, Width
 from policies.optimum.options import whole_columns
 from policies.speedup import Floats, Ints
@@ -45,6 +47,8 @@ MOST_TABLES = 256
 """Scales of a class and multiplier for which tables are kept; beyond it they are made anew."""
 LEAST_PART = 1e-12
 """A phase is never quite done before it is over: nothing times an infinite cost has no value."""
+DOUBTLESS = 0.99
+"""Where a change saves less than this part of the margin, rounding cannot make it pay."""
 _SCALE = attrgetter("scale")
 
 
@@ -78,6 +82,12 @@ class WidthColumns:
             size_after=tuple(sum(sizes[number + 1 :]) for number in range(len(sizes))),
         )
 
+    @classmethod
+    def by_class(cls, problem: Problem) -> Mapping[str, WidthColumns]:
+        """Return the classes of a problem by name, each laid out when somebody first asks for it."""
+        classes = {job_class.name: job_class for job_class in problem.classes}
+        return Memo(lambda name: cls.of(problem, classes[name]))
+
     def part_left(self, job: Job) -> float:
         """Return the fraction of its phase that a job has still to do."""
         phase_size = self.job_class.phases[job.phase].size_gpu_hours * job.scale
@@ -109,6 +119,9 @@ class CostToGo:
     best: Ints  # (phases,): the column to be in at the beginning of each phase, had it been free
     first: int  # the column to start a new job in
     is_straight: bool  # costs are proportional to the scale, so the table is exact at every scale
+    _stay_to: dict[tuple[int, int, float], float] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, columns: WidthColumns, *, scale: float, multiplier: float) -> CostToGo:
@@ -163,12 +176,43 @@ class CostToGo:
                 return widths[self.first]
             if held is not None and held == self.best[phase]:
                 return widths[held]
+        is_exact = self.is_straight or scale == self.scale
+        if held is not None and is_exact and scale <= self._stays_to(phase, held, margin):
+            return widths[held]
         rest = self.rest(phase, scale=scale, left=left)
         if held is None:
             return widths[int((rest + self._begins(phase)).argmin())]
         changed = rest + self.change_cost
         other = int(changed.argmin())
         return widths[other] if changed[other] < rest[held] * (1.0 - margin) else widths[held]
+
+    def _stays_to(self, phase: int, held: int, margin: float) -> float:
+        """Return the largest scale up to which a job stays where it is, whatever is left of its phase.
+
+        What a change saves is linear in what is left, so it pays nowhere if it pays at neither end; and what
+        it costs weighs more in a shorter job. Where costs are not straight, it is for the table's own scale.
+        """
+        question = phase, held, margin
+        known = self._stay_to.get(question)
+        if known is None:
+            known = self._stay_to[question] = self._reckon_stay(phase, held, margin)
+        return known
+
+    def _reckon_stay(self, phase: int, held: int, margin: float) -> float:
+        """Return that scale, a little less than exactly: zero where there is any doubt."""
+        keeps = 1.0 - DOUBTLESS * margin
+        slopes = self.after_slope[phase], self.after_slope[phase] + self.phase_cost[phase]
+        if not np.isfinite(slopes[1][held]):
+            return 0.0
+        lost = np.minimum(*(slope - keeps * slope[held] for slope in slopes))
+        if not self.is_straight:
+            constant = self.after_constant[phase]
+            stays = lost * self.scale + constant - keeps * constant[held] + self.change_cost >= 0.0
+            return self.scale if bool(stays.all()) else 0.0
+        gains = lost < 0.0
+        if not gains.any():
+            return math.inf
+        return float((self.change_cost[gains] / -lost[gains]).min())
 
     def width_between(
         self, other: CostToGo, phase: int, *, scale: float, left: float, holds: Width | None, margin: float

@@ -30,17 +30,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from policies.answer import Hold, Stretch
 from policies.claim import Claim, Menu
 from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.memo import Memo
-from policies.model import InstanceType, Job, JobClass, Problem, Width
+from policies.model import InstanceType, Job, JobClass, JobId, Problem, Width
 from policies.online.cost_to_go import WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
 from policies.optimum.solution import Solution
+from policies.quick import replace
 
 MOST_TIMES_ALONE = 10.0
 """Where room is scarce, a job that has been there for this many times its hours alone comes first."""
@@ -54,6 +55,8 @@ LEAST_NODE_PRICE = 0.01
 """Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
 LEAST_SHARE = 1e-4
 """A disk costs this part of a node at the least."""
+MOST_KNOWN = 20_000
+"""Jobs whose hours left are kept; beyond it they are reckoned anew."""
 LONGEST_HOLD_HOURS = 1.0
 """However little the money is worth, a node that nobody wanted for an hour goes back."""
 
@@ -83,7 +86,7 @@ def demands_of(
     problem: Problem, solution: Solution, instance_types: Mapping[str, InstanceType]
 ) -> dict[str, Demand]:
     """Return the demand for each GPU type under a plan: each time that a job starts or grows counts."""
-    demands = dict.fromkeys(instance_types, Demand())
+    weighted, nodes_wanted = dict.fromkeys(instance_types, 0.0), dict.fromkeys(instance_types, 0.0)
     for job_class, answer in zip(problem.classes, solution.classes, strict=True):
         for plan in answer.plans:
             jobs_per_hour = job_class.arrivals_per_hour * plan.job_fraction
@@ -91,14 +94,13 @@ def demands_of(
             for number, width in enumerate(plan.widths):
                 held = before.gpus if width.gpu_type == before.gpu_type else 0
                 nodes = max(0, width.gpus - held) / instance_types[width.gpu_type].gpus
-                old = demands[width.gpu_type]
-                demands[width.gpu_type] = Demand(
-                    weighted_jobs_per_hour=old.weighted_jobs_per_hour
-                    + (jobs_per_hour * job_class.weight if number == 0 else 0.0),
-                    nodes_per_hour=old.nodes_per_hour + jobs_per_hour * nodes,
-                )
+                weighted[width.gpu_type] += jobs_per_hour * job_class.weight if number == 0 else 0.0
+                nodes_wanted[width.gpu_type] += jobs_per_hour * nodes
                 before = width
-    return demands
+    return {
+        kind: Demand(weighted_jobs_per_hour=weighted[kind], nodes_per_hour=nodes_wanted[kind])
+        for kind in instance_types
+    }
 
 
 def hold_at(
@@ -147,7 +149,8 @@ class WholeNodes:
     """Implements `NodePrices` for one multiplier; `priced` gives the one for another.
 
     `overheads` are the start-up and rescale hours of each class without boots; `menus` are the widths of a
-    class's phase up to a planned one. Neither depends on the multiplier.
+    class's phase up to a planned one; `known_left` are hours left of jobs as they were when last asked about.
+    None of them depends on the multiplier.
     """
 
     columns: Mapping[str, WidthColumns]
@@ -159,6 +162,7 @@ class WholeNodes:
     weight: float
     multiplier: float
     menus: Memo[tuple[str, int, Width], Menu] = field(repr=False, compare=False)
+    known_left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -172,7 +176,7 @@ class WholeNodes:
         """Lay out the classes once; `problem` has the boots in its start-ups, not in its changes."""
         counted = problem.budget_unit == "gpus"
         arrivals = sum(c.arrivals_per_hour for c in problem.classes)
-        columns = {c.name: WidthColumns.of(problem, c) for c in problem.classes}
+        columns = WidthColumns.by_class(problem)
         return cls(
             columns=columns,
             menus=Memo(lambda question: _menu(columns[question[0]], *question[1:])),
@@ -219,7 +223,21 @@ class WholeNodes:
         return self.boot_hours * min(1.0 + price, MOST_PATIENCE)
 
     def hours_left(self, job: Job) -> float:
-        """Return how long a job runs on at the width that it holds; infinite where it holds none."""
+        """Return how long a job runs on at the width that it holds; infinite where it holds none.
+
+        Several stages ask that of every job at each tick, and most jobs are those of the tick before.
+        """
+        known = self.known_left.get(job.id)
+        if known is not None and known[0] is job:
+            return known[1]
+        hours = self._hours_left(job)
+        if len(self.known_left) >= MOST_KNOWN:
+            self.known_left.clear()
+        self.known_left[job.id] = job, hours
+        return hours
+
+    def _hours_left(self, job: Job) -> float:
+        """Reckon how long a job runs on."""
         columns = self.columns[job.class_name]
         held = None if job.width is None else columns.index.get(job.width)
         if held is None:

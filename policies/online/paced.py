@@ -26,6 +26,7 @@ from policies.model import Job, Money, Problem, Width
 from policies.online.cost_to_go import CostsByScale, WidthColumns
 from policies.online.node_prices import WholeNodes
 from policies.online.pacing import MultiplierTable, Pace, Position, Step, pace_step
+from policies.optimum.options import OptionSet
 from policies.speedup import Floats
 
 SWITCH_MARGIN = 1e-6
@@ -38,12 +39,13 @@ MOST_LEVELS = 20_000
 class PacedBudgetOptimal:
     """Give every job the width that is best at the multiplier of the tick; never queue.
 
-    `costs` are those of a class at a level of the table.
+    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table.
     """
 
     pace: Pace
     table: MultiplierTable
     columns: Mapping[str, WidthColumns]
+    sizes: Mapping[str, float]
     margin: float = SWITCH_MARGIN
     nodes: WholeNodes | None = None
     costs: Memo[tuple[str, int], CostsByScale] = field(repr=False, compare=False)
@@ -57,15 +59,16 @@ class PacedBudgetOptimal:
         nodes: WholeNodes | None = None,
         load_over_stated: float = 1.0,
         curvature: float | None = None,
+        options: OptionSet | None = None,
     ) -> PacedBudgetOptimal:
         """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
 
         `curvature` is that of the frontier at the budget (`policies.online.pacing`), None where there is
-        none.
+        none. `options` are those of the problem, where somebody has laid them out already.
         """
-        table = MultiplierTable.of(problem)
+        table = MultiplierTable.of(problem, options)
         table = replace(table, rates=table.rates / load_over_stated)
-        columns = {c.name: WidthColumns.of(problem, c) for c in problem.classes}
+        columns = WidthColumns.by_class(problem)
 
         def costs(question: tuple[str, int]) -> CostsByScale:
             name, level = question
@@ -76,6 +79,7 @@ class PacedBudgetOptimal:
             nodes=nodes,
             table=table,
             columns=columns,
+            sizes={c.name: c.size_gpu_hours for c in problem.classes},
             costs=Memo(costs, most=MOST_LEVELS),
         )
 
@@ -85,10 +89,10 @@ class PacedBudgetOptimal:
 
     def present(self, jobs: Sequence[Job]) -> Floats:
         """Return how many whole jobs of each class the work left amounts to, shape (classes,)."""
-        left = dict.fromkeys(self.columns, 0.0)
+        left = dict.fromkeys(self.sizes, 0.0)
         for job in jobs:
             left[job.class_name] += job.remaining_gpu_hours
-        return np.array([left[name] / c.job_class.size_gpu_hours for name, c in self.columns.items()])
+        return np.array([left[name] / size for name, size in self.sizes.items()])
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job for the money that is left."""
@@ -136,7 +140,7 @@ class PacedBudgetOptimal:
             widths={job.id: self._width_of(job, position) for job in jobs},
             memory=memory,
             node_prices=None if self.nodes is None else self.nodes.priced(position.multiplier),
-            reasons=Reasons(jobs={job.id: job for job in jobs}, say=say),
+            reasons=Reasons(jobs=jobs, say=say),
         )
 
     def _width_of(self, job: Job, position: Position) -> Width:

@@ -57,15 +57,17 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from policies.memo import Memo
 from policies.model import Money, Problem, check_positive
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm
 from policies.optimum.hull import lower_hulls, merge
 from policies.optimum.options import OptionSet, whole_width_options
+from policies.quick import quick
 from policies.speedup import Floats, Ints
 
 MONTH_HOURS = 730.0
@@ -162,8 +164,10 @@ class Pace:
             spread = variance + rhythm + noise
             logs.append(math.log(odds / math.sqrt(spread)) - 0.5 * seen**2 / spread)
             shares.append(variance / spread)
-        likely = [math.exp(log - max(logs)) for log in logs]
-        return math.exp(seen * float(np.average(shares, weights=likely)))
+        best = max(logs)
+        likely = [math.exp(log - best) for log in logs]
+        weighted = [share * odds for share, odds in zip(shares, likely, strict=True)]
+        return math.exp(seen * (_added(weighted) / _added(likely)))
 
     def _log_variance(self, hours: float, seen: float) -> float:
         """Return the variance of the logarithm of the load that was seen in so many hours."""
@@ -206,6 +210,7 @@ def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, leas
     return float(max(below + above - 2.0 * here, 0.0) / (2.0 * share * share * here))
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """A place on the frontier: `edge` edges are taken, and a share of the next one."""
@@ -232,11 +237,17 @@ class MultiplierTable:
     edge_cost: Floats
     least_cost: Floats  # of a job at level 0, shape (classes,)
     rates: Floats  # believed arrivals per hour, shape (classes,)
+    costs_of_rates: Floats = field(init=False, repr=False, compare=False)  # of an hour's arrivals, (levels,)
+    _planned: Memo[float, Position] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "costs_of_rates", self.costs(self.rates))
+        object.__setattr__(self, "_planned", Memo(lambda budget: self._where(self.costs_of_rates, budget)))
 
     @classmethod
-    def of(cls, problem: Problem) -> MultiplierTable:
+    def of(cls, problem: Problem, options: OptionSet | None = None) -> MultiplierTable:
         """Sweep the classes once, each as if one job of it arrived per hour."""
-        options: OptionSet = whole_width_options(problem)
+        options = whole_width_options(problem) if options is None else options
         chains = lower_hulls(
             options.spend,
             options.weights[options.group] * options.hours,
@@ -261,15 +272,20 @@ class MultiplierTable:
 
     def cost_at(self, jobs: Floats, position: Position) -> float:
         """Return what so many jobs of each class cost together at a place of the frontier."""
-        costs = self.costs(jobs)
-        after = costs[min(position.edge + 1, len(costs) - 1)]
-        return float(costs[position.edge] * (1.0 - position.share) + after * position.share)
+        return _at(self.costs(jobs), position)
+
+    def rates_cost_at(self, position: Position) -> float:
+        """Return what the believed arrivals of an hour cost at a place of the frontier."""
+        return _at(self.costs_of_rates, position)
 
     def position(self, jobs: Floats, money: float) -> Position:
         """Return where so many jobs of each class cost `money`; an end of the table where they cannot."""
-        costs = self.costs(jobs)
+        return self._where(self.costs(jobs), money)
+
+    def _where(self, costs: Floats, money: float) -> Position:
+        """Return where costs by level are `money`."""
         last = len(costs) - 1
-        edge = min(max(int(np.searchsorted(costs, money, side="right")) - 1, 0), last)
+        edge = min(max(int(costs.searchsorted(money, side="right")) - 1, 0), last)
         share = 0.0
         if edge < last and money > costs[edge]:
             share = float((money - costs[edge]) / (costs[edge + 1] - costs[edge]))
@@ -288,13 +304,35 @@ class MultiplierTable:
 
     def planned(self, budget: float) -> Position:
         """Return where the believed arrivals of an hour cost the budget."""
-        return self.position(self.rates, budget)
+        return self._planned[budget]
 
     def grain_hours(self, budget: float) -> float:
         """Return how coarse the believed load is at a budget, in hours of it (`Pace`)."""
         planned = self.planned(budget)
-        costs = np.array([self.cost_at(job, planned) for job in np.eye(len(self.rates))])
+        here, next_one = self._job_costs(planned.edge), self._job_costs(planned.edge + 1)
+        costs = here * (1.0 - planned.share) + next_one * planned.share
         return float(self.rates @ costs**2) / budget**2
+
+    def _job_costs(self, edge: int) -> Floats:
+        """Return what a job of each class costs where so many edges are taken, shape (classes,)."""
+        taken = np.bincount(
+            self.edge_class[:edge], weights=self.edge_cost[:edge], minlength=len(self.least_cost)
+        )
+        return self.least_cost + taken
+
+
+def _added(values: Sequence[float]) -> float:
+    """Return a sum of few numbers, added up one by one: the same in every version of Python."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def _at(costs: Floats, position: Position) -> float:
+    """Return the cost at a place of the frontier, from those at each level."""
+    after = costs[min(position.edge + 1, len(costs) - 1)]
+    return float(costs[position.edge] * (1.0 - position.share) + after * position.share)
 
 
 def _between(slopes: Floats) -> Floats:
@@ -305,6 +343,7 @@ def _between(slopes: Floats) -> Floats:
     return np.concatenate([[slopes[0] * BEYOND], inside, [slopes[-1] / BEYOND]])
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What one tick of the law comes to: where to be on the frontier, and the figures behind it.
@@ -350,7 +389,7 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
         load_hours=load_hours,
         memory=(
             committed - (committed - forgotten) * kept,
-            stated * kept + table.cost_at(table.rates, position) * came,
+            stated * kept + table.rates_cost_at(position) * came,
             yardstick,
             correction,
         ),

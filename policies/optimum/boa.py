@@ -100,7 +100,7 @@ class BudgetOptimal:
         return Allocation(
             widths={job.id: plan_of(job).widths[job.phase] for job in jobs},
             node_prices=self.nodes,
-            reasons=Reasons(jobs={job.id: job for job in jobs}, say=self.reason),
+            reasons=Reasons(jobs=jobs, say=self.reason),
         )
 
     def reason(self, job: Job) -> str:

@@ -90,21 +90,21 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
     stack = _stack(classes)
     owner, multiplier = _first_multipliers(classes)
     plans = _best_plans(stack, owner, multiplier)
-    tested: set[tuple[int, int]] = set()
+    tested = np.zeros(0, dtype=np.int64)  # the two plans of a chord, in one number
     while True:
         chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
         left = np.flatnonzero(chains.group[1:] == chains.group[:-1])
-        ends = zip(chains.option[left].tolist(), chains.option[left + 1].tolist(), strict=True)
-        chords = [pair for pair in ends if pair not in tested]
-        if not chords:
+        chords = (chains.option[left].astype(np.int64) << 32) | chains.option[left + 1]
+        chords = chords[~np.isin(chords, tested)]
+        if not len(chords):
             break
-        a, b = np.array(chords, dtype=np.int64).T
+        a, b = chords >> 32, chords & (2**32 - 1)
         multiplier = (plans.time[a] - plans.time[b]) / (plans.cost[b] - plans.cost[a])
         found = _best_plans(stack, plans.owner[a], multiplier)
         on_chord = plans.time[a] + multiplier * plans.cost[a]
         is_below = found.time + multiplier * found.cost < on_chord * (1.0 - tolerance)
         # Every chord is tested once: where a plan below it changes nothing, rounding alone put it there.
-        tested.update(chords)
+        tested = np.concatenate([tested, chords])
         if is_below.any():
             better = np.flatnonzero(is_below)
             plans = plans.and_more(

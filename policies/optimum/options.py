@@ -188,18 +188,21 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
 
 def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
     """Return the union of the (type, width) pairs of all phases; a phase that lacks one has inf there."""
-    pairs: dict[tuple[int, int], int] = {}
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
-    for phase in job_class.phases:
-        for name, curve in phase.speedups.items():
-            for width in curve.whole_widths().tolist():
-                pairs.setdefault((number_of[name], width), len(pairs))
-    time = np.full((len(job_class.phases), len(pairs)), np.inf)
+    pairs: dict[tuple[int, int], int] = {}
+    known: dict[tuple[str, int], tuple[Floats, list[int]]] = {}  # phases often share their curves
+    blocks: list[tuple[int, Floats, list[int]]] = []
     for number, phase in enumerate(job_class.phases):
         for name, curve in phase.speedups.items():
-            whole = curve.whole_widths()
-            at = [pairs[number_of[name], width] for width in whole.tolist()]
-            time[number, at] = phase.size_gpu_hours / curve.speed_at(whole)
+            found = known.get((name, id(curve)))
+            if found is None:
+                whole, kind = curve.whole_widths(), number_of[name]
+                at = [pairs.setdefault((kind, width), len(pairs)) for width in whole.tolist()]
+                found = known[name, id(curve)] = curve.speed_at(whole), at
+            blocks.append((number, phase.size_gpu_hours / found[0], found[1]))
+    time = np.full((len(job_class.phases), len(pairs)), np.inf)
+    for number, hours, at in blocks:
+        time[number, at] = hours
     types, gpus = (np.array(part) for part in zip(*pairs, strict=True))
     price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
     return Columns(

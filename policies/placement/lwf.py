@@ -116,7 +116,9 @@ class LeastWorkloadFirst:
             if width.gpus <= left[width.gpu_type]:
                 left[width.gpu_type] -= width.gpus
                 fitting.append(job)
-        for job in sorted(fitting, key=lambda name: -widths[name].gpus):
+        if len(fitting) > 1:
+            fitting.sort(key=lambda name: -widths[name].gpus)
+        for job in fitting:
             packing.add(job, widths[job], kappa=self.kappa)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})

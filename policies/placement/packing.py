@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
@@ -27,7 +27,7 @@ _Shelf = list[int]
 """Nodes by index, ascending."""
 _Key = tuple[str, bool, int, bool]
 """GPU type, whether in use, free GPUs, whether the link is busy."""
-_Shelves = Mapping[_Key, _Shelf]
+_Shelves = dict[_Key, _Shelf]
 
 
 @lru_cache(maxsize=65_536)
@@ -45,20 +45,19 @@ class Packing:
         self._type = [node.instance_type.gpu_type for node in nodes]
         self._capacity = [node.instance_type.gpus for node in nodes]
         self._free = [list(range(gpus - 1, -1, -1)) for gpus in self._capacity]
-        self._senders: list[set[JobId]] = [set() for _ in nodes]
-        self._jobs: list[set[JobId]] = [set() for _ in nodes]
+        self._senders: defaultdict[int, set[JobId]] = defaultdict(set)
         self._slots: dict[JobId, tuple[GpuSlot, ...]] = {}
         self._total_free: defaultdict[str, int] = defaultdict(int)
         self._widest: defaultdict[str, int] = defaultdict(int)
-        self._shelves: defaultdict[_Key, _Shelf] = defaultdict(list)
+        # Nodes are filed when somebody first looks for one: all who hold GPUs before that come to one filing.
+        self._filed: _Shelves | None = None
         self._under: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for place, above in enumerate(nodes):
             for depth in range(1, len(above.tiers) + 1):
                 self._under[above.tiers[:depth]].append(place)
-        for node, (kind, gpus) in enumerate(zip(self._type, self._capacity, strict=True)):
+        for kind, gpus in zip(self._type, self._capacity, strict=True):
             self._total_free[kind] += gpus
             self._widest[kind] = max(self._widest[kind], gpus)
-            self._shelves[(kind, False, gpus, False)].append(node)
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
@@ -110,10 +109,9 @@ class Packing:
                 for gpu in taken:
                     free.remove(gpu)
             self._total_free[self._type[node]] -= len(taken)
-            self._jobs[node].add(job)
             if spans:
                 self._senders[node].add(job)
-            insort(self._shelf_of(node), node)
+            self._shelve(node)
         self._slots[job] = tuple(slots)
 
     def remove(self, job: JobId) -> tuple[GpuSlot, ...]:
@@ -124,9 +122,8 @@ class Packing:
             freed = [slot.index for slot in slots if slot.node == self._ids[node]]
             self._free[node] = sorted([*self._free[node], *freed], reverse=True)
             self._total_free[self._type[node]] += len(freed)
-            self._jobs[node].discard(job)
             self._senders[node].discard(job)
-            insort(self._shelf_of(node), node)
+            self._shelve(node)
         return slots
 
     def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
@@ -153,10 +150,9 @@ class Packing:
         taken = [known[gpu] for gpu in free[: -gpus - 1 : -1]]
         del free[len(free) - gpus :]
         self._total_free[self._type[node]] -= gpus
-        self._jobs[node].add(job)
         if spans:
             self._senders[node].add(job)
-        insort(self._shelf_of(node), node)
+        self._shelve(node)
         return taken
 
     def _leftovers(self, width: Width) -> list[int]:
@@ -166,7 +162,7 @@ class Packing:
         for in_use in (True, False):
             for free in range(1, self._widest[width.gpu_type] + 1):
                 for busy in (False, True):
-                    for node in self._shelves[(width.gpu_type, in_use, free, busy)]:
+                    for node in self._shelves.get((width.gpu_type, in_use, free, busy), ()):
                         if left <= 0:
                             return chosen
                         chosen.append(node)
@@ -175,7 +171,7 @@ class Packing:
 
     def _fewest(self, width: Width) -> list[int]:
         """Return the fewest nodes that do; of those the nearest; then quiet links; then the best fit."""
-        node = self._first(self._one_node_keys(width, in_use=(True, False)), self._shelves, ())
+        node = self._one_node(width)
         if node is not None:
             return [node]
         nodes = self._quietest(width, self._shelves)
@@ -194,13 +190,14 @@ class Packing:
 
     def _busy_links(self, nodes: Sequence[int]) -> int:
         """Return how many of the nodes have a link that somebody uses."""
-        return sum(bool(self._senders[node]) for node in nodes)
+        return sum(bool(self._senders.get(node)) for node in nodes)
 
     def _shelves_of(self, nodes: Iterable[int]) -> _Shelves:
         """Return some of the nodes as they are filed."""
-        found: defaultdict[_Key, _Shelf] = defaultdict(list)
+        found: _Shelves = {}
         for node in nodes:
-            found[self._key_of(node)].append(node)
+            if self._free[node]:
+                found.setdefault(self._key_of(node), []).append(node)
         return found
 
     def _quietest(self, width: Width, shelves: _Shelves) -> list[int]:
@@ -239,12 +236,15 @@ class Packing:
                     return [*chosen, last]
         return []
 
-    def _one_node_keys(self, width: Width, *, in_use: Sequence[bool]) -> Iterator[_Key]:
-        """Yield the shelves for a job on one node, best first: in use, the fullest, link busy anyway."""
-        for used in in_use:
-            for free in range(width.gpus, self._widest[width.gpu_type] + 1):
+    def _one_node(self, width: Width) -> int | None:
+        """Return the best node for a job on one: in use, the fullest, link busy anyway; None for none."""
+        kind, shelves = width.gpu_type, self._shelves
+        for used in (True, False):
+            for free in range(width.gpus, self._widest[kind] + 1):
                 for is_busy in (True, False):
-                    yield (width.gpu_type, used, free, is_busy)
+                    if shelf := shelves.get((kind, used, free, is_busy)):
+                        return shelf[0]
+        return None
 
     def _first(self, keys: Iterable[_Key], shelves: _Shelves, avoid: Collection[int]) -> int | None:
         """Return the first node on the first of the shelves that has one not to be avoided."""
@@ -254,16 +254,25 @@ class Packing:
                     return node
         return None
 
-    def _shelf_of(self, node: int) -> _Shelf:
-        """Return the sorted list that files the node now."""
-        return self._shelves[self._key_of(node)]
+    @property
+    def _shelves(self) -> _Shelves:
+        """All nodes as they are filed."""
+        if self._filed is None:
+            self._filed = self._shelves_of(range(len(self._ids)))
+        return self._filed
 
     def _key_of(self, node: int) -> _Key:
         """Return the shelf on which the node is."""
         free = len(self._free[node])
-        return self._type[node], free < self._capacity[node], free, bool(self._senders[node])
+        return self._type[node], free < self._capacity[node], free, bool(self._senders.get(node))
+
+    def _shelve(self, node: int) -> None:
+        """File a node that is in no list, if anybody could want it."""
+        if self._filed is not None and self._free[node]:
+            insort(self._filed.setdefault(self._key_of(node), []), node)
 
     def _unshelve(self, node: int) -> None:
         """Take the node out of its list."""
-        shelf = self._shelf_of(node)
-        del shelf[bisect_left(shelf, node)]
+        if self._filed is not None and self._free[node]:
+            shelf = self._filed[self._key_of(node)]
+            del shelf[bisect_left(shelf, node)]

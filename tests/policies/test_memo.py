@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.memo import Memo
+from policies.memo import Latest, Memo
 
 
 def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
@@ -20,3 +20,16 @@ def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
     assert memo[4] == 16
     assert memo[1] == 1
     assert asked == [1, 2, 3, 4, 1]
+
+
+def test_the_latest_answer_is_for_the_very_same_question() -> None:
+    """An equal list that is another object is asked anew."""
+    asked: list[list[int]] = []
+
+    def reckon(numbers: list[int]) -> int:
+        asked.append(numbers)
+        return sum(numbers)
+
+    latest, first = Latest(reckon), [1, 2]
+    assert [latest(first), latest(first), latest([1, 2]), latest(first)] == [3, 3, 3, 3]
+    assert len(asked) == 3

@@ -12,7 +12,6 @@ Cost: O(jobs + nodes) where there is a ceiling; nothing otherwise.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, floor, inf
 
 from boa_daemon.tick.draft import Draft
@@ -21,6 +20,7 @@ from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
 from boa_daemon.tick.state import ClusterState, NodeState, Rules, WaitReason
 from policies.answer import Allocation
 from policies.model import InstanceType, JobId, NodeId, Width
+from policies.quick import replace
 
 
 def afford(state: ClusterState, draft: Draft) -> Draft:

@@ -6,13 +6,12 @@ that is noted. Cost: O(jobs + recent acts), where there are rules against flappi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.history import History
 from boa_daemon.tick.launches import cut
 from boa_daemon.tick.limits import Held, Steady
 from boa_daemon.tick.state import ClusterState, Plan, WaitReason
+from policies.quick import replace
 
 
 def break_loops(state: ClusterState, draft: Draft) -> Draft:

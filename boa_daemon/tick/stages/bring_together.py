@@ -13,13 +13,12 @@ Cost: O(jobs + GPUs of nodes with gaps) per tick.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, JobState, NodeState
 from policies.answer import NodePrices
 from policies.model import GpuSlot, JobId
+from policies.quick import replace
 
 LEAST_RETURN = 2.0
 """A move must save so many times what it costs, as for `empty_nodes`."""
@@ -35,6 +34,8 @@ def bring_together(state: ClusterState, draft: Draft) -> Draft:
     touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
     found: dict[JobId, tuple[float, tuple[GpuSlot, ...]]] = {}
     for job_id, job in state.jobs.items():
+        if len(job.slots) < 2 or _is_silent(state, job, prices):
+            continue
         nodes = {slot.node for slot in job.slots}
         if len(nodes) < 2 or nodes & touched or _must_stay(draft, job_id, job):
             continue
@@ -46,6 +47,13 @@ def bring_together(state: ClusterState, draft: Draft) -> Draft:
         return draft
     best = max(found, key=lambda job: found[job][0])
     return replace(draft, plan=replace(plan, slots={**plan.slots, best: found[best][1]}))
+
+
+def _is_silent(state: ClusterState, job: JobState, prices: NodePrices) -> bool:
+    """Return whether nothing says that a job sends at all, over links however slow."""
+    if state.gate is not None and job.job.id in state.gate.jobs:
+        return False
+    return prices.hours_sending(job.job, share=None, gigabits=1.0, hours_left=1.0) == 0.0
 
 
 def _must_stay(draft: Draft, job_id: JobId, job: JobState) -> bool:

@@ -11,7 +11,6 @@ Cost: O(nodes + jobs), and O(phases x widths) for each job that is looked at.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from math import inf
 
 from boa_daemon.tick.draft import Draft
@@ -22,6 +21,7 @@ from policies.links.machines import siblings
 from policies.model import JobId, Width
 from policies.online.next_best import next_best
 from policies.online.node_prices import WholeNodes
+from policies.quick import replace
 
 
 def change_machine(state: ClusterState, draft: Draft) -> Draft:

@@ -6,13 +6,13 @@ Cost: O(offers) for each type that is wanted, and O(jobs) where one is closed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import isfinite
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import cut
 from boa_daemon.tick.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.tick.state import ClusterState, WaitReason
+from policies.quick import replace
 
 _WAITS: Mapping[RefusalKind, WaitReason] = {
     "no-capacity": "out-of-stock",

@@ -14,13 +14,14 @@ Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, NodeState
 from policies.answer import NodePrices
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
+from policies.quick import replace
 
 LEAST_RETURN = 2.0
 """A move must save so many times what it costs: forecasts are no better than that."""

@@ -8,12 +8,12 @@ Cost: O(jobs + nodes).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from boa_daemon.tick.draft import Changes, Draft, shrinks
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState
 from policies.model import JobId, Width
+from policies.quick import replace
 
 LEAVE_SECONDS = 120.0
 """A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
@@ -22,20 +22,20 @@ LEAVE_SECONDS = 120.0
 def find_changes(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with what should change, and a wake-up for when jobs must leave a node that ends."""
     allocation, plan = draft.allocation, draft.plan
-    if plan.widths is not allocation.widths:
-        draft = replace(draft, plan=replace(plan, widths=allocation.widths))
     changes = _changes(state, allocation.widths, allocation.order)
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
-        return draft
+        if plan.widths is allocation.widths:
+            return draft
+        return replace(draft, plan=replace(plan, widths=allocation.widths))
     lent = {job: planned for job, planned in draft.lent.items() if job not in changes.wishes}
     return replace(
         draft,
         changes=changes,
         lent=lent,
         room=_room(state, draft, changes, lent) if changes.wishes else None,
-        plan=replace(draft.plan, stops=changes.stops, instance_types=draft.rules.by_name).looked_at_by(
-            _alarm(state)
-        ),
+        plan=replace(
+            plan, widths=allocation.widths, stops=changes.stops, instance_types=draft.rules.by_name
+        ).looked_at_by(_alarm(state)),
     )
 
 

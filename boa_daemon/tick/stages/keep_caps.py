@@ -5,11 +5,10 @@ What could break one, and in which order nodes are given back, is said in `boa_d
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
+from policies.quick import replace
 
 
 def keep_caps(state: ClusterState, draft: Draft) -> Draft:

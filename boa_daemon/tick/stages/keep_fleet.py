@@ -6,12 +6,12 @@ Idle nodes beyond its count go back at once, the youngest first. Cost: O(nodes).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import count_by_type
 from boa_daemon.tick.state import ClusterState
 from policies.model import NodeId
+from policies.quick import replace
 
 
 def keep_fleet(state: ClusterState, draft: Draft) -> Draft:

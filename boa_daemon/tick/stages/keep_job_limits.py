@@ -5,14 +5,14 @@ The plan looks again when the next running job reaches its limit. Cost: O(jobs).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from boa_daemon.tick.caps import hold_back
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, HeldCode
-from boa_daemon.tick.state import NO_TERMS, ClusterState
+from boa_daemon.tick.state import ClusterState
 from policies.model import JobId
+from policies.quick import replace
 
 _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 
@@ -20,9 +20,9 @@ _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs that are at a limit of their files stop and start nowhere."""
     ends: dict[JobId, tuple[float, HeldCode]] = {}
-    for name, job in state.jobs.items():
+    for name, job in state.bound_jobs.items():
         terms = job.terms
-        if terms is NO_TERMS or not job.slots or job.is_stopping:
+        if not job.slots or job.is_stopping:
             continue
         if terms.money_ends_at is not None:
             ends[name] = (terms.money_ends_at, "max-usd")

@@ -11,7 +11,6 @@ Cost: O(jobs + nodes), and the placer's on the nodes with room, where the limit 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from boa_daemon.tick.draft import Draft, shrinks
 from boa_daemon.tick.launches import blank_nodes, coming_nodes, cut, gangs_of, within_node_limit
@@ -20,6 +19,7 @@ from boa_daemon.tick.stages.place import place
 from boa_daemon.tick.stages.rent import rent
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.model import JobId, Node, NodeId, Width
+from policies.quick import replace
 
 
 def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:

@@ -13,13 +13,14 @@ Cost: O(jobs + recent acts), where there are rules against flapping.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.history import History
 from boa_daemon.tick.limits import Held, HeldCode, Steady
 from boa_daemon.tick.state import ClusterState, JobState
 from policies.model import JobId, Width
+from policies.quick import replace
 
 _HOUR = 3600.0
 
@@ -72,7 +73,7 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with what rigid jobs hold left alone: a move costs them all that they did."""
     fixed = {
         name: job.job.width
-        for name, job in state.jobs.items()
+        for name, job in state.bound_jobs.items()
         if job.is_rigid and job.slots and job.job.width is not None and not _must_move(state, job)
     }
     if not fixed:
@@ -84,7 +85,7 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
 
 def _obey(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs whose width was ordered get just that: no spare GPU is lent to them."""
-    ordered = {name for name, job in state.jobs.items() if job.terms.ordered_gpus is not None}
+    ordered = {name for name, job in state.bound_jobs.items() if job.terms.ordered_gpus is not None}
     if not ordered:
         return draft
     wanted = draft.allocation

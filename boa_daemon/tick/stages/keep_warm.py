@@ -7,7 +7,6 @@ Cost: O(nodes) where there is a pool, or anything is stopped; nothing otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from math import floor, inf
 
 from boa_daemon.tick.cap_projection import CapProjection
@@ -16,6 +15,7 @@ from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from boa_daemon.tick.warm_pool import PoolWorth, disk_extras, judged, may_stop, stopped_nodes
 from policies.model import NodeId
+from policies.quick import replace
 
 
 def keep_warm(state: ClusterState, draft: Draft) -> Draft:

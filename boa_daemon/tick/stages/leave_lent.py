@@ -5,12 +5,11 @@ Only jobs that stay on a node with somebody else keep more: no node is held for 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
 from policies.answer import Allocation
 from policies.model import JobId, NodeId, Width
+from policies.quick import replace
 
 
 def leave_lent(state: ClusterState, draft: Draft) -> Draft:

@@ -6,10 +6,9 @@ A policy that decides in rounds looks then.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.state import ClusterState, Plan
+from policies.quick import replace
 
 _OF_PEOPLE = frozenset({"user-day-cap", "team-day-cap", "team-month-cap", "team-share"})
 """What holds back the jobs of some, and not the site."""

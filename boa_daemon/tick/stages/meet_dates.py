@@ -13,7 +13,6 @@ Cost: a look-up for each job with a date; about a tenth of a second where a prog
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
 from boa_daemon.tick.dates import (
@@ -31,6 +30,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.links.machines import is_spot
 from policies.model import JobId, Width
+from policies.quick import replace
 
 LOOK_AGAIN_PART = 0.005
 """The next look comes after this part of the time left, as long as a step of a programme."""
@@ -65,7 +65,7 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
 
 def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]]:
     """Yield what the dates ask for that are to come."""
-    for name, job in state.jobs.items():
+    for name, job in state.bound_jobs.items():
         due = job.terms.due
         if due is None or due.at <= state.now or not due.hours or name in draft.set_aside:
             continue

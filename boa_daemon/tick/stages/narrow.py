@@ -5,11 +5,10 @@ What is narrow and who waits is said in `boa_daemon.tick.narrowing`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.narrowing import within_room
 from boa_daemon.tick.state import ClusterState
+from policies.quick import replace
 
 
 def narrow(state: ClusterState, draft: Draft) -> Draft:

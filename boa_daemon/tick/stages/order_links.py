@@ -6,11 +6,10 @@ the links where that pays and for the jobs that ask it; on all other links there
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.link_order import link_order
 from boa_daemon.tick.state import ClusterState
+from policies.quick import replace
 
 
 def order_links(state: ClusterState, draft: Draft) -> Draft:

@@ -5,7 +5,6 @@ Nodes that nobody may use go back at once. Cost: O(nodes) where there is a ceili
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import floor
 
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
@@ -13,6 +12,7 @@ from boa_daemon.tick.launches import cut, left_of
 from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
 from boa_daemon.tick.state import ClusterState, Plan, WaitReason
 from policies.model import JobId
+from policies.quick import replace
 
 LOOK_AGAIN_SECONDS = 300.0
 """While money has to accrue, or anything is rented, the next look under a policy's ceiling is this soon."""

@@ -6,10 +6,9 @@ its node ends within two minutes. Cost: the placer's on the nodes with room.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
+from policies.quick import replace
 
 
 def place(_state: ClusterState, draft: Draft) -> Draft:

@@ -7,11 +7,11 @@ know, the site's rule holds. Cost: O(nodes).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.state import ClusterState, NodeState
 from policies.model import NodeId
+from policies.quick import replace
 
 
 def release(state: ClusterState, draft: Draft) -> Draft:

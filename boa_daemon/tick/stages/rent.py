@@ -10,7 +10,7 @@ Cost: O(jobs + nodes), and the placer's on the nodes with room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 from boa_daemon.errors import BoaError
@@ -20,6 +20,7 @@ from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, is_com
 from boa_daemon.tick.room import Room, Slots
 from boa_daemon.tick.state import ClusterState, Rules, WaitReason
 from policies.model import JobId, NodeId, Width
+from policies.quick import replace
 
 
 def rent(state: ClusterState, draft: Draft) -> Draft:

@@ -8,13 +8,12 @@ wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(job
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, day_of
-from boa_daemon.tick.state import NO_TERMS, ClusterState, WaitReason
+from boa_daemon.tick.state import ClusterState, WaitReason
 from boa_daemon.tick.team_turns import TEAM_CODES, behind_their_turn, closed_teams, held_team
 from policies.model import JobId
+from policies.quick import replace
 
 
 def set_aside(state: ClusterState, draft: Draft) -> Draft:
@@ -22,9 +21,9 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     spent = {name for name, money in state.users.items() if money.is_spent}
     closed = closed_teams(state, draft.rules)
     aside: dict[JobId, WaitReason] = {}
-    for name, job in state.jobs.items():
+    for name, job in state.bound_jobs.items():
         terms = job.terms
-        if terms is NO_TERMS or job.slots:
+        if job.slots:
             continue
         if terms.waits_for is not None:
             aside[name] = "after"

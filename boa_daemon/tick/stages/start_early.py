@@ -7,13 +7,12 @@ them and go back. Cost: O(jobs that wait).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices
 from policies.model import JobId, Width
+from policies.quick import replace
 
 
 def start_early(state: ClusterState, draft: Draft) -> Draft:

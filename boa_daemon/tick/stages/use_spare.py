@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.answer import Allocation, NodePrices, Stretch
 from policies.model import GpuSlot, JobId, NodeId, Width
+from policies.quick import replace
 
 
 def use_spare(state: ClusterState, draft: Draft) -> Draft:

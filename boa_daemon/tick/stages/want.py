@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.ledger import money_of
 from boa_daemon.tick.state import ClusterState
+from policies.quick import replace
 
 
 def want(state: ClusterState, draft: Draft) -> Draft:

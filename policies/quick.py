@@ -1,0 +1,95 @@
+"""Frozen values that are made by the million: the same dataclasses, made and changed in less time.
+
+A frozen dataclass writes each field through `object.__setattr__`, which looks it up by its name, and
+`dataclasses.replace` reads every field by its name before. For a class with slots the code can name the slots
+themselves, so it is written once for each class, as `dataclasses` writes its own.
+
+Cost: about a third of a frozen dataclass's for making a value, a quarter for changing one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from policies.memo import Memo
+
+_T = TypeVar("_T")
+_Field = dataclasses.Field[Any]
+_UNCHANGED = object()
+
+
+def quick(cls: type[_T]) -> type[_T]:
+    """Return the frozen dataclass with slots, its `__init__` written so that it fills them directly."""
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    by_place = [_argument(field) for field in fields if field.init and not field.kw_only]
+    by_name = [_argument(field) for field in fields if field.init and field.kw_only]
+    arguments = ", ".join(["self", *by_place, *(["*", *by_name] if by_name else [])])
+    filled = [field for field in fields if field.init or _has_default(field)]
+    lines = [f"set_{field.name}(self, {_value_of(field)})" for field in filled]
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    names: dict[str, Any] = {"UNCHANGED": _UNCHANGED}
+    for field in fields:
+        names[f"set_{field.name}"] = getattr(cls, field.name).__set__
+        names[f"default_{field.name}"] = field.default
+        names[f"make_{field.name}"] = field.default_factory
+    made = _written("__init__", arguments, lines, names)
+    made.__qualname__, made.__doc__ = f"{cls.__qualname__}.__init__", None
+    made.__annotations__ = cls.__init__.__annotations__
+    cls.__init__ = made  # type: ignore[method-assign]
+    return cls
+
+
+def _argument(field: _Field) -> str:
+    """Return a field as an argument of `__init__`."""
+    if field.default is not MISSING:
+        return f"{field.name}=default_{field.name}"
+    return field.name if field.default_factory is MISSING else f"{field.name}=UNCHANGED"
+
+
+def _has_default(field: _Field) -> bool:
+    """Return whether a field has a value where nobody names one."""
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+def _value_of(field: _Field) -> str:
+    """Return what a field is filled with."""
+    name = field.name
+    if field.default_factory is MISSING:
+        return name if field.init else f"default_{name}"
+    return f"make_{name}() if {name} is UNCHANGED else {name}" if field.init else f"make_{name}()"
+
+
+def _changer(cls: type[Any]) -> Callable[..., Any]:
+    """Return what changes fields of a value; where its class checks or derives any, `dataclasses` does."""
+    fields = dataclasses.fields(cls)
+    is_plain = all(field.init and hasattr(getattr(cls, field.name, None), "__set__") for field in fields)
+    if hasattr(cls, "__post_init__") or not is_plain:
+        return dataclasses.replace
+    arguments = ", ".join(["OLD", *(f"{field.name}=UNCHANGED" for field in fields)])
+    lines = [f"set_{f.name}(NEW, OLD.{f.name} if {f.name} is UNCHANGED else {f.name})" for f in fields]
+    names = {f"set_{field.name}": getattr(cls, field.name).__set__ for field in fields}
+    names |= {"MAKE": object.__new__, "CLASS": cls, "UNCHANGED": _UNCHANGED}
+    return _written("change", arguments, ["NEW = MAKE(CLASS)", *lines, "return NEW"], names)
+
+
+def _written(name: str, arguments: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
+    """Return the function with these lines, in which `names` are known."""
+    text = f"def {name}({arguments}):\n" + "".join(f"    {line}\n" for line in lines)
+    exec(text, names)
+    found: Callable[..., Any] = names[name]
+    return found
+
+
+_changers: Memo[type[Any], Callable[..., Any]] = Memo(_changer)
+
+if TYPE_CHECKING:
+    from dataclasses import replace  # checked as what it stands for
+else:
+
+    def replace(value, /, **changes):
+        """Return a value with some of its fields changed, as `dataclasses.replace` does."""
+        return _changers[type(value)](value, **changes)

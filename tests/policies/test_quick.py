@@ -1,0 +1,101 @@
+"""Values made and changed by code written for their class are those that `dataclasses` makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from boa_daemon.tick.draft import Draft
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan
+from policies.answer import Allocation
+from policies.model import Job, Money, Width
+from policies.quick import quick, replace
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    name: str
+    gpus: int = 2
+    seen: dict[str, int] = field(default_factory=dict)
+    new: float = field(default=1.0, kw_only=True)
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class _Quick:
+    name: str
+    gpus: int = 2
+    seen: dict[str, int] = field(default_factory=dict)
+    new: float = field(default=1.0, kw_only=True)
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    gpus: int
+    doubled: int = field(init=False, default=0)
+    unit: str = field(init=False, default="gpus")
+    kept: list[int] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise ValueError("none")
+        object.__setattr__(self, "doubled", 2 * self.gpus)
+
+
+@pytest.mark.parametrize(
+    ("by_place", "by_name"), [(("a",), {}), (("a", 3), {"new": 2.0}), (("a",), {"seen": {"x": 1}, "gpus": 4})]
+)
+def test_a_quick_value_has_the_fields_of_the_plain_one(
+    by_place: tuple[str, int], by_name: Mapping[str, object]
+) -> None:
+    plain, made = _Plain(*by_place, **by_name), _Quick(*by_place, **by_name)  # type: ignore[arg-type]
+    assert dataclasses.astuple(made) == dataclasses.astuple(plain)
+    assert repr(made) == repr(plain).replace("_Plain", "_Quick")
+    assert made == pickle.loads(pickle.dumps(made))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.gpus = 3  # type: ignore[misc]
+
+
+def test_what_a_factory_makes_is_made_anew_and_wrong_arguments_are_refused() -> None:
+    assert _Quick("a").seen is not _Quick("a").seen
+    with pytest.raises(TypeError):
+        _Quick()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        _Quick("a", 1, {}, 2.0)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        replace(_Quick("a"), nothing=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("changes", [{}, {"gpus": 5}, {"new": 3.0, "name": "b"}, {"seen": {}}])
+def test_a_changed_value_is_the_one_that_dataclasses_makes(changes: Mapping[str, object]) -> None:
+    before = _Quick("a", 3, {"x": 1}, new=2.0)
+    assert replace(before, **changes) == dataclasses.replace(before, **changes)  # type: ignore[arg-type]
+    assert before == _Quick("a", 3, {"x": 1}, new=2.0)
+
+
+def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:
+    value = _Checked(gpus=2)
+    assert (value.doubled, value.unit, value.kept) == (4, "gpus", [])
+    assert replace(value, gpus=3).doubled == 6
+    with pytest.raises(ValueError, match="none"):
+        replace(value, gpus=0)
+    with pytest.raises(ValueError, match="none"):
+        _Checked(gpus=0)
+
+
+@pytest.mark.parametrize(
+    "cls", [Allocation, ClusterState, Draft, Job, JobState, Money, NodeState, Plan, Width]
+)
+def test_the_nouns_take_what_their_fields_say(cls: type) -> None:
+    """Every field is an argument of its own name, and has the default that the class states."""
+    arguments = inspect.signature(cls).parameters
+    for each in dataclasses.fields(cls):
+        assert each.name in arguments
+        if each.default is not dataclasses.MISSING:
+            assert arguments[each.name].default is each.default
