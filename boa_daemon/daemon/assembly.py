@@ -235,6 +235,8 @@ CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
     "local": _this_machine,
 }
 """How each `[cloud] provider` is opened."""
+CLOUD_KINDS: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
+"""What each is, for who plans without opening it."""
 
 
 def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:

@@ -202,7 +202,7 @@ class Daemon:
         Raises:
             InputError: when classes or machines are wrong.
         """
-        planner = Planner(settings, boot_seconds=self.world.cloud.boot_seconds)
+        planner = Planner(settings, cloud=self.world.cloud)
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
