@@ -415,8 +415,15 @@ class Service:
             self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
-        troubles = () if self.daemon.books is None else self.daemon.fleet.troubles()
-        return [note for note in (*notes, *troubles) if note]
+        return [note for note in (*notes, *self._troubles()) if note]
+
+    def _troubles(self) -> Iterator[str]:
+        """Yield why nodes cannot be used, and why none can be rented."""
+        if self.daemon.books is not None:
+            yield from self.daemon.fleet.unusable().values()
+            now = self.daemon.world.clock.now()
+            for offer, (at, why) in self.daemon.books.store.refused_launches(now).items():
+                yield f"the last launch of {offer.rstrip('/')} was refused {now - at:.0f} s ago: {why}"
 
     def _own_user_note(self) -> str:
         """Return that others' jobs can do what the daemon can, where that was chosen."""
@@ -461,7 +468,7 @@ class Service:
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         if not record.slots:
-            weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self.daemon.fleet.troubles()]
+            weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)

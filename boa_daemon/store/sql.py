@@ -224,6 +224,24 @@ class SqlStore:
         """Return the scopes that were refused, while asking again is still too soon."""
         return {scope: rest for scope, rest in self._cooldowns.items() if rest.until > now}
 
+    def refused_launches(self, now: float) -> Mapping[str, tuple[float, str]]:
+        """Return by offer when its launch was last refused and why, if none of its type succeeded since."""
+        launches = (
+            select(INTENTS.c.at, INTENTS.c.target, INTENTS.c.outcome)
+            .where(INTENTS.c.kind == "launch", INTENTS.c.outcome.is_not(None), INTENTS.c.at > now - HOUR)
+            .order_by(INTENTS.c.at, INTENTS.c.id)
+        )
+        found: dict[str, tuple[float, str]] = {}
+        with self.database.read() as connection:
+            for row in connection.execute(launches):
+                outcome, kind = loads(row.outcome), row.target.partition("/")[0]
+                if isinstance(outcome, Launched) and outcome.nodes:
+                    found = {key: said for key, said in found.items() if key.partition("/")[0] != kind}
+                    outcome = outcome.short
+                if isinstance(outcome, Refused):
+                    found[row.target] = (row.at, outcome.reason)
+        return found
+
     def record_charge(self, charge: Charge) -> None:
         """Append a final bill; a second one for the same node is ignored."""
         if charge.node in self._charged:
