@@ -17,7 +17,6 @@ from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
 from boa_daemon.daemon.outlook import Outlook
-from boa_daemon.daemon.past import past_document
 from boa_daemon.daemon.secret_references import check_rights, check_secrets
 from boa_daemon.daemon.teams import team_of
 from boa_daemon.engines.units import RIGID
@@ -758,6 +757,8 @@ class Service:
 
     def past(self, *, days: float) -> dict[str, Any]:
         """Return the jobs of the last days that are over, and what they were planned by, to be replayed."""
+        from boa_daemon.daemon.past import past_document  # noqa: PLC0415 - brings the simulator with it
+
         return past_document(self.daemon, self._books().queue, days=days)
 
     def plan(self) -> dict[str, Any]:
