@@ -84,7 +84,6 @@ def ask(http: httpx.Client, method: str, path: str, *, at: str | Path, **given: 
 
 
 def _document(answer: httpx.Response, at: str | Path) -> dict[str, Any]:
-    """Return an answer as a document."""
     try:
         document = answer.json()
     except ValueError:
@@ -95,7 +94,6 @@ def _document(answer: httpx.Response, at: str | Path) -> dict[str, Any]:
 
 
 def _refusal(answer: httpx.Response, at: str | Path) -> BoaError:
-    """Return what a refusal is raised as."""
     document = _document(answer, at)
     return RefusedByDaemon(
         str(document.get("message", answer.reason_phrase)),

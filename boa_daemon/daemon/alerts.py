@@ -169,7 +169,6 @@ def _channels(
     apprise: Sequence[str],
     notifiers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[_Channel]:
-    """Return the channels that are set."""
     found = (
         ("webhook", webhook, _to_webhook),
         ("SNS topic", topic, _to_topic),

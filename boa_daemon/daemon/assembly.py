@@ -222,7 +222,6 @@ def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Pro
 
 
 def _this_machine(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
-    """Return the cloud that is this machine."""
     del books
     cloud = settings.cloud
     most = 4 if cloud.stock is None else cloud.stock

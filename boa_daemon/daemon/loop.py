@@ -717,7 +717,6 @@ class Daemon:
             return self.planner.class_for({**content, "elastic": True}, within_instances=False).name
 
     def _class_of(self, name: str) -> JobClass | None:
-        """Return the class that a job is planned by."""
         return self.planner.class_of(name)
 
     def _spread_of(self, name: str) -> float:

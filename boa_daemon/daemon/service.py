@@ -316,7 +316,6 @@ class Service:
         return found
 
     def _job(self, job: JobRecord) -> dict[str, Any]:
-        """Return a job as a document."""
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None if decision is None else decision.plan.waiting.get(job.id)
         now = self.daemon.world.clock.now()
@@ -591,7 +590,6 @@ class Service:
         return found
 
     def _group(self, group: Group) -> dict[str, Any]:
-        """Return a group as a document."""
         queue, now = self._books().queue, self.daemon.world.clock.now()
         running = (job for job in list(queue.active.values()) if job.slots and job.group == group.id)
         spent = settled_micro_dollars(queue, group)

@@ -342,13 +342,11 @@ class SqlStore:
         self._write_meta(key, value)
 
     def _write_meta(self, key: str, value: object) -> None:
-        """Write one of the single values."""
         with self.database.write() as connection:
             put(connection, META, key=key, value=json.dumps(value))
 
 
 def _open_launch(row: Any) -> OpenLaunch:
-    """Return a launch that is not settled, from its row."""
     return OpenLaunch(
         action=loads(row.action),
         at=row.at,
