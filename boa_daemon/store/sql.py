@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
@@ -45,15 +46,18 @@ def kind_and_target(action: Action) -> tuple[str, str]:
 
 def put(connection: Connection, table: Table, **values: Any) -> None:
     """Write a row, in place of the one with the same key if there is one."""
-    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    connection.execute(_upsert(connection.dialect.name, table, tuple(values)), values)
+
+
+@cache
+def _upsert(dialect_name: str, table: Table, names: tuple[str, ...]) -> Any:
+    """Return the statement that writes a row of these columns; it takes ten times as long to make."""
+    statement = (sqlite if dialect_name == "sqlite" else postgresql).insert(table)
     keys = [column.name for column in table.primary_key.columns]
-    rest = {name: value for name, value in values.items() if name not in keys}
-    statement = dialect.insert(table).values(**values)
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=rest)
-        if rest
-        else statement.on_conflict_do_nothing(index_elements=keys)
-    )
+    rest = {name: statement.excluded[name] for name in names if name not in keys}
+    if not rest:
+        return statement.on_conflict_do_nothing(index_elements=keys)
+    return statement.on_conflict_do_update(index_elements=keys, set_=rest)
 
 
 class SqlStore:
