@@ -31,8 +31,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gate_cost import measure_overhead, measure_round_trips
 from benchmarks.gate_plots import draw
-from benchmarks.gate_shift import POLICIES as SHIFT_POLICIES
-from benchmarks.gate_shift import measure_shift
 from boa_daemon.gate.hosts import NICENESS, Crew, Hosts, run_jobs, start_crews, why_not
 from boa_daemon.gate.runs import DEFAULT, NO_GATE, a_gate
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
@@ -68,8 +66,8 @@ BEHIND_UPLINK: dict[str, tuple[int, ...]] = {"uplink": (2, 3)}
 """Hosts on a second switch. Cards are twice as fast there, and the uplink carries what a card does elsewhere:
 a quarter of what the hosts on one side could send."""
 UPLINK = "uplink"
-PARTS = [*CASES, "shift", "round-trips", "overhead"]
-REPETITIONS = {**dict.fromkeys(CASES, 20), "shift": 6, "overhead": 6, "round-trips": 1}
+PARTS = [*CASES, "round-trips", "overhead"]
+REPETITIONS = {**dict.fromkeys(CASES, 20), "overhead": 6, "round-trips": 1}
 
 
 def a_job(model: int, iterations: int) -> dict[str, Any]:
@@ -301,12 +299,6 @@ def show(results: dict[str, Any]) -> None:
     for name in CASES:
         if name in results:
             print_case(name, results[name])
-    if "shift" in results:
-        alone = results["shift"]["alone_seconds"]
-        print(f"\nthree alike jobs, settled iteration; alone {alone * 1e3:.0f} ms")
-        for policy in SHIFT_POLICIES:
-            mean, low, high = interval([row[policy] / alone for row in results["shift"]["repetitions"]])
-            print(f"{policy:18}{mean:6.3f} times alone [{low:.3f}, {high:.3f}]")
     for row in results.get("round_trips", []):
         print(
             f"{row['jobs']:4} jobs asking over {row['over']}: round trip p50 {row['p50_ms']:.2f} ms, "
@@ -357,8 +349,6 @@ def main() -> None:
         if part in CASES:
             policies = (NO_GATE, *(flags.policy or POLICIES[1:]))
             run_case(part, count, quick=flags.quick, store=store, policies=policies)
-        elif part == "shift":
-            store("shift", measure_shift(count, megabits=MEGABITS))
         elif part == "round-trips":
             store("round_trips", measure_round_trips(quick=flags.quick))
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import botocore.loaders
@@ -16,6 +17,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
 from shared_work import rewrite_asserts_once, schema_made_once
+
+# What one process has compiled the others find, also where containers say that nothing is to be kept: the
+# suite starts some hundred, and each would compile all of BOA anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -92,7 +92,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def _refusal(status: int, error: str, message: str, exit_code: int) -> JSONResponse:
-    """Return a refusal as a document."""
     return JSONResponse(
         Problem(error=error, message=message, exit_code=exit_code).model_dump(), status_code=status
     )

@@ -156,7 +156,6 @@ class _Handler(BaseHTTPRequestHandler):
         return ""
 
     def _cookie(self) -> str:
-        """Return the cookie that came."""
         try:
             found = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
         except CookieError:
@@ -186,7 +185,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, f"{sentence}\n".encode(), {"Content-Type": "text/plain; charset=utf-8"})
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        """Answer."""
         self.send_response_only(status)
         for name, value in {**HEADERS, "cache-control": "no-store", **headers}.items():
             self.send_header(name, value)

@@ -125,7 +125,6 @@ class SmallBodies:
 
 
 async def _too_large(send: Callable[[_Message], Awaitable[None]], most: int) -> None:
-    """Answer 413."""
     message = f"a request has at most {most} bytes; send fewer jobs at once"
     text = json.dumps({"error": "TooLarge", "message": message, "exit_code": 2}).encode()
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]

@@ -25,6 +25,9 @@ RETRY_SECONDS = 30.0
 class LocalCloud(Provider):
     """Implements `Provider` with `most_nodes` places on this machine, each ready `boot_seconds` after."""
 
+    rents_spot = False
+    is_this_machine = True
+
     def __init__(
         self, clock: Clock, *, most_nodes: int, boot_seconds: float = 0.0, file: Path | None = None
     ) -> None:

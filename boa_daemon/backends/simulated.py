@@ -47,6 +47,8 @@ class SimulatedLimits:
 class FileCloud(Provider):
     """Implements `Provider` on a SQLite file of its own."""
 
+    rents_spot = False
+
     def __init__(
         self, path: Path, clock: Clock, *, limits: SimulatedLimits | None = None, durable: bool = True
     ) -> None:

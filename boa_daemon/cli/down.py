@@ -77,7 +77,6 @@ def down(
 def _show(
     cluster: str, receipts: list[Receipt], gone: dict[str, Any] | None, *, stack: bool, form: OutputFormat
 ) -> None:
-    """Show the receipts, and what became of the stack."""
     document: dict[str, Any] = {"cluster": cluster, "regions": [receipt.row() for receipt in receipts]}
     if stack:
         document["stack"] = gone

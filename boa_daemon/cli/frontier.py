@@ -193,7 +193,6 @@ def _document(curve: Curve, points: list[Point]) -> dict[str, Any]:
 
 
 def _row(budget: float, point: Solution | InfeasibleBudget) -> dict[str, Any]:
-    """Return one point of the curve as a row."""
     if isinstance(point, InfeasibleBudget):
         return {
             "budget": budget,

@@ -195,7 +195,6 @@ async def _serve(
 
 
 def _address(text: str) -> GateAddress:
-    """Return an address from a flag."""
     try:
         return GateAddress.parse(text)
     except BadAddress as fault:

@@ -153,7 +153,6 @@ def _watched(run: Callable[[], list[dict[str, Any]]], files: list[Path], title: 
 
 
 def _bars(files: list[Path], title: str) -> Group:
-    """Return a bar for each job."""
     table = Table.grid(padding=(0, 2))
     for file, (name, _, _, _, iterations, _) in zip(files, JOBS, strict=True):
         text = file.read_text(encoding="utf-8") if file.exists() else ""

@@ -89,7 +89,6 @@ def _row(found: Found) -> dict[str, Any]:
 
 
 def _print(cluster: str, leaks: list[Found], wanted: int, receipts: list[Receipt], *, is_check: bool) -> None:
-    """Print what was found and what became of it."""
     console = stdout_console()
     if leaks:
         table = a_table(f"Leaks of cluster {cluster}", "kind", "id", "region", "since", "why")

@@ -246,7 +246,6 @@ def _row(cloud: AwsCloud, image: OwnImage, now: float) -> dict[str, Any]:
 
 
 def _document(plan: ImagePlan, settings: AwsSettings, config: Path, built: Built | None) -> dict[str, Any]:
-    """Return the answer."""
     sides, recipe = side_prices(settings), plan.recipe
     return {
         "cluster": settings.cluster,
@@ -313,7 +312,6 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def _print_images(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the images."""
     table = a_table("Images", "id", "state", "days old", "GiB", "holds", "stale", right=("days old", "GiB"))
     for row in rows:
         table.add_row(

@@ -126,7 +126,6 @@ def jobs(
 
 
 def _print_jobs(document: Mapping[str, Any]) -> None:
-    """Print jobs for people."""
     rows = document["jobs"]
     if "group" in document:
         _print_group(document["group"])
@@ -158,7 +157,6 @@ def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoRet
 
 
 def _jobs_table(document: Mapping[str, Any]) -> Any:
-    """Return jobs as a table."""
     rows = document["jobs"]
     table = a_table(
         "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")

@@ -9,12 +9,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.check import Check
-from boa_daemon.daemon.assembly import ENGINES, Places, places, socket_of
+from boa_daemon.daemon.assembly import CLOUD_KINDS, ENGINES, Places, places, socket_of
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
+from boa_daemon.tick.ports import Provider
 from boa_daemon.units import counted
+from policies import plugins
 from policies.errors import PolicyError
 
 LEAST_FREE_GB = 5.0
@@ -40,7 +42,7 @@ def _plan(settings: Settings) -> Check:
     """Whether classes and machines make a plan under the budget."""
     name, budget = "plan", settings.budget.mean_usd_per_hour
     try:
-        planner = Planner(settings)
+        planner = Planner(settings, cloud=CLOUD_KINDS.get(settings.cloud.provider, Provider))
         planner.record(()).build()
     except InputError as error:
         return Check(name=name, status="failed", said=error.problem, fix=error.hint)
@@ -59,12 +61,14 @@ def _plan(settings: Settings) -> Check:
 def _engine(settings: Settings) -> Check:
     """Whether the engine is known and goes with the cloud."""
     engine, cloud = settings.engine.name, settings.cloud.provider
-    if engine not in ENGINES:
+    known = (*ENGINES, *plugins.names("boa.engines"))
+    if engine not in known:
         return Check(
-            name="engine", status="failed", said=f"{engine!r} is not known", fix=did_you_mean(engine, ENGINES)
+            name="engine", status="failed", said=f"{engine!r} is not known", fix=did_you_mean(engine, known)
         )
-    fitting = _GOES_WITH.get(cloud, ())
-    if engine not in fitting:
+    # What another package adds says itself, when it is opened, with what it does not go.
+    fitting = _GOES_WITH.get(cloud, known)
+    if engine in ENGINES and engine not in fitting:
         said = f"{engine!r} does not go with the provider {cloud!r}"
         return Check(name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fitting)}")
     return Check(name="engine", status="ok", said=f"{engine} on {cloud}")

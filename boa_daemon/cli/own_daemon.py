@@ -142,7 +142,6 @@ class OwnDaemon:
             self._process.wait()
 
     def _last_line(self) -> str:
-        """Return the last that it said."""
         lines = _tail(self.log).strip().splitlines()
         return f"{lines[-1]} (all of it is in {self.log})" if lines else f"it said nothing ({self.log})"
 

@@ -257,7 +257,6 @@ def plan(
 
 
 def _sentence(result: BudgetPlan) -> str:
-    """Return what the budget buys, in a sentence."""
     unit, solution = result.budget.unit, result.solution
     month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
     return (
@@ -543,7 +542,6 @@ def _list_document(solution: ListSolution, file: ProblemFile) -> dict[str, Any]:
 
 
 def _job_row(job_plan: JobPlan) -> dict[str, Any]:
-    """Return one job as a row."""
     return {
         "job_id": job_plan.job.id,
         "class_name": job_plan.job.class_name,

@@ -131,7 +131,6 @@ def _lines(run: RealRun) -> Callable[[Decision], None]:
 
 
 def _document(run: RealRun, last: Decision, *, wall_seconds: float) -> dict[str, Any]:
-    """Return the figures."""
     jobs, spent = run.jobs, run.spent_usd
     rows = [_row(run, job) for job in jobs if job["ended_at"] is not None]
     hours = (last.state.now - run.started_at) / 3600.0

@@ -87,7 +87,6 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 def _exit_code(one: Run, receipt: Mapping[str, Any]) -> int:
-    """Return the exit code of a run that has its receipt."""
     if one.is_interrupted:
         return INTERRUPTED
     if receipt["is_money_used_up"] or receipt["cause"] in _LIMITS or not receipt["is_clean"]:

@@ -177,7 +177,6 @@ def instances(
 
 
 def _print_instances(document: Mapping[str, Any]) -> None:
-    """Print instances for people."""
     rows = document["instances"]
     if not rows:
         stdout_console().print("No instances.")

@@ -75,7 +75,6 @@ def _says(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> bool:
 
 
 def _toml(value: Value) -> str:
-    """Return a value as TOML writes it."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, float | int):

@@ -155,7 +155,6 @@ def _summary(found: Workload, files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _print_table(summary: dict[str, Any]) -> None:
-    """Print the summary for a person."""
     numbers = ("jobs", "per hour", "phases", "size, GPU-h", "load, GPUs")
     title = f"{summary['source']}: {summary['jobs']} jobs over {summary['window_hours']:.2f} h"
     table = a_table(title, "class", *numbers, right=numbers)

@@ -245,7 +245,6 @@ def _keys(
 def _document(
     plan: Plan, stack: Stack, config: Path, outputs: Mapping[str, str], *, is_made: bool, is_changed: bool
 ) -> dict[str, Any]:
-    """Return the answer."""
     costs = [
         {"what": what, "usd_per_month": round(usd, 2), "terms": terms} for what, usd, terms in plan.standing()
     ]

@@ -331,7 +331,6 @@ def _widest_need(menu: WidthMenu) -> int:
 
 
 def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: int) -> Row:
-    """Return the row of a run."""
     result = trial.result
     return Row(
         policy=cell.policy,

@@ -19,7 +19,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import httpx
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -170,7 +169,6 @@ def _channels(
     apprise: Sequence[str],
     notifiers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[_Channel]:
-    """Return the channels that are set."""
     found = (
         ("webhook", webhook, _to_webhook),
         ("SNS topic", topic, _to_topic),
@@ -226,6 +224,8 @@ def _to_apprise(url: str, sentence: str) -> None:
 
 def _to_webhook(url: str, sentence: str) -> None:
     """Post a sentence as Slack reads it."""
+    import httpx  # noqa: PLC0415 - slow to import, and no daemon but one with a webhook needs it
+
     httpx.post(url, json={"text": f"BOA: {sentence}"}, timeout=SEND_SECONDS).raise_for_status()
 
 
@@ -261,8 +261,8 @@ def _to_plugin(name: str, address: str, sentence: str) -> None:
 
 def _said(error: Exception) -> str:
     """Return what went wrong, without any address."""
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"answer {error.response.status_code}"
+    if (answer := getattr(error, "response", None)) is not None and hasattr(answer, "status_code"):
+        return f"answer {answer.status_code}"
     if isinstance(error, subprocess.CalledProcessError):
         return f"exit code {error.returncode}"
     if isinstance(error, InputError | BrokenPlugin):

@@ -222,7 +222,6 @@ def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Pro
 
 
 def _this_machine(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
-    """Return the cloud that is this machine."""
     del books
     cloud = settings.cloud
     most = 4 if cloud.stock is None else cloud.stock
@@ -235,6 +234,8 @@ CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
     "local": _this_machine,
 }
 """How each `[cloud] provider` is opened."""
+CLOUD_KINDS: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
+"""What each is, for who plans without opening it."""
 
 
 def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:

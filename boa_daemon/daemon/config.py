@@ -321,7 +321,7 @@ class GateSection(Strict):
         description="links that several nodes share, each with patterns of the nodes behind it; "
         '["*"] is the link between all nodes',
     )
-    policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"] = Field(
+    policy: Literal["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets"] = Field(
         default="ada-srsf-buckets", description="who goes first: a policy of boa gate"
     )
     gigabits: Positive = Field(default=10.0, description="Gbit/s of a network card, until it is measured")

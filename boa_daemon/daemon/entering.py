@@ -117,5 +117,4 @@ class Entering:
 
 
 def _refusal(refused: Refused) -> InputError | NotReady:
-    """Return what a refusal is raised as."""
     return InputError(refused.reason) if refused.kind == "bad-request" else NotReady(refused.reason)

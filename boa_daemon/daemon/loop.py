@@ -202,7 +202,7 @@ class Daemon:
         Raises:
             InputError: when classes or machines are wrong.
         """
-        planner = Planner(settings, boot_seconds=self.world.cloud.boot_seconds)
+        planner = Planner(settings, cloud=self.world.cloud)
         if self.books is not None:
             planner.take_up(read_figures(self.books.store.database))
             for job in list(self.books.queue.active.values()):
@@ -717,7 +717,6 @@ class Daemon:
             return self.planner.class_for({**content, "elastic": True}, within_instances=False).name
 
     def _class_of(self, name: str) -> JobClass | None:
-        """Return the class that a job is planned by."""
         return self.planner.class_of(name)
 
     def _spread_of(self, name: str) -> float:

@@ -75,7 +75,6 @@ class News:
                 yield "waiting", said
 
     def _tell_end(self, job: JobRecord, now: float) -> None:
-        """Tell that a job is over."""
         usd, hours = dollars(job.micro_dollars), format_hours(job.ran_seconds / SECONDS_PER_HOUR)
         cause = f": {job.cause}" if job.status == "failed" else ""
         sentence = f"job {job.id} {job.status}{cause}; {hours} on GPUs, {usd:.2f} USD"

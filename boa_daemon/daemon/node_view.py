@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from boa_daemon.daemon.markets import answer_as_planned, as_rented, offers_as_planned, planned_name
-from boa_daemon.daemon.refused_launches import RefusedLaunches
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
@@ -85,7 +84,7 @@ class Fleet:
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
         self._unusable: dict[NodeId, Unusable] = {}
-        self._refused = RefusedLaunches()
+        self._full: set[str] = set()
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
         self._machines, self._spot = machines, spot or SpotHistory()
@@ -169,10 +168,6 @@ class Fleet:
             for name, each in list(self._unusable.items())
             if now - each.since >= UNUSABLE_SECONDS
         }
-
-    def troubles(self) -> list[str]:
-        """Return why nodes cannot be used, and why none can be rented."""
-        return [*self.unusable().values(), *self._refused.sentences(self._clock.now()).values()]
 
     def _note_unusable(self, prepared: Mapping[NodeId, Accepted | Refused | Unknown], now: float) -> None:
         """Remember why nodes cannot be used, and log each reason once, when it lasts."""
@@ -295,7 +290,10 @@ class Fleet:
     def offers(self) -> Sequence[Offer]:
         """Return what the cloud offers."""
         offers = self._cloud.offers()
-        self._refused.see(offers)
+        full = {offer.key for offer in offers if offer.nodes_left == 0}
+        for key in sorted(full - self._full):
+            _LOG.info("no more of %s can be rented: the quota or the stock leaves none", key)
+        self._full = full
         return offers_as_planned(offers, self._names())
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
@@ -308,7 +306,6 @@ class Fleet:
             self._spot.note_launch(action.offer, asked=action.count, given=len(answer.nodes))
         elif isinstance(answer, Refused) and answer.kind == "no-capacity":
             self._spot.note_launch(action.offer, asked=action.count, given=0)
-        self._refused.take(action, answer, self._clock.now())
         return answer
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:

@@ -25,6 +25,7 @@ from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.limits import Caps, Steady
+from boa_daemon.tick.ports import Provider
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.machines import named_apart, off_market, on_machines
@@ -37,8 +38,6 @@ from policies.speedup import Amdahl
 DEFAULT_CLASS = "default"
 """The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
-
-NO_MARKET = ("simulated", "local")
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
 
@@ -46,22 +45,25 @@ MOST_CLASSES = 1000
 class Planner(LearntClasses):
     """Classes and machines of the site, and the policy over the classes that are in use.
 
-    `boot_seconds` is how long the cloud's nodes boot; without it the settings say that.
+    `cloud` says how long its nodes boot, whether it has a spot market, and whether it is this machine.
     """
 
     def __init__(
-        self, settings: Settings, *, boot_seconds: float | None = None, catalog: Catalog | None = None
+        self,
+        settings: Settings,
+        *,
+        cloud: Provider | type[Provider] = Provider,
+        catalog: Catalog | None = None,
     ) -> None:
-        self.settings = settings
-        self._boot_seconds = settings.cloud.boot_seconds if boot_seconds is None else boot_seconds
+        self.settings, self._cloud = settings, cloud
+        self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: Boots | None = None
         self.standing: Callable[[], float] = lambda: 0.0
         """What the cloud bills without a node, beside what the settings say."""
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
-        # The clouds without a market of their own rent everything at one price.
-        self.is_on_both = settings.cloud.market == "planned" and settings.cloud.provider not in NO_MARKET
+        self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
         stated, unstated, self._needs = _classes(settings, self.on_demand, self._catalog)
@@ -144,7 +146,7 @@ class Planner(LearntClasses):
     def short_for(self, content: Mapping[str, Any]) -> dict[str, str]:
         """Return by GPU type what machines lack for the cores and the memory that a job may use on a node."""
         cpus, memory = content.get("cpus"), content.get("memory_gb")
-        if (cpus is None and memory is None) or self.settings.cloud.provider == "local":
+        if (cpus is None and memory is None) or self._cloud.is_this_machine:
             return {}
         lacks = {
             kind: lack_on_node(cpus, memory, machine, self._catalog)

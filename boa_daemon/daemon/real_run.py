@@ -192,7 +192,6 @@ class RealRun:
         return decision
 
     def _submit(self, kind: Kind) -> None:
-        """Submit a job."""
         self._came += 1
         content = {
             "name": kind.name,

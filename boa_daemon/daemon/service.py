@@ -17,7 +17,6 @@ from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
 from boa_daemon.daemon.outlook import Outlook
-from boa_daemon.daemon.past import past_document
 from boa_daemon.daemon.secret_references import check_rights, check_secrets
 from boa_daemon.daemon.teams import team_of
 from boa_daemon.engines.units import RIGID
@@ -317,7 +316,6 @@ class Service:
         return found
 
     def _job(self, job: JobRecord) -> dict[str, Any]:
-        """Return a job as a document."""
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None if decision is None else decision.plan.waiting.get(job.id)
         now = self.daemon.world.clock.now()
@@ -415,8 +413,15 @@ class Service:
             self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
-        troubles = () if self.daemon.books is None else self.daemon.fleet.troubles()
-        return [note for note in (*notes, *troubles) if note]
+        return [note for note in (*notes, *self._troubles()) if note]
+
+    def _troubles(self) -> Iterator[str]:
+        """Yield why nodes cannot be used, and why none can be rented."""
+        if self.daemon.books is not None:
+            yield from self.daemon.fleet.unusable().values()
+            now = self.daemon.world.clock.now()
+            for offer, (at, why) in self.daemon.books.store.refused_launches(now).items():
+                yield f"the last launch of {offer.rstrip('/')} was refused {now - at:.0f} s ago: {why}"
 
     def _own_user_note(self) -> str:
         """Return that others' jobs can do what the daemon can, where that was chosen."""
@@ -461,7 +466,7 @@ class Service:
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         if not record.slots:
-            weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self.daemon.fleet.troubles()]
+            weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)
@@ -585,7 +590,6 @@ class Service:
         return found
 
     def _group(self, group: Group) -> dict[str, Any]:
-        """Return a group as a document."""
         queue, now = self._books().queue, self.daemon.world.clock.now()
         running = (job for job in list(queue.active.values()) if job.slots and job.group == group.id)
         spent = settled_micro_dollars(queue, group)
@@ -751,6 +755,8 @@ class Service:
 
     def past(self, *, days: float) -> dict[str, Any]:
         """Return the jobs of the last days that are over, and what they were planned by, to be replayed."""
+        from boa_daemon.daemon.past import past_document  # noqa: PLC0415 - brings the simulator with it
+
         return past_document(self.daemon, self._books().queue, days=days)
 
     def plan(self) -> dict[str, Any]:

@@ -81,7 +81,6 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
 
 
 def _sentence(decision: Decision | None, job: JobRecord) -> str:
-    """Return why a job is as it is."""
     if decision is None or job.id not in decision.state.jobs:
         return JOBS["new"]
     plan = decision.plan
@@ -128,7 +127,6 @@ def _why(decision: Decision | None) -> list[dict[str, Any]]:
 
 
 def _nodes(decision: Decision | None, held: Mapping[NodeId, Mapping[int, JobId]]) -> list[tuple[Any, ...]]:
-    """Return the nodes as rows."""
     nodes = [] if decision is None else list(decision.state.nodes.values())
     return [
         (

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
 from boa_daemon.gate.job_state import JobAtGate, Lease
 from boa_daemon.gate.nics import LEAST_TIMED, TRY_ITERATIONS, Nic, judge, linked_jobs, overhead_fraction
-from boa_daemon.gate.shifter import Shifter
 from boa_daemon.gate.timing import Timings
-from boa_daemon.gate.types import SHIFT, Ask, GateSettings, Grant
+from boa_daemon.gate.types import Ask, GateSettings, Grant
 from boa_daemon.gate.worth import GateWorth
 from policies.links.ada_srsf import LinkPolicy, Message, link_policy
 from policies.links.filling import fill
@@ -40,7 +39,6 @@ class Broker:
         self.bucket_bytes = settings.grant_bytes
         self._planned: dict[JobId, float] = {}
         self._policy = self._new_policy()
-        self._shifter = Shifter() if settings.policy == SHIFT else None
         self._fence = first_fence
         self._judge_at = now
         self._changed = False
@@ -143,22 +141,17 @@ class Broker:
         grants = [self._free_grant(seat, now) for seat in self._ungated()]
         grants += [self._opened_grant(seat, now) for seat in self._opened()]
         waiting = [seat for seat in self.seats.values() if seat.ask is not None]
-        if self._shifter is not None:
-            return grants + [self._shifted_grant(seat, now) for seat in waiting if self._is_turn(seat, now)]
         if waiting:
             grants += self._admit(waiting, now)
         self._changed = False
         return grants
 
     def next_wake(self, now: float) -> float | None:
-        """Return when something happens by itself: a lease ends, a shifted turn comes."""
+        """Return when something happens by itself: a lease ends, or its message should be through."""
         leases = [seat.lease for seat in self.seats.values() if seat.lease is not None]
         instants = [lease.deadline for lease in leases]
         if hands_over(self.settings, self.timings.link):
             instants += [lease.ends_at for lease in leases if lease.is_last and not lease.is_handed_over]
-        if self._shifter is not None:
-            waiting = [seat for seat in self.seats.values() if seat.ask is not None]
-            instants += [self._shifter.turn(seat.job, seat.asked_at) for seat in waiting]
         return min(instants, default=None)
 
     def _ungated(self) -> list[JobAtGate]:
@@ -283,19 +276,6 @@ class Broker:
         size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
         return self._answer(seat, now, size=size, free=max(1, min(MOST_FREE_ITERATIONS, free)))
 
-    def _is_turn(self, seat: JobAtGate, now: float) -> bool:
-        """Return whether a shifted job's time has come."""
-        assert self._shifter is not None
-        return seat.ask is not None and now >= self._shifter.turn(seat.job, seat.asked_at) - 1e-6
-
-    def _shifted_grant(self, seat: JobAtGate, now: float) -> Grant:
-        """Let a job send from now on in its own phase, until its drift has to be looked at."""
-        assert seat.ask is not None
-        assert self._shifter is not None
-        self.counts["grants"] += 1
-        size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
-        return self._answer(seat, now, size=size, free=self._shifter.free_iterations(seat.job))
-
     def _answer(
         self,
         seat: JobAtGate,
@@ -366,8 +346,6 @@ class Broker:
         for nic in self.nics.values():
             nic.verdict = judge(nic, self.seats, self.settings, link, most, now=now, worked_out=worked_out)
         self.gains = {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
-        if self._shifter is not None:
-            self._shifter.plan(self.seats.values(), link, most)
         self._changed = True
 
     def _new_policy(self) -> LinkPolicy:
@@ -375,7 +353,7 @@ class Broker:
         settings = self.settings
         bucket = settings.grant_bytes if math.isfinite(settings.grant_bytes) else None
         return link_policy(
-            settings.decides_as,
+            settings.policy,
             self.timings.link,
             bucket_bytes=bucket,
             max_wait_seconds=settings.patience_seconds,

@@ -217,7 +217,6 @@ def _keep_alive(line: Any) -> None:
 
 
 def _ask(frame: dict[str, Any]) -> Ask:
-    """Return the question in a frame."""
     return Ask(
         id=wire.whole(frame, "id"),
         ready_bytes=wire.number(frame, "ready_bytes"),

@@ -10,9 +10,7 @@ from policies.links.ada_srsf import DEFAULT_LINK_POLICY, NAMES, default_bucket_b
 from policies.links.contention import Link
 from policies.model import JobId
 
-SHIFT = "shift"
-"""The alternative to asking: each job's iterations start at their own time."""
-POLICIES = (*(name for name in NAMES if name != "srsf-preemptive"), SHIFT)
+POLICIES = tuple(name for name in NAMES if name != "srsf-preemptive")
 """What a gate can do. Pausing a message in flight is not among it: no transport can."""
 
 
@@ -63,12 +61,7 @@ class GateSettings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0.0):
                 raise InvalidProblem(f"{name} must be more than zero; got {value!r}")
-        link_policy(self.decides_as, self.link, bucket_bytes=self.bucket_bytes)
-
-    @property
-    def decides_as(self) -> str:
-        """The link policy behind the gate's; shifted jobs need none, and never meet if all goes well."""
-        return "srsf-1" if self.policy == SHIFT else self.policy
+        link_policy(self.policy, self.link, bucket_bytes=self.bucket_bytes)
 
     @property
     def fills(self) -> bool:

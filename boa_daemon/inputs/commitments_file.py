@@ -278,7 +278,6 @@ def _years_after(day: date, years: int) -> date:
 
 
 def _day(text: str | None, document: Document, at: At) -> date | None:
-    """Return the day that a text says."""
     if text is None:
         return None
     try:

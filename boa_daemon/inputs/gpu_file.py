@@ -77,7 +77,6 @@ def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> d
 
 
 def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> InstanceType:
-    """Return the machine of one GPU type."""
     at = ("gpu_types", name)
     if name in FORMS:
         raise document.error(f"{name!r} is a form of speed-up and cannot name a GPU type", at=at)

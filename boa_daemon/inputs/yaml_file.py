@@ -116,7 +116,6 @@ def read_text(path: str | Path) -> str:
 
 
 def _parse_yaml(text: str, name: str) -> object:
-    """Return what YAML text holds."""
     try:
         content = parse_yaml(text)
     except BrokenYaml as problem:
@@ -130,7 +129,6 @@ def _parse_yaml(text: str, name: str) -> object:
 
 
 def _parse_json(text: str, name: str) -> object:
-    """Return what JSON text holds."""
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_int=whole_number)
     except json.JSONDecodeError as error:
@@ -162,7 +160,6 @@ def _blame_repeated_key(text: str, name: str, key: str) -> NoReturn:
 
 
 def _parse_toml(text: str, name: str) -> object:
-    """Return what TOML text holds."""
     try:
         return tomllib.loads(text)
     except RecursionError:

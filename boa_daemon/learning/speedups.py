@@ -40,8 +40,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, ndtri, stdtrit
 
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.model import JobClass, Phase, Width, check_positive
@@ -189,7 +189,7 @@ def estimate_curve(
         ),
         covariance=tuple(tuple(map(float, row)) for row in posterior),
         log_odds=wrong - right,
-        doubt=float(expit(wrong - right)),
+        doubt=float(scipy.special.expit(wrong - right)),
     )
 
 
@@ -249,7 +249,7 @@ def _measurements(
     # How noisy jobs are is known from all widths together: Student's t instead of the normal distribution.
     factor = max(excess / freedom, 1.0)
     spreads = np.sqrt([FLOOR**2 + max(factor * by_time, own) for by_time, own in noise])
-    wider = float(stdtrit(freedom, 0.975) / ndtri(0.975))
+    wider = float(scipy.special.stdtrit(freedom, 0.975) / scipy.special.ndtri(0.975))
     return np.array(means), np.array([spreads, wider * spreads]), seconds, counts
 
 
@@ -410,7 +410,7 @@ def _put(mean: float, spread: float, strike: float, there: float) -> float:
         return 0.0
     d = (mean - math.log(there / strike)) / spread
     expected = there * math.exp(0.5 * spread**2 - mean)
-    return strike * float(ndtr(d)) - expected * float(ndtr(d - spread))
+    return strike * float(scipy.special.ndtr(d)) - expected * float(scipy.special.ndtr(d - spread))
 
 
 def explain_curve(curve: CurveEstimate) -> str:
@@ -454,9 +454,9 @@ def doubted(curves: Mapping[tuple[str, str], CurveEstimate]) -> dict[tuple[str, 
     said = np.array(several, dtype=bool)
     part = 0.5
     for _ in range(SHARED_STEPS):
-        doubts = expit(log_odds + math.log(part / (1.0 - part)))
+        doubts = scipy.special.expit(log_odds + math.log(part / (1.0 - part)))
         part = (1.0 + float(doubts[said].sum())) / (2.0 + float(said.sum()))
-    doubts = expit(log_odds + math.log(part / (1.0 - part)))
+    doubts = scipy.special.expit(log_odds + math.log(part / (1.0 - part)))
     return {
         key: replace(curve, doubt=float(doubt))
         for (key, curve), doubt in zip(curves.items(), doubts, strict=True)

@@ -245,7 +245,6 @@ def _settings(problem: Problem, trace: Arrivals, budget: str | float | None) -> 
 
 
 def _arrivals(trace: Arrivals) -> tuple[Trace, str]:
-    """Return arrivals, and what to call them."""
     if isinstance(trace, str | PathLike):
         return read_trace(Path(trace)), str(trace)
     try:

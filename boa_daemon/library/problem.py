@@ -145,7 +145,6 @@ def _check_columns(row: Mapping[str, Any], name: str) -> None:
 
 
 def _number(value: Any, key: str, name: str, line: int) -> float:
-    """Return a cell as a number."""
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -210,7 +210,6 @@ def _calendar(
     boot_hours: float,
     known: CalendarPlan | None = None,
 ) -> CalendarPlan:
-    """Return the calendar of a list."""
     return calendar_plan(
         file,
         [replace(job, scale=job.scale * scenario.load) for job in listed.jobs],

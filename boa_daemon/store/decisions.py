@@ -185,12 +185,10 @@ def _listed(state: ClusterState, action: Action, found: Alternatives) -> dict[st
 
 
 def _is_start(action: Action) -> bool:
-    """Whether an action starts a job."""
     return kind_and_target(action)[0] == "start"
 
 
 def _decision(row: Any) -> dict[str, Any]:
-    """Return a row as a document."""
     return {
         "tick": row.tick,
         "at": row.at,

@@ -12,8 +12,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
@@ -148,6 +146,9 @@ def migrate(engine: Engine) -> None:
         raise StoreTooNew(
             f"a newer boa wrote this database (schema {found}; this one knows {HEAD}): install that boa"
         )
+    from alembic import command  # noqa: PLC0415 - slow to import, and seldom anything is to be done
+    from alembic.config import Config  # noqa: PLC0415
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:

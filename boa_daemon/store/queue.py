@@ -453,7 +453,6 @@ _IN_SPEC = (
 
 
 def _row_of(job: JobRecord) -> dict[str, Any]:
-    """Return a job as a row."""
     return {
         "id": job.id,
         "seq": job.seq,
@@ -475,7 +474,6 @@ def _row_of(job: JobRecord) -> dict[str, Any]:
 
 
 def _job_of(row: Any) -> JobRecord:
-    """Return a job from its row."""
     spec = json.loads(row.spec)
     return JobRecord(
         id=row.id,
@@ -511,7 +509,6 @@ def _job_of(row: Any) -> JobRecord:
 
 
 def _instance_of(row: Any) -> InstanceRecord:
-    """Return a node from its row."""
     return InstanceRecord(
         node=loads(row.node),
         ready_at=row.ready_at,

@@ -61,5 +61,4 @@ def write_figures(database: Database, figures: Mapping[str, Sequence[float]]) ->
 
 
 def _values(row: Sample) -> dict[str, object]:
-    """Return the columns of a row."""
     return {name: getattr(row, name) for name in _NAMES}

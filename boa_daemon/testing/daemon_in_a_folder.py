@@ -53,7 +53,7 @@ class DaemonInAFolder:
             InputError: when the settings are wrong.
         """
         self.settings = Settings.model_validate(settings or {})
-        planner = Planner(self.settings)
+        planner = Planner(self.settings, cloud=FileCloud if rented_from is None else rented_from)
         self.clock = clock
 
         def speed(class_name: str, width: Width) -> float:

@@ -132,7 +132,6 @@ class FakeCloud:
         return None if call.service == "ec2" else fake_side.other_service(self, call)
 
     def _gpus_of(self, instance_type: str) -> int:
-        """Return how many GPUs a type has."""
         entry = self.catalog.entries.get(instance_type)
         return 0 if entry is None else entry.gpus
 
@@ -260,15 +259,12 @@ class FakeCloud:
         return fake_topology.topology(self, call)
 
     def _on_DescribeCapacityReservations(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Return the reservations of the terms."""
         return fake_side.reservations(self, call)
 
     def _on_DescribeCapacityBlockOfferings(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Return the blocks of the terms."""
         return fake_blocks.offerings(self, call)
 
     def _on_PurchaseCapacityBlock(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Sell a block."""
         return fake_blocks.purchase(self, call)
 
     # Launching, step by step.

@@ -209,7 +209,6 @@ def checks_of(call: Call, tags_of: Callable[[str, str], Mapping[str, str]]) -> l
 def _ec2_checks(
     call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
 ) -> Iterator[Check]:
-    """Yield the checks of a call to EC2."""
     action = f"ec2:{call.operation}"
     if call.operation.startswith("Describe"):
         yield action, "*", base
@@ -258,7 +257,6 @@ def _image_checks(
 
 
 def _launch_checks(call: Call, base: dict[str, Any]) -> Iterator[Check]:
-    """Yield the checks of a launch."""
     query = call.query
     inputs = [f"arn:aws:ec2:{call.region}::image/{query.get('ImageId', '')}"]
     subnet = query.get("SubnetId") or query.get("NetworkInterface.1.SubnetId") or "subnet-default"
@@ -314,7 +312,6 @@ def _ssm_checks(
 def _sqs_checks(
     call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
 ) -> Iterator[Check]:
-    """Yield the check of a call to SQS."""
     del tags_of
     url = (
         str(call.document.get("QueueUrl", ""))

@@ -186,7 +186,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _stream(opened: Mapping[str, str]) -> socket.socket:
-    """Open a stream of a session."""
     address = urlsplit(opened["StreamUrl"])
     stream = socket.create_connection((address.hostname or "", address.port or 0))
     stream.sendall(f"{opened['TokenValue']}\n".encode())

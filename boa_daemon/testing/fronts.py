@@ -110,7 +110,6 @@ def _path_of(url: str) -> str:
 
 
 def _text(request: AWSPreparedRequest, name: str) -> str:
-    """Return a header as text."""
     value = request.headers.get(name, "")
     return value.decode() if isinstance(value, bytes) else str(value)
 

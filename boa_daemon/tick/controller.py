@@ -33,7 +33,7 @@ from boa_daemon.tick.ports import (
 )
 from boa_daemon.tick.state import ClusterState, NodeState, Rules
 from policies.links.machines import siblings
-from policies.model import Job, JobId, NodeId
+from policies.model import Job, NodeId
 from policies.protocols import Allocator, Placer
 from policies.quick import replace
 
@@ -80,45 +80,35 @@ class Controller:
 
     def run_once(self) -> Decision:
         """Do one tick and return what was decided."""
-        state = self.observe()
-        decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
+        decision = self._decide(self.observe())
+        state = decision.state
         self.ports.store.record_decision(state, decision.actions, decision.plan)
         if decision.plan.memory is not None:
             self.ports.store.record_memory(decision.plan.memory, at=state.now)
         orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
-        waiting = self._not_ready(decision)
-        moves = [
-            each for each in orders if not isinstance(each, StartJob | StopJob) or each.job not in waiting
-        ]
-        failures = self._carry_out(moves, at=state.now)
+        failures = self._carry_out(orders, at=state.now)
         # A launch is written down only when it is sent: an intent counts as nodes that may exist.
         for action in decision.actions[len(orders) :]:
             failures += self._carry_out([action], at=state.now)
         failures += self._order_links(decision)
         decision = self._looked_at_again(decision)
-        if waiting:
-            decision = replace(decision, plan=decision.plan.looked_at_by(state.now + SOON_SECONDS))
         if failures:
             raise ActsFailed(failures, decision)
         return decision
 
-    def _not_ready(self, decision: Decision) -> frozenset[JobId]:
-        """Return the jobs that go on where they are until their next start is ready.
-
-        Whoever has to leave leaves: a node that ends, or goes back for a cap, waits for nobody.
-        """
-        engine, state = self.ports.engine, decision.state
+    def _decide(self, state: ClusterState) -> Decision:
+        """Decide; where running jobs are to move, once more with the fact whose next start is not ready."""
+        decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
+        engine = self.ports.engine
+        if not isinstance(engine, Readies):
+            return decision
         starts = [action for action in decision.actions if isinstance(action, StartJob)]
         moves = [start for start in starts if state.jobs[start.job].slots]
-        if not moves or not isinstance(engine, Readies):
-            return frozenset()
-        not_ready = [start.job for start in moves if not engine.is_ready_for(start)]
-        leaves = {node.id for node in state.nodes.values() if node.ends_by is not None}.union(
-            decision.plan.forced
-        )
-        return frozenset(
-            job for job in not_ready if leaves.isdisjoint(slot.node for slot in state.jobs[job].slots)
-        )
+        not_ready = frozenset(start.job for start in moves if not engine.is_ready_for(start))
+        if not not_ready:
+            return decision
+        state = replace(state, not_ready=not_ready)
+        return decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
 
     def _looked_at_again(self, decision: Decision) -> Decision:
         """Return the decision, the next one at once where another machine may take a refused launch."""

@@ -28,6 +28,7 @@ from boa_daemon.tick.stages.keep_fleet import keep_fleet
 from boa_daemon.tick.stages.keep_job_limits import keep_job_limits
 from boa_daemon.tick.stages.keep_node_limit import keep_node_limit
 from boa_daemon.tick.stages.keep_still import keep_still
+from boa_daemon.tick.stages.keep_until_ready import keep_until_ready
 from boa_daemon.tick.stages.keep_warm import keep_warm
 from boa_daemon.tick.stages.leave_lent import leave_lent
 from boa_daemon.tick.stages.look_again import look_again
@@ -78,6 +79,7 @@ STAGES: tuple[Stage, ...] = (
     break_loops,
     keep_job_limits,
     keep_caps,
+    keep_until_ready,
     # What goes back: for good, or into the warm pool?
     keep_warm,
     # Who sends first, and when is the next look?

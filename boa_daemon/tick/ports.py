@@ -295,6 +295,10 @@ class Provider(Cloud, Protocol):
 
     boot_seconds: float | None = None
     """Seconds from launch to ready that plans assume; None where the settings say them at any time."""
+    rents_spot: bool = True
+    """Whether it has a spot market; one that has none rents everything at one price."""
+    is_this_machine: bool = False
+    """Whether its nodes have the cores and the memory of this machine, whatever types they stand for."""
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
         """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""

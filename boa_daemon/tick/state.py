@@ -265,7 +265,8 @@ class ClusterState:
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
     opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own,
     `teams` the purses of teams.
-    `gate` is what the gate says, where one runs that orders what jobs send.
+    `gate` is what the gate says, where one runs that orders what jobs send. Of the running jobs that are
+    `not_ready` the next nodes do not have what they need yet.
     """
 
     now: float
@@ -283,6 +284,7 @@ class ClusterState:
     users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
     teams: Mapping[str, TeamMoney] = field(default_factory=lambda: MappingProxyType({}))
     gate: GateView | None = None
+    not_ready: frozenset[JobId] = frozenset()
 
     @property
     def bound_jobs(self) -> Mapping[JobId, JobState]:

@@ -86,7 +86,6 @@ def _log_jobs(path: Path) -> Iterator[RigidJob]:
 
 
 def _log_job(entry: dict[str, Any]) -> RigidJob:
-    """Return the job of one entry."""
     widest, gpu_seconds = 0, 0.0
     for attempt in entry["attempts"]:
         gpus = sum(len(node["gpus"]) for node in attempt["detail"])

@@ -128,7 +128,6 @@ def check_classes(trace: Trace, known: Collection[str], path: str | Path) -> Non
 
 
 def _jobs(file: Iterator[str], path: Path) -> Iterator[TraceJob]:
-    """Yield the job of each row."""
     rows = csv.reader(file, strict=True)
     try:
         header = next(rows, None)
@@ -179,7 +178,6 @@ def _job(row: list[str], places: tuple[int, int, int, int | None]) -> TraceJob:
 
 
 def _number(column: str, cell: str) -> float:
-    """Return the number in a cell."""
     try:
         return float(cell)
     except ValueError:

@@ -18,9 +18,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
-import boto3
 from botocore import xform_name
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
 from boa_daemon.backends.aws.buckets import OWN_RATES, bucket_name
@@ -216,11 +214,13 @@ class AwsCalls:
         key = (service, where, operation in _ONE_TRY)
         with self._lock:
             if key not in self._clients:
-                self._session = self._session or boto3.session.Session()
+                self._session = self._session or _own_session()
                 attempts, timeouts = 1 if key[2] else self._tries, dict(self._timeouts)
                 if service in _QUICK:
                     attempts = min(attempts, _QUICK_TRIES)
                     timeouts["read_timeout"] = min(timeouts["read_timeout"], _QUICK_READ_SECONDS)
+                from botocore.config import Config  # noqa: PLC0415 - slow to import, and others have no AWS
+
                 config = Config(
                     retries={"total_max_attempts": attempts, "mode": "standard"},
                     user_agent_extra="boa-daemon",
@@ -270,12 +270,19 @@ class ServiceCalls:
 
 def own_ssm(region: str) -> Any:
     """Return a client of SSM for what a person does by hand, with the credentials of that person's shell."""
-    return boto3.session.Session().client("ssm", region_name=region or None)
+    return _own_session().client("ssm", region_name=region or None)
+
+
+def _own_session() -> Any:
+    """Return a session of boto3 with the credentials of the environment."""
+    import boto3  # noqa: PLC0415 - slow to import, and daemons without AWS never need it
+
+    return boto3.session.Session()
 
 
 def known_regions() -> list[str]:
     """Return the regions that this boto3 knows, of all partitions."""
-    session = boto3.session.Session()
+    session = _own_session()
     return [
         name
         for part in session.get_available_partitions()

@@ -42,6 +42,14 @@ def test_help_imports_no_verb() -> None:
         assert f"─ {panel} ─" in done.stdout
 
 
+def test_a_daemon_starts_without_what_few_daemons_need() -> None:
+    """Libraries of AWS, of clients and of migrations, and the simulator: together a third of a start."""
+    seldom = "{'boto3', 'httpx', 'alembic', 'boa_daemon.sim.wiring', 'scipy.special', 'numba', 'pandas'}"
+    said = f"import sys, boa_daemon.serve; print(sorted({seldom} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_help_takes_less_than_four_tenths_of_a_second() -> None:
     """Of the processor; the best of three, as the machine may be busy."""
     taken = []

@@ -102,6 +102,8 @@ def test_what_spot_has_no_stock_for_goes_on_demand_at_once_and_comes_back(tmp_pa
         site.until(lambda: bool(site.play.service.job(job)["nodes"]))
         assert site.markets(job) == {"on-demand"}
         assert site.rig.clock.now() - began < 300.0
+        refused = f"the last launch of {TYPE}@spot/{ZONE}/spot was refused"
+        assert any(note.startswith(refused) for note in site.play.service.status()["notes"])
         site.rig.fake.terms.stock.clear()
         site.until(lambda: site.markets(job) == {"spot"})
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from boa_daemon.backends.local import LocalCloud
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import InputError
+from boa_daemon.testing.daemon_in_a_folder import job_content
 from policies.model import Width
 from policies.registry import POLICIES, build_policy
 
@@ -65,3 +67,11 @@ def test_a_machine_that_is_named_twice_is_refused() -> None:
     """The sentence names it."""
     with pytest.raises(InputError, match=r"names g5\.xlarge twice"):
         Planner(Settings.model_validate({"cloud": {"instance_types": ["g5.xlarge", "g5.xlarge"]}}))
+
+
+def test_cores_and_memory_are_those_of_the_machine_unless_all_nodes_are_this_one() -> None:
+    """64 cores are on no g5.xlarge of AWS; nodes that stand for it on this machine have what this one has."""
+    content = {**job_content("j"), "cpus": 64.0, "min_gpus": None}
+    with pytest.raises(InputError, match="no machine has enough"):
+        Planner(Settings()).class_for(content)
+    assert Planner(Settings(), cloud=LocalCloud).class_for(content).name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.inputs.code import pack
 from boa_daemon.job.gate.address import GateAddress
+from boa_daemon.job.gate.token import issue_token
 from boa_daemon.testing import a_node
 from boa_daemon.tick.ports import (
     Accepted,
@@ -405,6 +407,34 @@ def start_ddp(bench: Bench, door: JobDoor, **changes: object) -> Callable[[], in
     return steps
 
 
+def test_a_job_is_told_where_the_gate_is_and_has_the_token_of_its_generation(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """On each node, with the uplink that its messages take; nobody but its owner reads the token."""
+    (tmp_path / "gate.secret").write_text("secret")
+    address = GateAddress(host="127.0.0.1", port=7411)
+    bench.engine = bench.again(gate=JobDoor(tmp_path, address, uplinks={"core": ["*"]}))  # type: ignore[attr-defined]
+    until(lambda: set(bench.engine.prepare([a_node(n) for n in bench.nodes]).values()) == {Accepted()})
+    bench.admit('cat "$BOA_GATE" >> told; echo >> told')
+    bench.start(2, nodes=2)
+    assert bench.wait_end().phase == "finished"
+
+    lines = (bench.workdir / "told").read_text().split("\n")
+    told = [GateAddress.parse(json.loads(line)["address"]) for line in lines if line]
+    assert [(one.host, one.port, one.generation, one.uplinks) for one in told] == [
+        ("127.0.0.1", 7411, 1, ("core",))
+    ] * 2
+    tokens = list(tmp_path.rglob("gate.token"))
+    assert {token.parent.name: token.stat().st_mode & 0o777 for token in tokens} == {"g1": 0o600}
+    assert {token.read_text().strip() for token in tokens} == {issue_token("secret", job="a", generation=1)}
+
+
+@pytest.mark.parametrize(
+    "bench",
+    # Each rank imports PyTorch; what an engine brings of its own is in the test above.
+    [pytest.param(name, marks=() if name == "local" else pytest.mark.exhaustive) for name in ENGINES],
+    indirect=True,
+)
 def test_plain_ddp_asks_the_gate_over_the_nodes_network(bench: Bench, tmp_path: Path) -> None:
     """Not a word of it in the job: the engine brings address, token and hook; when the gate dies training
     goes on, and under the generation's token the job comes back to a new one.

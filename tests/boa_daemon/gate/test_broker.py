@@ -420,7 +420,7 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, max_examples=sampled(150))
-@given(steps=STEPS, policy=st.sampled_from(["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "shift"]))
+@given(steps=STEPS, policy=st.sampled_from(["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets"]))
 def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
     steps: list[tuple[str, int, float]], policy: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Whether ordering pays (`worth`, `nics`), what the link is (`timing`), when shifted jobs send."""
+"""Whether ordering pays (`worth`, `nics`), what the link is (`timing`)."""
 
 from __future__ import annotations
 
@@ -141,51 +141,6 @@ def test_the_broker_learns_the_link_from_what_jobs_time() -> None:
     gate.settle(2.0)
 
     assert gate.policy.link.seconds_per_byte == pytest.approx(2e-6)
-
-
-def test_shifted_jobs_are_sent_apart_and_drift_is_corrected() -> None:
-    """Two jobs of 1 s that send 0.4 s: whenever they ask, their turns are 0.4 s apart or more."""
-    gate = Broker(
-        GateSettings(link=LINK, policy="shift", is_always_on=True, evaluate_seconds=0.5, fits_link=False)
-    )
-    now, number = 0.0, 0
-    for job in ("a", "b"):
-        gate.join(job, nics=frozenset("AB"), gpus=1, weight=1.0, now=now)
-        gate.ask(job, an_ask(number), now)
-    gate.settle(0.0)
-    gate.settle(0.6)
-    turns: dict[str, list[float]] = {"a": [], "b": []}
-    for asked_at in (1.03, 3.3, 7.77, 20.11):
-        for job in ("a", "b"):
-            number += 1
-            gate.ask(job, an_ask(number), asked_at)
-        now = asked_at
-        for _ in range(9):
-            for grant in gate.settle(now):
-                turns[grant.job].append(now)
-                assert grant.fence == 0
-            wake = gate.next_wake(now)
-            if wake is None:
-                break
-            now = max(now, wake)
-
-    for a, b in zip(turns["a"], turns["b"], strict=True):
-        apart = abs(a - b) % 1.0
-        assert min(apart, 1.0 - apart) >= 0.4 - 0.06
-    assert {len(found) for found in turns.values()} == {4}
-
-
-def an_ask(number: int) -> Ask:
-    """Return a question of a job of 0.6 s computing and 0.4 s sending."""
-    return Ask(
-        id=number,
-        ready_bytes=3.99e5,
-        message_bytes=3.99e5,
-        iteration_bytes=3.99e5,
-        compute_seconds=0.6,
-        exposed_seconds=0.4,
-        iterations_left=50.0,
-    )
 
 
 def test_cards_that_are_needed_together_idle_while_one_is_waited_for() -> None:

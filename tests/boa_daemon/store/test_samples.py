@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 from memory_samples import MemorySamples
-from sqlalchemy import text
 
 from boa_daemon.learning.samples import Sample, SampleStore
-from boa_daemon.store.engine import MIGRATIONS, migrate, open_engine, sqlite_url
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.samples import SqlSamples
 from boa_daemon.store.sql import SqlStore
@@ -89,22 +87,3 @@ def test_a_batch_is_written_whole_or_not_at_all(new_store: Callable[[], Store]) 
     found = again.read()
     assert found.rows == (SPEED,)
     assert found.arrived_through == 1
-
-
-def test_a_database_of_the_first_schema_is_brought_up_to_date(tmp_path: object) -> None:
-    """The unused table of the first schema makes room; what else is in the database stays."""
-    from alembic import command
-    from alembic.config import Config
-
-    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))  # type: ignore[operator]
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.execute(text("INSERT INTO meta (key, value) VALUES ('tick', '7')"))
-    migrate(engine)
-    with engine.connect() as connection:
-        assert connection.scalar(text("SELECT value FROM meta WHERE key = 'tick'")) == "7"
-        assert list(connection.execute(text("SELECT key, moment FROM samples"))) == []
-    engine.dispose()

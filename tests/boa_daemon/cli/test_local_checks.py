@@ -1,0 +1,36 @@
+"""What the doctor says of settings, before it asks a cloud."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boa_daemon.cli.local_checks import local_checks
+from boa_daemon.daemon.config import Settings
+from policies import plugins
+
+
+def checked(name: str, **settings: Any) -> tuple[str, str]:
+    """Return how one check went, and what it said."""
+    found = {check.name: check for check in local_checks(Settings.model_validate(settings))}
+    return found[name].status, found[name].said
+
+
+def test_an_engine_or_a_cloud_of_another_package_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it goes with, it says itself when it is opened; what nobody adds is not known."""
+    added = {"boa.engines": ("slurm",), "boa.clouds": ("ours",)}
+    assert checked("engine", engine={"name": "slurm"}) == ("failed", "'slurm' is not known")
+    monkeypatch.setattr(plugins, "names", lambda group: added[group])
+    assert checked("engine", engine={"name": "slurm"}) == ("ok", "slurm on simulated")
+    assert checked("engine", cloud={"provider": "ours"})[0] == "ok"
+    assert checked("engine", engine={"name": "ssm"})[0] == "failed"
+
+
+def test_a_cloud_without_a_spot_market_is_planned_at_one_price() -> None:
+    """The plan of the doctor is the daemon's: two markets on AWS, one on this machine."""
+    for provider, kinds in (("aws", "g5.xlarge, g5.xlarge@spot"), ("local", "g5.xlarge")):
+        said = checked(
+            "plan", cloud={"provider": provider, "market": "planned"}, budget={"usd_per_hour": 50.0}
+        )
+        assert said == ("ok", f"1 class on {kinds}")

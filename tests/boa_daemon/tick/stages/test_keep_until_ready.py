@@ -1,0 +1,47 @@
+"""A move whose next nodes do not have what the job needs is put off, and the record says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.actions import StartJob, StopJob
+from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.state import ClusterState
+from policies.placement.first_fit import FirstFit
+
+
+def widened(state: ClusterState) -> tuple[list[object], list[str], str, float | None]:
+    """Return what is decided when job a is to have two GPUs: actions, what is held back, words, next look."""
+    found = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules())
+    kinds: list[object] = [type(action) for action in found.actions if isinstance(action, StartJob | StopJob)]
+    return kinds, [held.code for held in found.plan.held], found.explain("a"), found.wake_at
+
+
+def test_a_job_works_on_where_it_is_until_its_next_start_is_ready() -> None:
+    """Neither stop nor start is decided, explain says why, a second later it is looked at again."""
+    state = a_state(a_job("a"), nodes=[a_node("n")], held={"a": some_slots("n", 0)}, now=50.0)
+    assert widened(state)[:2] == ([StopJob, StartJob], [])
+    waits = replace(state, not_ready=frozenset({"a"}))
+    kinds, held, text, wake_at = widened(waits)
+    assert (kinds, held, wake_at) == ([], ["not-ready"], 51.0)
+    assert "It starts now" not in text
+    assert "Held back: job a: the nodes that it moves to do not have what it needs yet" in text
+    assert widened(loads(dumps(waits))) == (kinds, held, text, wake_at), "a replay decides the same"
+
+
+@pytest.mark.parametrize("name", ["b", "nobody"])
+def test_who_does_not_run_or_does_not_move_is_left_alone(name: str) -> None:
+    """The fact is of a running job that moves; of any other it changes nothing."""
+    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n")], held={"a": some_slots("n", 0)})
+    assert widened(replace(state, not_ready=frozenset({name}))) == widened(state)
+
+
+def test_who_has_to_leave_leaves() -> None:
+    """Its node ends: it is stopped, ready or not."""
+    node = replace(a_node("n"), ends_by=500.0)
+    state = a_state(a_job("a"), nodes=[node, a_node("m")], held={"a": some_slots("n", 0)})
+    assert widened(replace(state, not_ready=frozenset({"a"})))[:2] == ([StopJob, StartJob], [])
