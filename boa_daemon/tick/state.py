@@ -251,7 +251,8 @@ class ClusterState:
     against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
     opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own,
     `teams` the purses of teams.
-    `gate` is what the gate says, where one runs that orders what jobs send.
+    `gate` is what the gate says, where one runs that orders what jobs send. Until `standing_charged_until`
+    the bills hold what the site costs without nodes; 0 where they hold none of it.
     """
 
     now: float
@@ -269,6 +270,7 @@ class ClusterState:
     users: Mapping[str, UserMoney] = field(default_factory=lambda: MappingProxyType({}))
     teams: Mapping[str, TeamMoney] = field(default_factory=lambda: MappingProxyType({}))
     gate: GateView | None = None
+    standing_charged_until: float = 0.0
 
     @property
     def usd_per_hour(self) -> float:
